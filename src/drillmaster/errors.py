@@ -1,0 +1,50 @@
+"""What can be wrong with what people hand us, and the four exit codes.
+
+The codes never move. A verdict is a value and is not raised; what is raised here is broken input, wrong usage, or a part
+of the drill itself that cannot go on.
+"""
+
+from enum import IntEnum
+
+__all__ = ["Aborted", "Exit", "Problem", "Refused"]
+
+
+class Exit(IntEnum):
+    """How every command ends."""
+
+    PASS = 0
+    FAIL = 1
+    REFUSED = 2
+    """Unusable, missing, stale, vacuous, wrong usage, internal error."""
+    ABORTED = 3
+    """A drill stopped by a stop condition, a signal or a person."""
+
+
+class Problem(Exception):
+    """Something a person can mend: where it is, what was found, what was wanted, what to do.
+
+    `place` is a file with, where there is one, a JSON pointer or line (`eviction.yaml: /gates/0/max_fallback_s`,
+    `timeline.jsonl:12`). `remedy` is one command or one edit. Values of class secret never go into any field.
+    """
+
+    exit = Exit.REFUSED
+
+    def __init__(self, place: str, *, found: str, wanted: str, remedy: str) -> None:
+        super().__init__(place, found, wanted, remedy)
+        self.place = place
+        self.found = found
+        self.wanted = wanted
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.place}: found {self.found}, wanted {self.wanted}; {self.remedy}"
+
+
+class Refused(Problem):
+    """The input is readable and the answer is no: wrong seat, outside the window, no permission, nothing to judge."""
+
+
+class Aborted(Problem):
+    """The drill was stopped; its faults are lifted and what there is has been sealed."""
+
+    exit = Exit.ABORTED

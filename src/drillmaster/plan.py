@@ -1,0 +1,155 @@
+"""The plan: who does what to which target, when.
+
+A plan is a YAML (or JSON or TOML) file that people write and review. This module holds its shape, its sanity and its
+arithmetic; it does no I/O. Fields carry their units. Nothing here has authority over a verdict: limits are the policy's.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+__all__ = ["Attest", "Expect", "Fault", "Permit", "Phases", "Plan", "Proxy", "Seats", "Spend", "Stop", "Target", "Traffic", "Worker"]
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class Seats(_Part):
+    """Three people. The same name twice is refused unless the run is a rehearsal."""
+
+    lead: str
+    scribe: str
+    verifier: str
+
+
+class Permit(_Part):
+    """Who allowed load and faults on a host that is not loopback, until when, and how much."""
+
+    host: str
+    owner: str
+    until: str
+    max_per_s: float
+    max_requests: int
+
+
+class Expect(_Part):
+    """What counts as an answer. `pointer` is a JSON pointer into the body; without it the whole body is the text."""
+
+    status: tuple[int, ...] = (200,)
+    pointer: str | None = None
+    min_chars: int = 1
+    not_matching: str | None = None
+    """A regular expression: text that matches is a degraded answer ("sorry, try later")."""
+
+
+class Target(_Part):
+    """The agent's own user-facing endpoint. `{nonce}`, `{id}` and `{payload}` in url and body are filled per request."""
+
+    url: str
+    method: str = "GET"
+    headers: dict[str, str] = {}
+    body: str | None = None
+    payloads: tuple[str, ...] = ()
+    expect: Expect = Expect()
+    permit: Permit | None = None
+
+
+class Traffic(_Part):
+    """Open loop: one request every `every_s`, whatever became of the last; a user gives up after `time_limit_s`."""
+
+    every_s: float
+    time_limit_s: float
+
+
+class Proxy(_Part):
+    """Where the agent finds its model endpoint, and where that really is. `upstream` None: dead from the start."""
+
+    listen: str = "127.0.0.1:8081"
+    upstream: str | None
+    upstream_ca: str | None = None
+    """A PEM file to trust besides the system's store."""
+    dialect: Literal["auto", "openai_chat", "anthropic", "plain"] = "auto"
+
+
+class Phases(_Part):
+    baseline_s: float = 600
+    fault_s: float = 900
+    recovery_s: float = 300
+
+
+class Fault(_Part):
+    """Which fault, its parameters, and how long a script that is running at the lift may go on."""
+
+    mode: str = "reset"
+    params: dict[str, Any] = {}
+    linger_s: float = 0
+
+
+class Worker(_Part):
+    """How to start the agent, if the drill starts it. It gets DRILL_LOG and the base URLs of the proxy."""
+
+    cmd: tuple[str, ...]
+    cwd: str | None = None
+    env: dict[str, str] = {}
+    ready_s: float = 30
+    """How long it may take until the target's port answers."""
+
+
+class Attest(_Part):
+    """A human line of the pre-flight: by whom, and when (RFC 3339)."""
+
+    by: str
+    at: str
+
+
+class Preflight(_Part):
+    quiet_window_agreed: Attest | None = None
+    on_call_told: Attest | None = None
+    status_note_drafted: Attest | None = None
+
+
+class Window(_Part):
+    """The agreed quiet window (RFC 3339, both ends). Outside it injection is refused."""
+
+    start: str
+    end: str
+
+
+class Spend(_Part):
+    """Caps on what the drill may cost at the real endpoint, counted at the proxy."""
+
+    max_requests: int
+    max_tokens: int | None = None
+
+
+class Stop(_Part):
+    """When the drill gives up, lifts and exits 3. `failed_ratio` is over the last `over_requests` requests."""
+
+    failed_ratio: float | None = None
+    over_requests: int = 20
+    min_free_mb: int = 100
+
+
+class Plan(_Part):
+    """`kind: plan`. See `drillmaster init eviction` for one with every field explained."""
+
+    kind: Literal["plan"]
+    drill: Literal["eviction"]
+    service: str
+    seats: Seats
+    target: Target
+    traffic: Traffic
+    proxy: Proxy
+    policy: str
+    """Path of the policy file, relative to the plan."""
+    phases: Phases = Phases()
+    fault: Fault = Fault()
+    window: Window | None = None
+    preflight: Preflight = Preflight()
+    worker: Worker | None = None
+    spend: Spend | None = None
+    stop: Stop = Stop()
+    owners: dict[str, str] = {}
+    """Check id -> who owns the follow-up issue; `default` for all others."""
+    seed: int = 1

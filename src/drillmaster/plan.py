@@ -15,7 +15,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     pass
 
 
-class Seats(_Part):
+class Seats(_Part, kw_only=True):
     """Three people. The same name twice is refused unless the run is a rehearsal."""
 
     lead: str
@@ -23,7 +23,7 @@ class Seats(_Part):
     verifier: str
 
 
-class Permit(_Part):
+class Permit(_Part, kw_only=True):
     """Who allowed load and faults on a host that is not loopback, until when, and how much."""
 
     host: str
@@ -33,7 +33,7 @@ class Permit(_Part):
     max_requests: int
 
 
-class Expect(_Part):
+class Expect(_Part, kw_only=True):
     """What counts as an answer. `pointer` is a JSON pointer into the body; without it the whole body is the text."""
 
     status: tuple[int, ...] = (200,)
@@ -43,7 +43,7 @@ class Expect(_Part):
     """A regular expression: text that matches is a degraded answer ("sorry, try later")."""
 
 
-class Target(_Part):
+class Target(_Part, kw_only=True):
     """The agent's own user-facing endpoint. `{nonce}`, `{id}` and `{payload}` in url and body are filled per request."""
 
     url: str
@@ -55,14 +55,14 @@ class Target(_Part):
     permit: Permit | None = None
 
 
-class Traffic(_Part):
+class Traffic(_Part, kw_only=True):
     """Open loop: one request every `every_s`, whatever became of the last; a user gives up after `time_limit_s`."""
 
     every_s: float
     time_limit_s: float
 
 
-class Proxy(_Part):
+class Proxy(_Part, kw_only=True):
     """Where the agent finds its model endpoint, and where that really is. `upstream` None: dead from the start."""
 
     listen: str = "127.0.0.1:8081"
@@ -72,13 +72,13 @@ class Proxy(_Part):
     dialect: Literal["auto", "openai_chat", "anthropic", "plain"] = "auto"
 
 
-class Phases(_Part):
+class Phases(_Part, kw_only=True):
     baseline_s: float = 600
     fault_s: float = 900
     recovery_s: float = 300
 
 
-class Fault(_Part):
+class Fault(_Part, kw_only=True):
     """Which fault, its parameters, and how long a script that is running at the lift may go on."""
 
     mode: str = "reset"
@@ -86,7 +86,7 @@ class Fault(_Part):
     linger_s: float = 0
 
 
-class Worker(_Part):
+class Worker(_Part, kw_only=True):
     """How to start the agent, if the drill starts it. It gets DRILL_LOG and the base URLs of the proxy."""
 
     cmd: tuple[str, ...]
@@ -96,34 +96,34 @@ class Worker(_Part):
     """How long it may take until the target's port answers."""
 
 
-class Attest(_Part):
+class Attest(_Part, kw_only=True):
     """A human line of the pre-flight: by whom, and when (RFC 3339)."""
 
     by: str
     at: str
 
 
-class Preflight(_Part):
+class Preflight(_Part, kw_only=True):
     quiet_window_agreed: Attest | None = None
     on_call_told: Attest | None = None
     status_note_drafted: Attest | None = None
 
 
-class Window(_Part):
+class Window(_Part, kw_only=True):
     """The agreed quiet window (RFC 3339, both ends). Outside it injection is refused."""
 
     start: str
     end: str
 
 
-class Spend(_Part):
+class Spend(_Part, kw_only=True):
     """Caps on what the drill may cost at the real endpoint, counted at the proxy."""
 
     max_requests: int
     max_tokens: int | None = None
 
 
-class Stop(_Part):
+class Stop(_Part, kw_only=True):
     """When the drill gives up, lifts and exits 3. `failed_ratio` is over the last `over_requests` requests."""
 
     failed_ratio: float | None = None
@@ -131,7 +131,7 @@ class Stop(_Part):
     min_free_mb: int = 100
 
 
-class Plan(_Part):
+class Plan(_Part, kw_only=True):
     """`kind: plan`. See `drillmaster init eviction` for one with every field explained."""
 
     kind: Literal["plan"]

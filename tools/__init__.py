@@ -1,0 +1,1 @@
+"""What the house checks about itself: `python -m tools.imports`, `tools.reference`, `tools.pages`."""

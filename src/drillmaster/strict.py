@@ -183,7 +183,7 @@ def _constant(text: str) -> float:
 # Short runs of digits without an exponent are in range whatever they say; only the rest is worth a call per number.
 _plain = json.JSONDecoder(object_pairs_hook=object_pairs, parse_constant=_constant)
 _quick = json.JSONDecoder(object_pairs_hook=object_pairs, parse_float=_real, parse_int=_whole, parse_constant=_constant)
-_LONG_NUMBER = re.compile(rb"[0-9]{16}|[0-9][eE]")
+_DIGITS_ALIKE = bytes.maketrans(b"123456789E", b"000000000e")
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -194,7 +194,8 @@ def strict_json(raw: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise _not_utf8(raw, error.start) from None
     try:
-        value = (_quick if _LONG_NUMBER.search(raw) else _plain).decode(text)
+        alike = raw.translate(_DIGITS_ALIKE)
+        value = (_quick if b"0" * 16 in alike or b"0e" in alike else _plain).decode(text)
     except (_Suspect, ValueError, RecursionError):
         _Scan(text).document()
         raise Malformed(

@@ -22,7 +22,7 @@ TIERS: tuple[frozenset[str], ...] = (
     frozenset({"errors", "clock", "strict"}),
     frozenset({"evidence", "outcomes", "stats", "verdict", "policy", "screen", "http1", "rules"}),
     frozenset({"dialects", "faults", "gates", "guards"}),
-    frozenset({"plan", "pace", "conduct", "judge", "charts", "reports"}),
+    frozenset({"plan", "pace", "sanity", "conduct", "judge", "charts", "reports"}),
     frozenset({"timeline", "wire", "signing", "stores", "intake", "history"}),
     frozenset({"engines", "proxy", "flags", "detectors"}),
     frozenset({"load", "run", "standins", "adapters"}),

@@ -1,39 +1,56 @@
 """The plan: who does what to which target, when.
 
-A plan is a YAML (or JSON or TOML) file that people write and review. This module holds its shape, its sanity and its
-arithmetic; it does no I/O. Fields carry their units. Nothing here has authority over a verdict: limits are the policy's.
+A plan is a YAML (or JSON or TOML) file that people write and review. This module holds its shape; `sanity` holds what a
+plan must make sense of. Fields carry their units. Nothing here has authority over a verdict: limits are the policy's.
 """
 
 from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["Attest", "Expect", "Fault", "Permit", "Phases", "Plan", "Proxy", "Seats", "Spend", "Stop", "Target", "Traffic", "Worker"]
+__all__ = [
+    "Attest",
+    "Expect",
+    "Fault",
+    "Permit",
+    "Phases",
+    "Plan",
+    "Preflight",
+    "Proxy",
+    "Seats",
+    "Spend",
+    "Stop",
+    "Target",
+    "Traffic",
+    "Window",
+    "Worker",
+]
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pass
 
 
-class Seats(_Part, kw_only=True):
-    """Three people. The same name twice is refused unless the run is a rehearsal."""
+class Seats(_Part, frozen=True, kw_only=True):
+    """Three people. The same name twice is refused unless the run is a rehearsal; an empty seat makes it one."""
 
-    lead: str
-    scribe: str
-    verifier: str
+    lead: str = ""
+    scribe: str = ""
+    verifier: str = ""
 
 
-class Permit(_Part, kw_only=True):
+class Permit(_Part, frozen=True, kw_only=True):
     """Who allowed load and faults on a host that is not loopback, until when, and how much."""
 
     host: str
     owner: str
     until: str
+    """RFC 3339, or a date (the end of that day, UTC)."""
     max_per_s: float
     max_requests: int
 
 
-class Expect(_Part, kw_only=True):
+class Expect(_Part, frozen=True, kw_only=True):
     """What counts as an answer. `pointer` is a JSON pointer into the body; without it the whole body is the text."""
 
     status: tuple[int, ...] = (200,)
@@ -43,8 +60,8 @@ class Expect(_Part, kw_only=True):
     """A regular expression: text that matches is a degraded answer ("sorry, try later")."""
 
 
-class Target(_Part, kw_only=True):
-    """The agent's own user-facing endpoint. `{nonce}`, `{id}` and `{payload}` in url and body are filled per request."""
+class Target(_Part, frozen=True, kw_only=True):
+    """The agent's own user-facing endpoint. `{nonce}`, `{id}` and `{payload}` in url and body are filled each time."""
 
     url: str
     method: str = "GET"
@@ -55,14 +72,14 @@ class Target(_Part, kw_only=True):
     permit: Permit | None = None
 
 
-class Traffic(_Part, kw_only=True):
+class Traffic(_Part, frozen=True, kw_only=True):
     """Open loop: one request every `every_s`, whatever became of the last; a user gives up after `time_limit_s`."""
 
     every_s: float
     time_limit_s: float
 
 
-class Proxy(_Part, kw_only=True):
+class Proxy(_Part, frozen=True, kw_only=True):
     """Where the agent finds its model endpoint, and where that really is. `upstream` None: dead from the start."""
 
     listen: str = "127.0.0.1:8081"
@@ -72,13 +89,13 @@ class Proxy(_Part, kw_only=True):
     dialect: Literal["auto", "openai_chat", "anthropic", "plain"] = "auto"
 
 
-class Phases(_Part, kw_only=True):
+class Phases(_Part, frozen=True, kw_only=True):
     baseline_s: float = 600
     fault_s: float = 900
     recovery_s: float = 300
 
 
-class Fault(_Part, kw_only=True):
+class Fault(_Part, frozen=True, kw_only=True):
     """Which fault, its parameters, and how long a script that is running at the lift may go on."""
 
     mode: str = "reset"
@@ -86,7 +103,7 @@ class Fault(_Part, kw_only=True):
     linger_s: float = 0
 
 
-class Worker(_Part, kw_only=True):
+class Worker(_Part, frozen=True, kw_only=True):
     """How to start the agent, if the drill starts it. It gets DRILL_LOG and the base URLs of the proxy."""
 
     cmd: tuple[str, ...]
@@ -96,34 +113,34 @@ class Worker(_Part, kw_only=True):
     """How long it may take until the target's port answers."""
 
 
-class Attest(_Part, kw_only=True):
+class Attest(_Part, frozen=True, kw_only=True):
     """A human line of the pre-flight: by whom, and when (RFC 3339)."""
 
     by: str
     at: str
 
 
-class Preflight(_Part, kw_only=True):
+class Preflight(_Part, frozen=True, kw_only=True):
     quiet_window_agreed: Attest | None = None
     on_call_told: Attest | None = None
     status_note_drafted: Attest | None = None
 
 
-class Window(_Part, kw_only=True):
+class Window(_Part, frozen=True, kw_only=True):
     """The agreed quiet window (RFC 3339, both ends). Outside it injection is refused."""
 
     start: str
     end: str
 
 
-class Spend(_Part, kw_only=True):
+class Spend(_Part, frozen=True, kw_only=True):
     """Caps on what the drill may cost at the real endpoint, counted at the proxy."""
 
     max_requests: int
     max_tokens: int | None = None
 
 
-class Stop(_Part, kw_only=True):
+class Stop(_Part, frozen=True, kw_only=True):
     """When the drill gives up, lifts and exits 3. `failed_ratio` is over the last `over_requests` requests."""
 
     failed_ratio: float | None = None
@@ -131,18 +148,18 @@ class Stop(_Part, kw_only=True):
     min_free_mb: int = 100
 
 
-class Plan(_Part, kw_only=True):
+class Plan(_Part, frozen=True, kw_only=True):
     """`kind: plan`. See `drillmaster init eviction` for one with every field explained."""
 
     kind: Literal["plan"]
     drill: Literal["eviction"]
     service: str
-    seats: Seats
     target: Target
     traffic: Traffic
     proxy: Proxy
     policy: str
     """Path of the policy file, relative to the plan."""
+    seats: Seats = Seats()
     phases: Phases = Phases()
     fault: Fault = Fault()
     window: Window | None = None

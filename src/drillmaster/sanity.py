@@ -1,0 +1,644 @@
+"""Whether a plan makes sense, and its arithmetic against the policy. Pure: a plan in, problems and warnings out.
+
+1. Load and faults go to loopback, unless the plan names the host, the owner who allowed it, until when and how much,
+   and the command line repeats the host. The name is judged here; the connected address is judged at each connect.
+2. One person, one seat. Seats that nobody holds make the run a rehearsal; one name in two seats is refused.
+3. A budget of one in N needs N requests to be told at all. A budget in seconds must fit into its window.
+4. Compression divides phases and traffic period. Budgets and the user's patience stay in seconds.
+5. What cannot work is a problem and is refused before anything starts; what can but should not is a warning.
+"""
+
+import ipaddress
+import math
+import re
+import unicodedata
+from collections.abc import Iterator
+from datetime import date
+from typing import Literal
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+
+from drillmaster.clock import parse_rfc3339, rfc3339
+from drillmaster.errors import Problem, Refused
+from drillmaster.pace import arrivals_in
+from drillmaster.plan import Attest, Phases, Plan
+
+__all__ = [
+    "Numbers",
+    "Sanity",
+    "allowed_failures",
+    "check",
+    "compress",
+    "is_loopback",
+    "least_requests",
+    "parse_factor",
+    "parse_listen",
+    "planned_requests",
+    "unnamed_seats",
+    "window_problem",
+]
+
+MAX_DRILL_S = 86_400
+"""A drill is over within a day, whatever its plan says."""
+MAX_IN_FLIGHT = 4_000
+"""Requests that may be under way at once when nothing answers: the user's patience divided by the period."""
+MIN_EVERY_S = 0.005
+
+
+class Numbers(msgspec.Struct, frozen=True, kw_only=True):
+    """What the arithmetic needs to know of the policy; its caller reads them there, they have no defaults."""
+
+    max_failed_ratio: float
+    failed_window: Literal["fault", "run"]
+    max_fallback_s: float
+    max_recovery_s: float | None = None
+
+
+class Sanity(msgspec.Struct, frozen=True):
+    """What is wrong with a plan: what stops the drill, and what a person should have heard before it."""
+
+    problems: tuple[Problem, ...]
+    warnings: tuple[str, ...]
+
+
+def check(
+    plan: Plan,
+    *,
+    place: str,
+    wall_ns: int,
+    numbers: Numbers | None = None,
+    rehearsal: bool = False,
+    permit_host: str | None = None,
+) -> Sanity:
+    """Look at everything that can be known before a socket is opened.
+
+    `place` is how the plan's file is called in messages. `numbers` None: the arithmetic of the policy is left out.
+    """
+    problems = [
+        *_numbers(plan, place),
+        *_target(plan, place),
+        *_listen(plan, place),
+        *_upstream(plan, place),
+        *_permission(plan, place, wall_ns, permit_host),
+        *_seats(plan, place, rehearsal),
+        *_texts(plan, place),
+        *_window(plan, place),
+    ]
+    warnings: tuple[str, ...] = ()
+    if not problems:
+        problems += _bounds(plan, place)
+        problems += [] if numbers is None else _arithmetic(plan, place, numbers)
+        warnings = tuple(_warnings(plan, numbers))
+    return Sanity(tuple(problems), warnings)
+
+
+def _wrong(place: str, pointer: str, found: object, wanted: str, remedy: str) -> Problem:
+    return Problem(f"{place}: {pointer}", found=str(found), wanted=wanted, remedy=remedy)
+
+
+def _numbers(plan: Plan, place: str) -> Iterator[Problem]:
+    positive = {
+        "/traffic/every_s": plan.traffic.every_s,
+        "/traffic/time_limit_s": plan.traffic.time_limit_s,
+        "/phases/baseline_s": plan.phases.baseline_s,
+        "/phases/fault_s": plan.phases.fault_s,
+        "/phases/recovery_s": plan.phases.recovery_s,
+        "/stop/over_requests": plan.stop.over_requests,
+    }
+    not_negative: dict[str, float] = {
+        "/fault/linger_s": plan.fault.linger_s,
+        "/stop/min_free_mb": plan.stop.min_free_mb,
+        "/target/expect/min_chars": plan.target.expect.min_chars,
+    }
+    if plan.worker is not None:
+        positive["/worker/ready_s"] = plan.worker.ready_s
+    if plan.target.permit is not None:
+        positive["/target/permit/max_per_s"] = plan.target.permit.max_per_s
+        positive["/target/permit/max_requests"] = plan.target.permit.max_requests
+    if plan.spend is not None:
+        positive["/spend/max_requests"] = plan.spend.max_requests
+        if plan.spend.max_tokens is not None:
+            positive["/spend/max_tokens"] = plan.spend.max_tokens
+    for pointer, value in positive.items():
+        if not (math.isfinite(value) and value > 0):
+            yield _wrong(
+                place, pointer, value, "a finite number > 0", f"set {pointer.rsplit('/', 1)[1]} to what is meant"
+            )
+    for pointer, value in not_negative.items():
+        if not (math.isfinite(value) and value >= 0):
+            yield _wrong(
+                place, pointer, value, "a finite number >= 0", f"set {pointer.rsplit('/', 1)[1]} to what is meant"
+            )
+    ratio = plan.stop.failed_ratio
+    if ratio is not None and not 0 < ratio <= 1:
+        yield _wrong(
+            place, "/stop/failed_ratio", ratio, "a share, 0 < ratio <= 1", "write 50 % as 0.5, or leave it out"
+        )
+    if not plan.target.expect.status:
+        yield _wrong(place, "/target/expect/status", "no status", "at least one", "write `status: [200]`")
+    for status in plan.target.expect.status:
+        if not 100 <= status <= 599:
+            yield _wrong(place, "/target/expect/status", status, "HTTP statuses, 100 to 599", "write `status: [200]`")
+
+
+def _split(url: str) -> SplitResult | None:
+    """Split a URL; None where it is not an absolute http(s) URL with a host and a valid port."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return None
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or parts.port == 0
+        or re.search(r"[\x00-\x20\x7f]", url)
+    ):
+        return None
+    return parts
+
+
+def _target(plan: Plan, place: str) -> Iterator[Problem]:
+    target = plan.target
+    parts = _split(target.url)
+    if parts is None:
+        yield _wrong(
+            place,
+            "/target/url",
+            repr(target.url)[:120],
+            "the agent's own http(s) URL",
+            "write `url: http://127.0.0.1:8000/answer`",
+        )
+    elif parts.username is not None or parts.password is not None:
+        yield _wrong(
+            place, "/target/url", "a user or password in the URL", "none", "put credentials into /target/headers"
+        )
+    if not re.fullmatch(r"[A-Z]+", target.method):
+        yield _wrong(
+            place, "/target/method", repr(target.method)[:40], "an HTTP method in capitals", "write `method: POST`"
+        )
+    for name, value in target.headers.items():
+        if (
+            not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name)
+            or re.search(r"[\r\n\0]", value)
+            or not value.isascii()
+        ):
+            yield _wrong(
+                place, "/target/headers", repr(name)[:40], "a header name, and a value of one ASCII line", "mend it"
+            )
+        elif name.lower() in _OURS:
+            yield _wrong(place, "/target/headers", repr(name), "none of ours", f"remove {name}: the drill sets it")
+    places = target.url + (target.body or "")
+    if "{payload}" in places and not target.payloads:
+        yield _wrong(
+            place,
+            "/target/payloads",
+            "none",
+            "at least one, since {payload} is used",
+            "add `payloads:` with some prompts",
+        )
+    if target.payloads and "{payload}" not in places:
+        yield _wrong(
+            place,
+            "/target/payloads",
+            "a set that nothing uses",
+            "`{payload}` in url or body",
+            "put {payload} where it goes",
+        )
+    for number, payload in enumerate(target.payloads):
+        if not payload.strip():
+            yield _wrong(place, f"/target/payloads/{number}", "an empty prompt", "text", "remove the line")
+    pointer = target.expect.pointer
+    if pointer is not None and (not pointer.startswith("/") or re.search("~(?![01])", pointer)):
+        yield _wrong(
+            place, "/target/expect/pointer", repr(pointer)[:80], "a JSON pointer", "write it as `/choices/0/text`"
+        )
+    if target.expect.not_matching is not None:
+        try:
+            re.compile(target.expect.not_matching)
+        except re.error as error:
+            yield _wrong(
+                place,
+                "/target/expect/not_matching",
+                f"a pattern that is none: {error}",
+                "a regular expression",
+                "mend it",
+            )
+
+
+_OURS = frozenset(
+    {"host", "content-length", "transfer-encoding", "connection", "traceparent", "x-drill-request", "accept-encoding"}
+)
+
+
+def parse_listen(text: str) -> tuple[str, int] | None:
+    """Read `ADDRESS:PORT` or `[v6]:PORT`; None when it is neither. An IP or `localhost`; port 0 is any."""
+    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]]+)):(\d{1,5})", text)
+    if match is None or int(match[3]) > 65_535:
+        return None
+    host = match[1] or match[2]
+    if host != "localhost":
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            return None
+    return host, int(match[3])
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host as written is this machine: a loopback IP, or `localhost`."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+def _listen(plan: Plan, place: str) -> Iterator[Problem]:
+    parsed = parse_listen(plan.proxy.listen)
+    if parsed is None:
+        yield _wrong(
+            place,
+            "/proxy/listen",
+            repr(plan.proxy.listen)[:80],
+            "IP:PORT",
+            "write `listen: 127.0.0.1:8081`, or the address of the bridge",
+        )
+    elif parsed[0] != "localhost" and ipaddress.ip_address(parsed[0]).is_unspecified:
+        yield _wrong(
+            place,
+            "/proxy/listen",
+            f"{plan.proxy.listen}: every address of the machine",
+            "the one address where the agent looks",
+            "write the bridge's address, such as `listen: 172.17.0.1:8081`",
+        )
+
+
+def _upstream(plan: Plan, place: str) -> Iterator[Problem]:
+    upstream = plan.proxy.upstream
+    if upstream is None:
+        yield Refused(
+            f"{place}: /proxy/upstream",
+            found="nothing: a proxy that is dead from the start",
+            wanted="the real endpoint; without it there is no baseline and no recovery",
+            remedy="write `upstream: https://api.openai.com` (or your provider's base URL)",
+        )
+        return
+    parts = _split(upstream)
+    if parts is None or parts.query or parts.fragment:
+        yield _wrong(
+            place,
+            "/proxy/upstream",
+            repr(upstream)[:120],
+            "an http(s) base URL",
+            "write `upstream: https://api.openai.com`",
+        )
+    elif parts.username is not None or parts.password is not None:
+        yield _wrong(
+            place, "/proxy/upstream", "a user or password in the URL", "none: the agent sends its own key", "remove it"
+        )
+    elif parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        yield _wrong(
+            place, "/proxy/upstream", "http to another host: the agent's key in the clear", "https", "write https://"
+        )
+
+
+def _until_ns(text: str) -> int | None:
+    try:
+        return parse_rfc3339(f"{date.fromisoformat(text).isoformat()}T23:59:59Z")
+    except ValueError:
+        return parse_rfc3339(text)
+
+
+def _permission(plan: Plan, place: str, wall_ns: int, permit_host: str | None) -> Iterator[Problem]:
+    parts, permit = _split(plan.target.url), plan.target.permit
+    if parts is None:
+        return
+    host = parts.hostname or ""
+    if permit is None:
+        if not is_loopback(host):
+            yield Refused(
+                f"{place}: /target/url",
+                found=f"{host}, which is not loopback",
+                wanted="permission: load and faults go to loopback unless an owner allowed more",
+                remedy=f"add `permit:` with its owner to target, and run with --permit-host {host}",
+            )
+        return
+    at = f"{place}: /target/permit"
+    if permit.host.lower() != host.lower():
+        yield Refused(
+            at,
+            found=f"permission for {permit.host}",
+            wanted=f"permission for {host}",
+            remedy=f"set host to {host}, if its owner agrees",
+        )
+    if not permit.owner.strip():
+        yield Refused(at, found="no owner", wanted="who allowed it", remedy="fill in owner")
+    until_ns = _until_ns(permit.until)
+    if until_ns is None:
+        yield Refused(
+            f"{at}/until",
+            found=repr(permit.until)[:40],
+            wanted="RFC 3339 time or date",
+            remedy="write `until: 2026-12-31`",
+        )
+    elif until_ns < wall_ns + round(_total_s(plan) * 1e9):
+        yield Refused(
+            f"{at}/until",
+            found=f"{permit.until}, which is over before this drill would be ({rfc3339(wall_ns, digits=0)} now)",
+            wanted="permission that holds until its end",
+            remedy=f"ask {permit.owner or 'the owner'} for a new date",
+        )
+    if 1 / plan.traffic.every_s > permit.max_per_s if plan.traffic.every_s > 0 else False:
+        yield Refused(
+            f"{at}/max_per_s",
+            found=f"{1 / plan.traffic.every_s:g} requests a second planned",
+            wanted=f"at most {permit.max_per_s:g}",
+            remedy="raise every_s",
+        )
+    if plan.traffic.every_s > 0 and planned_requests(plan) > permit.max_requests:
+        yield Refused(
+            f"{at}/max_requests",
+            found=f"{planned_requests(plan)} requests planned",
+            wanted=f"at most {permit.max_requests}",
+            remedy="raise every_s",
+        )
+    if not is_loopback(host) and (permit_host or "").lower() != host.lower():
+        yield Refused(
+            "--permit-host",
+            found=permit_host or "nothing",
+            wanted=f"{host}: permission is given twice, in the plan and on the command line",
+            remedy=f"add --permit-host {host}",
+        )
+
+
+def _folded(name: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+
+
+def unnamed_seats(plan: Plan) -> tuple[str, ...]:
+    """The seats that nobody holds; any of them makes the run a rehearsal."""
+    return tuple(seat for seat, name in msgspec.structs.asdict(plan.seats).items() if not _folded(name))
+
+
+def _seats(plan: Plan, place: str, rehearsal: bool) -> Iterator[Problem]:
+    held: dict[str, str] = {}
+    for seat, name in msgspec.structs.asdict(plan.seats).items():
+        if re.search(r"[\x00-\x1f\x7f]", name) or len(name) > 100:
+            yield _wrong(
+                place, f"/seats/{seat}", "control characters, or over 100 of them", "a name", "write the person's name"
+            )
+        other = held.setdefault(_folded(name), seat)
+        if other != seat and _folded(name) and not rehearsal:
+            yield Refused(
+                f"{place}: /seats/{seat}",
+                found=f"{name.strip()}, who is the {other.capitalize()} already",
+                wanted="another person: who injects does not judge, and one person holds one seat",
+                remedy="name a third person, or rehearse alone with --rehearsal",
+            )
+
+
+def _texts(plan: Plan, place: str) -> Iterator[Problem]:
+    if not plan.service.strip() or re.search(r"[\x00-\x1f\x7f]", plan.service):
+        yield _wrong(place, "/service", repr(plan.service)[:60], "the service's name, one line", "name it")
+    if plan.worker is not None and (not plan.worker.cmd or not plan.worker.cmd[0]):
+        yield _wrong(place, "/worker/cmd", "nothing", "a program and its arguments", "write `cmd: [python, agent.py]`")
+    for line in ("quiet_window_agreed", "on_call_told", "status_note_drafted"):
+        attest: Attest | None = getattr(plan.preflight, line)
+        if attest is None:
+            continue
+        if not attest.by.strip():
+            yield _wrong(place, f"/preflight/{line}/by", "nobody", "who attests it", "fill in by")
+        if parse_rfc3339(attest.at) is None:
+            yield _wrong(
+                place,
+                f"/preflight/{line}/at",
+                repr(attest.at)[:40],
+                "RFC 3339 with a zone",
+                "write `at: 2026-12-01T09:30:00Z`",
+            )
+
+
+def _window(plan: Plan, place: str) -> Iterator[Problem]:
+    if plan.window is None:
+        return
+    start_ns, end_ns = parse_rfc3339(plan.window.start), parse_rfc3339(plan.window.end)
+    for side, at_ns in (("start", start_ns), ("end", end_ns)):
+        if at_ns is None:
+            yield _wrong(
+                place,
+                f"/window/{side}",
+                repr(getattr(plan.window, side))[:40],
+                "RFC 3339 with a zone",
+                f"write `{side}: 2026-12-01T09:00:00Z`",
+            )
+    if start_ns is not None and end_ns is not None and start_ns >= end_ns:
+        yield _wrong(place, "/window", "an end that is not after the start", "start < end", "swap them")
+
+
+def window_problem(plan: Plan, *, place: str, from_ns: int, until_ns: int) -> Refused | None:
+    """Whether a fault from `from_ns` to `until_ns` (wall time) stays inside the agreed window; None when it does."""
+    if plan.window is None:
+        return None
+    start_ns, end_ns = parse_rfc3339(plan.window.start), parse_rfc3339(plan.window.end)
+    if start_ns is not None and end_ns is not None and start_ns <= from_ns and until_ns <= end_ns:
+        return None
+    return Refused(
+        f"{place}: /window",
+        found=f"a fault from {rfc3339(from_ns, digits=0)} to {rfc3339(until_ns, digits=0)}",
+        wanted=f"one inside {plan.window.start} .. {plan.window.end}",
+        remedy="run it inside the window, or agree on another",
+    )
+
+
+def _total_s(plan: Plan) -> float:
+    return plan.phases.baseline_s + plan.phases.fault_s + plan.phases.recovery_s
+
+
+def planned_requests(plan: Plan) -> int:
+    """How many requests the traffic sends in all."""
+    return arrivals_in(_total_s(plan), plan.traffic.every_s)
+
+
+def least_requests(max_failed_ratio: float) -> int:
+    """How many requests it takes to tell a budget at all: 1/budget; one where the budget is 0, which is a census."""
+    return max(1, math.ceil(round(1 / max_failed_ratio, 9))) if max_failed_ratio > 0 else 1
+
+
+def allowed_failures(max_failed_ratio: float, requests: int) -> int:
+    """How many of `requests` may fail."""
+    return math.floor(round(max_failed_ratio * requests, 9))
+
+
+def _window_s(plan: Plan, numbers: Numbers) -> float:
+    return plan.phases.fault_s if numbers.failed_window == "fault" else _total_s(plan)
+
+
+def _bounds(plan: Plan, place: str) -> Iterator[Problem]:
+    every_s = plan.traffic.every_s
+    if every_s < MIN_EVERY_S:
+        yield _wrong(
+            place,
+            "/traffic/every_s",
+            f"{every_s:g}",
+            f"at least {MIN_EVERY_S:g} s: a drill is no load test",
+            "raise it",
+        )
+    for name, phase_s in msgspec.structs.asdict(plan.phases).items():
+        if phase_s < every_s:
+            yield _wrong(
+                place,
+                f"/phases/{name}",
+                f"{phase_s:g} s",
+                f"at least one traffic period, {every_s:g} s",
+                f"raise {name}",
+            )
+    if _total_s(plan) > MAX_DRILL_S:
+        yield _wrong(place, "/phases", f"{_total_s(plan):g} s in all", f"at most {MAX_DRILL_S} s", "shorten the phases")
+    if plan.traffic.time_limit_s / every_s > MAX_IN_FLIGHT:
+        yield _wrong(
+            place,
+            "/traffic",
+            f"{plan.traffic.time_limit_s / every_s:.0f} requests in flight when nothing answers",
+            f"at most {MAX_IN_FLIGHT}",
+            "raise every_s or lower time_limit_s",
+        )
+    if plan.fault.linger_s > plan.phases.recovery_s:
+        yield _wrong(
+            place, "/fault/linger_s", f"{plan.fault.linger_s:g} s", "less than the recovery phase", "lower linger_s"
+        )
+    upstream = arrivals_in(plan.phases.baseline_s, every_s) + arrivals_in(plan.phases.recovery_s, every_s)
+    if plan.spend is not None and plan.spend.max_requests < upstream:
+        yield _wrong(
+            place,
+            "/spend/max_requests",
+            plan.spend.max_requests,
+            f"at least {upstream}, which baseline and recovery alone send to the real endpoint",
+            f"set it to {2 * upstream}, or raise every_s",
+        )
+
+
+def _arithmetic(plan: Plan, place: str, numbers: Numbers) -> Iterator[Problem]:
+    window_s = _window_s(plan, numbers)
+    requests, least = arrivals_in(window_s, plan.traffic.every_s), least_requests(numbers.max_failed_ratio)
+    if requests < least:
+        yield Refused(
+            f"{place}: /traffic/every_s",
+            found=f"{requests} requests in the {numbers.failed_window} window of {window_s:g} s",
+            wanted=f"at least {least}: fewer cannot tell a budget of {_percent(numbers.max_failed_ratio)}",
+            remedy=f"set every_s to {_shorter(window_s / (least + 2)):g}",
+        )
+    for name, budget_s, phase, phase_s in (
+        ("max_fallback_s", numbers.max_fallback_s, "fault", plan.phases.fault_s),
+        ("max_recovery_s", numbers.max_recovery_s, "recovery", plan.phases.recovery_s),
+    ):
+        if budget_s is not None and budget_s > phase_s:
+            yield Refused(
+                f"{place}: /phases/{phase}_s",
+                found=f"{phase_s:g} s, and the policy's {name} is {budget_s:g} s",
+                wanted="a window that is at least as long as its budget",
+                remedy=f"set {phase}_s to {budget_s:g} or more, or compress less: budgets stay in seconds",
+            )
+
+
+def _percent(ratio: float) -> str:
+    return f"{ratio * 100:g} %"
+
+
+def _shorter(period_s: float) -> float:
+    """A period that is not longer than `period_s` and has three digits at most."""
+    digits = 2 - math.floor(math.log10(period_s))
+    scale: float = 10.0**digits
+    return math.floor(period_s * scale) / scale
+
+
+def _warnings(plan: Plan, numbers: Numbers | None) -> Iterator[str]:
+    empty = unnamed_seats(plan)
+    if empty:
+        yield f"nobody is named as {', '.join(empty)}: the run is stamped REHEARSAL"
+    if len(set(plan.target.payloads)) < 2 and "{nonce}" not in plan.target.url + (plan.target.body or ""):
+        yield "every request asks the same thing: a cache may answer it, and a fallback that fails on some is not seen"
+    host = (parse_listen(plan.proxy.listen) or ("", 0))[0]
+    if not is_loopback(host):
+        yield f"the proxy listens on {plan.proxy.listen}: who reaches that address reaches the real endpoint"
+    if plan.fault.mode == "hang":
+        yield (
+            "mode hang: openai and anthropic wait 3 x 600 s by default, requests and others for ever; "
+            "without a time limit of its own the agent cannot fall back within a minute"
+        )
+    if plan.stop.failed_ratio is not None and plan.stop.over_requests > arrivals_in(
+        plan.phases.fault_s, plan.traffic.every_s
+    ):
+        yield f"stop.over_requests {plan.stop.over_requests} is more than the fault window holds: it stops late"
+    if numbers is None:
+        return
+    window_s = _window_s(plan, numbers)
+    requests = arrivals_in(window_s, plan.traffic.every_s)
+    allowed = allowed_failures(numbers.max_failed_ratio, requests)
+    cost = arrivals_in(min(numbers.max_fallback_s, plan.phases.fault_s), plan.traffic.every_s)
+    if cost > allowed:
+        yield (
+            f"limits that exclude each other: a fallback that takes its whole {numbers.max_fallback_s:g} s costs "
+            f"{cost} requests at one in {plan.traffic.every_s:g} s, and {_percent(numbers.max_failed_ratio)} of the "
+            f"{numbers.failed_window} window's {requests} allows {allowed}: "
+            f"in effect the fallback has {allowed * plan.traffic.every_s:g} s"
+        )
+    if plan.traffic.time_limit_s >= numbers.max_fallback_s:
+        yield (
+            f"the traffic waits {plan.traffic.time_limit_s:g} s for an answer, and the fallback has "
+            f"{numbers.max_fallback_s:g} s: a user of yours who gives up sooner is not played"
+        )
+    if requests < least_requests(numbers.max_failed_ratio) + 2:
+        yield f"{requests} requests in the {numbers.failed_window} window are just enough: one late, and it is refused"
+
+
+def parse_factor(text: str) -> float | None:
+    """Read `30x` or `30`; None when it is no finite factor of at least 1."""
+    match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)[xX]?", text.strip())
+    return float(match[1]) if match is not None and float(match[1]) >= 1 else None
+
+
+def compress(plan: Plan, factor: float, numbers: Numbers) -> Plan:
+    """Divide phases and traffic period by `factor`; shorten the period further where fewer than 1/budget would be left.
+
+    Seconds of budgets, of patience and of lingering stay. Raises Refused where a budget does not fit into its window
+    any more, or no period is short enough, naming the largest factor that works.
+    """
+    if not (math.isfinite(factor) and factor >= 1):
+        raise Refused(
+            "--compress",
+            found=f"{factor:g}",
+            wanted="a factor of at least 1, such as 30x",
+            remedy="write --compress 30x",
+        )
+    phases = plan.phases
+    for name, budget_s, phase_s in (
+        ("max_fallback_s", numbers.max_fallback_s, phases.fault_s),
+        ("max_recovery_s", numbers.max_recovery_s or 0.0, phases.recovery_s),
+    ):
+        if budget_s > phase_s / factor:
+            largest = math.floor(phase_s / budget_s * 100) / 100
+            raise Refused(
+                f"--compress {factor:g}x",
+                found=f"a window of {phase_s / factor:g} s",
+                wanted=f"at least the policy's {name}, {budget_s:g} s: budgets stay in seconds",
+                remedy=f"compress by {largest:g}x at most" if largest >= 1 else "lengthen the phase",
+            )
+    short = Phases(
+        baseline_s=phases.baseline_s / factor, fault_s=phases.fault_s / factor, recovery_s=phases.recovery_s / factor
+    )
+    shorter = msgspec.structs.replace(plan, phases=short)
+    needed_s = _window_s(shorter, numbers) / (least_requests(numbers.max_failed_ratio) + 2)
+    every_s = min(plan.traffic.every_s / factor, needed_s, short.baseline_s, short.recovery_s)
+    if every_s < MIN_EVERY_S:
+        raise Refused(
+            f"--compress {factor:g}x",
+            found=f"one request every {every_s * 1000:.2g} ms",
+            wanted=f"at least {MIN_EVERY_S * 1000:g} ms between them",
+            remedy="compress less",
+        )
+    return msgspec.structs.replace(shorter, traffic=msgspec.structs.replace(plan.traffic, every_s=every_s))

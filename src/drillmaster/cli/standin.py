@@ -1,0 +1,101 @@
+"""`drillmaster standin`: a model provider and an agent to drill, where there is none at hand."""
+
+import os
+
+import click
+
+__all__ = ["command"]
+
+
+@click.group()
+def command() -> None:
+    """Start a stand-in: a model provider, or an agent that uses one.
+
+    \b
+    Examples:
+      drillmaster standin provider --port 9000
+      drillmaster proxy --upstream http://127.0.0.1:9000
+      MODEL_BASE_URL=http://127.0.0.1:8081 drillmaster standin agent --port 8000
+      curl 'http://127.0.0.1:8000/answer?q=hello'
+    """
+
+
+_host = click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+_allow = click.option("--allow-host", metavar="ADDR", help="Say an address that is not loopback a second time.")
+_parent = click.option("--die-with-parent", is_flag=True, help="End when the process that started this one ends.")
+
+
+@command.command()
+@_host
+@_allow
+@click.option("--port", default=9000, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
+@click.option("--latency-ms", default=60.0, show_default=True, type=click.FloatRange(0, 60_000), help="Median.")
+@click.option("--token-ms", default=2.0, show_default=True, type=click.FloatRange(0, 10_000), help="Gap in streams.")
+@click.option("--seed", default=1, show_default=True, help="Seeds the latencies.")
+@_parent
+def provider(
+    host: str, allow_host: str | None, port: int, latency_ms: float, token_ms: float, seed: int, die_with_parent: bool
+) -> None:
+    """A model provider: OpenAI chat completions and Anthropic messages, streaming and not.
+
+    Any model name is served; /v1/models lists standin-large and standin-small. The same prompt gets the same answer.
+    No key is asked for. Prints its address and serves until SIGTERM.
+
+    \b
+    Examples:
+      drillmaster standin provider --port 9000 --latency-ms 200
+      curl http://127.0.0.1:9000/v1/models
+    """
+    from drillmaster.standins import check_host
+    from drillmaster.standins.provider import Latency, serve
+
+    check_host(host, allow_host)
+    latency = Latency(median_ms=latency_ms, token_ms=token_ms, seed=seed)
+    serve(host, port, latency, die_with_parent=die_with_parent)
+
+
+@command.command()
+@_host
+@_allow
+@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
+@click.option("--timeout-s", default=2.0, show_default=True, type=click.FloatRange(0.05, 600), help="Per model call.")
+@click.option("--stream", is_flag=True, help="Ask the models for streams.")
+@click.option("--list-bugs", is_flag=True, help="List what STANDIN_BUG can be, and what is wrong with each agent.")
+@_parent
+def agent(
+    host: str,
+    allow_host: str | None,
+    port: int,
+    timeout_s: float,
+    stream: bool,
+    list_bugs: bool,
+    die_with_parent: bool,
+) -> None:
+    """An agent: GET or POST /answer?q=..., a primary model, a fallback, and a timeline.
+
+    MODEL_BASE_URL (or OPENAI_BASE_URL) is the primary; FALLBACK_BASE_URL is the fallback, without it a stored text is;
+    DRILL_LOG is the timeline. STANDIN_BUG switches one mistake on. It is an environment variable and no option, since a
+    drill records the command line of the worker it starts.
+
+    \b
+    Examples:
+      MODEL_BASE_URL=http://127.0.0.1:8081 DRILL_LOG=$PWD/drill.jsonl drillmaster standin agent
+      drillmaster standin agent --list-bugs
+      STANDIN_BUG=wrong-except MODEL_BASE_URL=http://127.0.0.1:8081 drillmaster standin agent
+    """
+    from drillmaster.standins import check_host
+    from drillmaster.standins.agent import BUGS, serve
+
+    if list_bugs:
+        for name, kind in BUGS.items():
+            click.echo(f"{name:18} {(kind.__doc__ or '').strip()}")
+        return
+    check_host(host, allow_host)
+    serve(
+        host,
+        port,
+        environ=os.environ,
+        timeout_s=timeout_s,
+        stream=stream,
+        die_with_parent=die_with_parent,
+    )

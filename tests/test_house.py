@@ -1,13 +1,17 @@
 """The house keeps its own rules: rooms, names, sizes, events, pages."""
 
+import ast
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
+import click
 import pytest
+from click.testing import CliRunner
 
-from tools import imports
+from tools import imports, pages, reference
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -111,3 +115,135 @@ def test_a_program_that_a_test_needs_is_installed_in_ci() -> None:
         for program in re.findall(r"[\"']([\w.-]+)[\"']", arguments)
     }
     assert needed - {"program"} <= set(installed)
+
+
+def documented_events(*files: str) -> set[str]:
+    """Read from docs/reference/events.md the events of the files named, or of all."""
+    text = (ROOT / "docs/reference/events.md").read_text()
+    sections = re.split(r"^## ", text, flags=re.M)[1:]
+    kept = [s for s in sections if not files or any(s.startswith(f"`{file}`") for file in files)]
+    first_cells = [row.split("|")[1] for s in kept for row in s.splitlines() if row.startswith("| `")]
+    events = {name for cell in first_cells for name in re.findall(r"`([a-z_]+)`", cell)}
+    # A section without a table of events names its one event at the start of a line.
+    return events | {name for s in kept for name in re.findall(r"^`([a-z_]+)`: ", s, re.M)}
+
+
+def strings_in_source() -> dict[str, set[str]]:
+    """List every text constant in the product's code with the files it stands in, docstrings included."""
+    found: dict[str, set[str]] = {}
+    for name, path in imports.modules().items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.setdefault(node.value, set()).add(name)
+    return found
+
+
+def written_events() -> set[str]:
+    """List the first arguments of all calls that write a line of evidence."""
+    found = set()
+    for path in imports.modules().values():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+                called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+                if called.lstrip("_") in {"write", "mark", "record", "say_event"} and isinstance(
+                    node.args[0].value, str
+                ):
+                    found.add(node.args[0].value)
+    return {text for text in found if re.fullmatch(r"[a-z]+(_[a-z]+)*", text)}
+
+
+def test_every_event_of_ours_on_the_page_is_written_by_somebody() -> None:
+    ours = documented_events(
+        "events/conductor.jsonl", "events/proxy.jsonl", "events/traffic.jsonl", "events/notes.jsonl"
+    )
+    assert len(ours) > 15
+    assert ours <= set(strings_in_source())
+
+
+def test_no_event_is_written_that_the_page_does_not_name() -> None:
+    assert written_events() - documented_events() == set()
+
+
+def verbs() -> list[tuple[str, click.Command]]:
+    return list(reference.commands())
+
+
+@pytest.mark.parametrize(("words", "command"), verbs(), ids=[words for words, _ in verbs()])
+def test_a_verb_says_what_it_does_and_gives_an_example(words: str, command: click.Command) -> None:
+    text = command.help or ""
+    assert text.strip(), f"{words} has no help"
+    if not isinstance(command, click.Group):
+        assert re.search(r"^\s*(\$ )?" + re.escape(words) + r"\b", text, re.M), f"{words} shows no example of itself"
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and not parameter.hidden:
+            assert parameter.help, f"{words} {parameter.opts[0]} has no help"
+
+
+@pytest.mark.parametrize(("words", "command"), verbs(), ids=[words for words, _ in verbs()])
+def test_help_is_shown_without_a_network_or_a_model_client(words: str, command: click.Command) -> None:
+    result = CliRunner().invoke(command, ["--help"], prog_name=words)
+    assert result.exit_code == 0, result.output
+
+
+CATALOGUED = [
+    (catalogue, tag, module) for catalogue in reference.CATALOGUES for tag, module in reference.entries(catalogue)
+]
+PARTS = {
+    "faults": ("Breaks:", "Looks like:", "Cannot show:"),
+    "gates": ("Cannot show:",),
+    "dialects": ("Cannot show:",),
+}
+
+
+@pytest.mark.parametrize(("catalogue", "tag", "module"), CATALOGUED, ids=[f"{c}/{t}" for c, t, _ in CATALOGUED])
+def test_an_entry_is_its_own_reference_page(catalogue: str, tag: str, module: ModuleType) -> None:
+    text = reference.page_text(module)
+    assert len(text.splitlines()[0]) > 20
+    missing = [part for part in PARTS[catalogue] if part not in text]
+    assert not missing, f"{catalogue}/{tag} does not say: {missing}"
+
+
+def test_the_readme_names_its_two_commands_in_both_forms() -> None:
+    text = (ROOT / "README.md").read_text()
+    for line in ("make demo", "make test", ".venv/bin/drillmaster demo", '.venv/bin/python -m pytest -m "not e2e"'):
+        assert line in text
+
+
+def test_pages_lead_somewhere_and_name_commands_that_exist() -> None:
+    assert pages.findings() == []
+
+
+def test_generated_pages_are_what_the_code_says(capsys: pytest.CaptureFixture[str]) -> None:
+    assert reference.main(["--check"]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[a](gone.md)", "leads to no file"),
+        ("[a](#gone)\n# Here", "leads to no heading"),
+        ("```\ndrillmaster nosuch\n```", "names no verb"),
+        ("```\n$ drillmaster standin provider --nosuch 3\n```", "has no option --nosuch"),
+        ("```\ndrillmaster standin \\\n  provider --nosuch\n```", "has no option --nosuch"),
+        ("run `make nosuch`", "make nosuch is no target"),
+        ("in /wo" + "rk/main/src", "does not belong"),
+    ],
+)
+def test_a_page_that_is_wrong_is_named(tmp_path: Path, text: str, said: str) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    known = dict(reference.commands())
+    found = [
+        *pages.of_links(page, text),
+        *pages.of_commands(page, text, known),
+        *pages.of_make(page, text, {"demo"}),
+        *pages.of_words("page.md", text),
+    ]
+    assert [said in line for line in found] == [True]
+
+
+def test_a_page_that_is_right_is_left_alone(tmp_path: Path) -> None:
+    text = "# Two words\n[a](#two-words) [b](https://example.org/x)\n```\nmake demo  # says `gone`\nls gone.md\n```"
+    (tmp_path / "page.md").write_text(text)
+    page = tmp_path / "page.md"
+    assert not [*pages.of_links(page, text), *pages.of_commands(page, text, {}), *pages.of_make(page, text, {"demo"})]

@@ -1,0 +1,193 @@
+"""Write the pages of docs/reference/ that are made from the code: `python -m tools.reference [--check]`.
+
+`cli.md` comes from the verbs' own help; `faults.md`, `gates.md` and `dialects.md` from docstrings and fields.
+With `--check` nothing is written, and a page that differs from the code is named and makes exit 1.
+"""
+
+import ast
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import click
+import msgspec
+
+from drillmaster.cli import Verbs
+
+__all__ = ["CATALOGUES", "commands", "entries", "main", "pages"]
+
+ROOT = Path(__file__).resolve().parent.parent
+SHELF = ROOT / "docs" / "reference"
+MADE = "<!-- Made from the code by `make reference`; edit the code. -->"
+
+CATALOGUES: dict[str, tuple[str, str]] = {
+    "faults": (
+        "Faults",
+        "What the proxy can do to an exchange. The plan names one by its tag (`fault: {mode: TAG}`), and so does "
+        "`--mode`. A new fault is one file in `src/drillmaster/faults/` and its test.",
+    ),
+    "gates": (
+        "Gates",
+        "What turns sealed evidence and a policy into a verdict. Each limit below is a field of a policy file; limits "
+        "have no defaults. A new gate is one file in `src/drillmaster/gates/` and its test.",
+    ),
+    "dialects": (
+        "Dialects",
+        "The provider APIs that the proxy can speak: how an answer ends, and how an error looks. "
+        "A new dialect is one file in `src/drillmaster/dialects/` and its test.",
+    ),
+}
+
+
+def commands(group: click.Group | None = None, above: str = "drillmaster") -> Iterator[tuple[str, click.Command]]:
+    """Yield every verb with the words that call it, groups before what they hold."""
+    group = group or Verbs(package="drillmaster.cli")
+    context = click.Context(group, info_name=above)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if command is None or command.hidden:
+            continue
+        yield f"{above} {name}", command
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{above} {name}")
+
+
+def entries(catalogue: str) -> Iterator[tuple[str, ModuleType]]:
+    """Yield tag and module of every entry of a catalogue, by file name."""
+    for path in sorted((ROOT / "src" / "drillmaster" / catalogue).glob("[!_]*.py")):
+        yield path.stem.replace("_", "-"), importlib.import_module(f"drillmaster.{catalogue}.{path.stem}")
+
+
+def entry_class(module: ModuleType) -> type | None:
+    """Give the class of an entry, whose docstring is the page: the tagged one where a file has more."""
+    own = [v for v in vars(module).values() if inspect.isclass(v) and v.__module__ == module.__name__ and v.__doc__]
+    tagged = [c for c in own if getattr(getattr(c, "__struct_config__", None), "tag", None)]
+    return next(iter(tagged or own), None)
+
+
+def page_text(module: ModuleType) -> str:
+    """Give the docstring that is an entry's reference page: its class's, else its module's."""
+    owner = entry_class(module)
+    return inspect.cleandoc((owner and owner.__doc__) or module.__doc__ or "")
+
+
+def _said_of_fields(owner: type) -> dict[str, str]:
+    """Read what the source says of each field: the string below it, or the comment beside it."""
+    source = inspect.getsource(owner)
+    lines = source.splitlines()
+    [body] = [node for node in ast.parse(inspect.cleandoc(source)).body if isinstance(node, ast.ClassDef)]
+    said = {}
+    for node, after in zip(body.body, [*body.body[1:], None], strict=True):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            comment = re.search(r"#\s*(.*)$", lines[(node.end_lineno or node.lineno) - 1])
+            text = comment[1] if comment else ""
+            if (
+                isinstance(after, ast.Expr)
+                and isinstance(after.value, ast.Constant)
+                and isinstance(after.value.value, str)
+            ):
+                text = after.value.value
+            said[node.target.id] = " ".join(text.split())
+    return said
+
+
+def _type_name(kind: object) -> str:
+    name = kind.__name__ if isinstance(kind, type) and not getattr(kind, "__args__", None) else str(kind)
+    return re.sub(r"\b(?:typing|drillmaster|collections\.abc)\.(?:\w+\.)*", "", name)
+
+
+def _fields(owner: type) -> Iterator[str]:
+    if not issubclass(owner, msgspec.Struct) or not msgspec.structs.fields(owner):
+        return
+    said = _said_of_fields(owner)
+    yield "| field | type | default | |"
+    yield "|---|---|---|---|"
+    for field in msgspec.structs.fields(owner):
+        default = "none: must be given" if field.required else f"`{_default(field)}`"
+        kind = _type_name(field.type).replace("|", "or")
+        yield f"| `{field.encode_name}` | {kind} | {default} | {said.get(field.name, '').replace('|', chr(92) + '|')} |"
+    yield ""
+
+
+def _default(field: msgspec.structs.FieldInfo) -> object:
+    if field.default_factory is not msgspec.NODEFAULT:
+        return field.default_factory()
+    return field.default
+
+
+def catalogue_page(catalogue: str) -> str:
+    """Write the page of one catalogue."""
+    title, opening = CATALOGUES[catalogue]
+    lines = [MADE, "", f"# {title}", "", opening, ""]
+    for tag, module in entries(catalogue):
+        lines += [f"## {tag}", "", page_text(module), ""]
+        owner = entry_class(module)
+        if owner is not None:
+            lines += _fields(owner)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _help(text: str) -> Iterator[str]:
+    """Turn a click docstring into Markdown: blocks that click must not re-wrap become code blocks."""
+    for block in inspect.cleandoc(text).split("\n\n"):
+        kept = block.split("\f")[0]
+        if not kept.startswith("\b"):
+            yield from [kept, ""]
+            continue
+        lines = kept.split("\n")[1:]
+        if lines and lines[0].rstrip().endswith(":"):
+            yield from [lines[0], ""]
+            lines = lines[1:]
+        yield from ["```", *inspect.cleandoc("\n".join(["", *lines])).split("\n"), "```", ""]
+
+
+def _option(parameter: click.Option) -> str:
+    names = ", ".join(f"`{name}`" for name in [*parameter.opts, *parameter.secondary_opts])
+    value = (
+        "" if parameter.is_flag or parameter.count else f" `{parameter.make_metavar(click.Context(click.Command('')))}`"
+    )
+    must = " Must be given." if parameter.required else ""
+    many = " May be given more than once." if parameter.multiple else ""
+    return f"| {names}{value} | {(parameter.help or '').rstrip('.')}.{must}{many} |".replace("\n", " ")
+
+
+def cli_page() -> str:
+    """Write the page of the command line."""
+    lines = [MADE, "", "# Command line", ""]
+    lines += ["Exit codes, everywhere: 0 pass, 1 fail, 2 refused or wrong usage, 3 a drill that was stopped.", ""]
+    lines += ["Results go to standard output, progress and complaints to standard error.", ""]
+    for words, command in commands():
+        context = click.Context(command, info_name=words)
+        usage = " ".join(command.collect_usage_pieces(context))
+        lines += [f"## {words}", "", f"    {words} {usage}".rstrip(), "", *_help(command.help or "")]
+        options = [p for p in command.params if isinstance(p, click.Option) and not p.hidden]
+        if options:
+            lines += ["| option | |", "|---|---|", *(_option(option) for option in options), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def pages() -> dict[Path, str]:
+    """Write every generated page: path and text."""
+    made = {SHELF / f"{catalogue}.md": catalogue_page(catalogue) for catalogue in CATALOGUES}
+    return {SHELF / "cli.md": cli_page(), **made}
+
+
+def main(arguments: list[str]) -> int:
+    """Write the pages, or with `--check` name those that differ."""
+    stale = {path: text for path, text in pages().items() if not path.exists() or path.read_text("utf-8") != text}
+    if "--check" in arguments:
+        for path in stale:
+            print(f"{path.relative_to(ROOT)}: differs from the code; run: make reference", file=sys.stderr)
+        return 1 if stale else 0
+    for path, text in stale.items():
+        path.write_text(text, encoding="utf-8")
+        print(f"wrote {path.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

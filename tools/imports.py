@@ -20,7 +20,7 @@ SOURCE = Path(__file__).resolve().parent.parent / "src"
 
 TIERS: tuple[frozenset[str], ...] = (
     frozenset({"errors", "clock", "strict"}),
-    frozenset({"evidence", "outcomes", "stats", "verdict", "policy", "screen", "http1", "rules"}),
+    frozenset({"evidence", "outcomes", "diagnosis", "stats", "verdict", "policy", "screen", "http1", "rules"}),
     frozenset({"dialects", "faults", "gates", "guards"}),
     frozenset({"plan", "pace", "sanity", "conduct", "judge", "charts", "reports"}),
     frozenset({"timeline", "wire", "signing", "stores", "intake", "history"}),

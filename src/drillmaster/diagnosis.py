@@ -1,0 +1,349 @@
+"""Diagnosis: from the signature of a run to its most likely cause and the next action. Pure, and never a status.
+
+Each row of `SIGNATURES` looks at one thing. Where two clocks or two witnesses contradict each other, that is a finding too:
+for what happened the wire is right, for completeness the Scribe.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from drillmaster.outcomes import FAILED, OK, Attempt, Mark, Request, Run, Window
+from drillmaster.policy import seconds_text
+from drillmaster.stats import median
+from drillmaster.verdict import Exact, Finding, Status
+
+__all__ = ["SIGNATURES", "Limits", "diagnose"]
+
+SLOWER_RATIO = 2.0
+"""The article's "latency doubles": p50 in the fault against p50 of the baseline."""
+STORM_ATTEMPTS = 4.0
+"""Attempts per user request from which retries are called a storm; an SDK's own default is 3 (2 retries)."""
+SCRIBE_SKEW_S = 30.0
+"""How far the Scribe's injection may lie from the proxy's before both are named."""
+
+
+class Limits(NamedTuple):
+    max_fallback_s: float
+    max_failed_ratio: float
+    max_recovery_s: float | None
+
+
+class _Scene(NamedTuple):
+    run: Run
+    window: Window
+    limits: Limits
+    statuses: Mapping[str, Status]
+    before: list[Request]
+    during: list[Request]
+    after: list[Request]
+
+    def status(self, check: str) -> Status | None:
+        return self.statuses.get(check) or self.statuses.get(f"{check} [{self.window.id}]")
+
+
+def diagnose(run: Run, limits: Limits, statuses: Mapping[str, Status]) -> Iterator[Finding]:
+    """Yield what every signature finds in every window, the first of each id only."""
+    said: set[str] = set()
+    for window in run.windows:
+        scene = _Scene(run, window, limits, statuses, run.before(window), run.during(window), run.after(window))
+        for signature in SIGNATURES:
+            for finding in signature(scene):
+                if finding.id not in said:
+                    said.add(finding.id)
+                    yield finding
+
+
+def _no_fallback(s: _Scene) -> Iterator[Finding]:
+    if s.status("fallback") != "fail" or any(r.outcome in ("ok_fallback", "ok") for r in s.during):
+        return
+    if _phantoms(s) or _silent_from(s) is not None:
+        return  # those two say more
+    raised = Counter(m.kind for m in _raised(s) if m.kind)
+    seen = Counter(r.outcome for r in s.during if r.outcome in FAILED)
+    named = ", ".join(kind for kind, _ in raised.most_common(3) if kind != "unknown")
+    escaped = f"{named} escaped" if named else f"users got {', '.join(k for k, _ in seen.most_common(2)) or 'nothing'}"
+    if s.window.fault == "hang" and not s.run.bare and _held_s(s) > s.limits.max_fallback_s:
+        return
+    yield Finding(
+        id="no-fallback",
+        cause=f"the fallback is dead code or catches the wrong exception class: {escaped} under {s.window.fault}",
+        next="trigger the fallback in a unit test with that exception, then run this drill again",
+        cites=tuple(m.cite for m in _raised(s)[:2]) + tuple(r.cite for r in s.during if r.outcome in FAILED)[:2],
+    )
+
+
+def _no_client_limit(s: _Scene) -> Iterator[Finding]:
+    held_s = _held_s(s)
+    if s.window.fault == "hang" and s.status("fallback") == "fail" and held_s > s.limits.max_fallback_s:
+        yield Finding(
+            id="no-client-time-limit",
+            cause=f"the agent waited on a dead endpoint for {seconds_text(round(held_s, 1))} and longer: its client has no time "
+            "limit of its own, or one far over the budget (openai and anthropic wait 3 x 600 s by default, others for ever)",
+            next=f"give the model client a time limit and retries that fit into {seconds_text(s.limits.max_fallback_s)}",
+            cites=tuple(a.cite for a in s.run.attempts if a.window == s.window.id)[:2],
+        )
+
+
+def _late_fallback(s: _Scene) -> Iterator[Finding]:
+    came = [r for r in s.during if r.outcome == "ok_fallback"]
+    if s.status("fallback") == "fail" and came:
+        lost = [r for r in s.during if r.outcome in FAILED and r.due_ns <= came[0].due_ns]
+        yield Finding(
+            id="late-fallback",
+            cause=f"the fallback works but engages late: {len(lost)} requests were lost first, by a failure counter, a client "
+            "time limit or retries that use up the budget",
+            next=f"shorten time limits and retries of the primary until they fit into {seconds_text(s.limits.max_fallback_s)}",
+            cites=(came[0].cite,),
+        )
+
+
+def _fallback_errs(s: _Scene) -> Iterator[Finding]:
+    came = [r for r in s.during if r.outcome in ("ok_fallback", "ok")]
+    if s.status("failed") != "fail" or s.status("fallback") == "fail" or not came:
+        return
+    if _silent_from(s) is not None or _phantoms(s):
+        return
+    first_ns = min(r.end_ns or r.due_ns for r in came)
+    failed = [r for r in s.during if r.outcome in FAILED and r.due_ns >= first_ns]
+    if not failed:
+        return
+    prompts = Counter(r.payload for r in failed if r.payload is not None)
+    known = {r.payload for r in s.during if r.payload is not None}
+    by = ""
+    if len(known) > 1:
+        by = f", on payloads {', '.join(str(p) for p, _ in prompts.most_common(5))} of {len(known)}"
+    elif not s.run.bare:
+        by = " (the plan sends one payload only, so it cannot show which prompts)"
+    yield Finding(
+        id="fallback-errs",
+        cause=f"the fallback engages, and then fails {len(failed)} of {sum(r.due_ns >= first_ns for r in s.during)} requests{by}",
+        next="log the fallback's own failures and give it a default answer",
+        cites=tuple(r.cite for r in failed[:3]),
+    )
+
+
+def _slow_fallback(s: _Scene) -> Iterator[Finding]:
+    healthy = median([r.latency_s for r in s.before if r.outcome in OK and r.latency_s is not None])
+    faulted = median([r.latency_s for r in s.during if r.outcome in ("ok_fallback", "ok") and r.latency_s is not None])
+    if not (isinstance(healthy, Exact) and isinstance(faulted, Exact)) or s.status("fallback") == "fail":
+        return
+    if s.run.bare and not faulted.value:
+        return  # rows without ms say nothing of latency
+    if healthy.value > 0 and faulted.value >= SLOWER_RATIO * healthy.value and faulted.value - healthy.value > 0.01:
+        yield Finding(
+            id="slow-fallback",
+            cause=f"the fallback is in time but slow: p50 {_ms(faulted.value)} against {_ms(healthy.value)} in the baseline, "
+            f"{faulted.value / healthy.value:.1f} times; often a cold cache or a cheaper model",
+            next="warm the cache before the window and measure again",
+        )
+
+
+def _worker_silent(s: _Scene) -> Iterator[Finding]:
+    since = _silent_from(s)
+    died = [m for m in s.run.exits if m.ns >= s.window.injected_ns]
+    if since is None and not died:
+        return
+    raised = _raised(s)
+    silent = [r for r in (*s.during, *s.after) if since is not None and r.due_ns >= since]
+    how = f"the worker process ended with {died[0].kind}" if died else "it stopped answering"
+    what = f"after {raised[0].kind or 'an exception'} " if raised else ""
+    yield Finding(
+        id="worker-silent",
+        cause=f"{what}{how}: {len(silent)} requests were due and none was answered; an exception left a background loop",
+        next="restart the worker under a supervisor, and mark user_request status=502 at that boundary",
+        cites=tuple(m.cite for m in (*died, *raised)[:2]) + tuple(r.cite for r in silent[:1]),
+    )
+
+
+def _phantom(s: _Scene) -> Iterator[Finding]:
+    phantoms = _phantoms(s)
+    if phantoms:
+        yield Finding(
+            id="phantom-fallback",
+            cause=f"the worker marked fallback_engaged, but users got nothing of it ({phantoms} answers failed or were empty)",
+            next="mark the fallback after its answer is there, and check the text before it is sent",
+            cites=tuple(m.cite for m in _marked(s)[:2])
+            + tuple(r.cite for r in s.during if r.outcome in ("empty", "degraded"))[:2],
+        )
+
+
+def _retry_storm(s: _Scene) -> Iterator[Finding]:
+    if s.run.bare or not s.during:
+        return
+    met = [a for a in s.run.attempts if a.window == s.window.id]
+    per_request = len(met) / len(s.during)
+    if per_request > STORM_ATTEMPTS:
+        base = [a for a in s.run.attempts if a.end_ns < s.window.injected_ns]
+        usual = len(base) / len(s.before) if s.before else 0.0
+        yield Finding(
+            id="retry-storm",
+            cause=f"{len(met)} attempts for {len(s.during)} user requests in the fault, {per_request:.1f} each "
+            f"(baseline {usual:.1f}): retries multiply the load on an endpoint that is down",
+            next="cap total attempts per user request over all layers, with a retry budget and full jitter",
+            cites=tuple(a.cite for a in met[:2]),
+        )
+
+
+def _sticky(s: _Scene) -> Iterator[Finding]:
+    if s.status("recovery") != "fail":
+        return
+    served = [r for r in s.after if r.outcome == "ok_fallback"]
+    marks = [m for m in s.run.marks if m.event == "fallback_engaged" and m.ns >= (s.window.lifted_ns or s.run.end_ns)]
+    if served or marks:
+        yield Finding(
+            id="sticky-fallback",
+            cause=f"the fallback never let go: {len(served) or len(marks)} answers after the lift still came from it",
+            next="let the breaker try the primary again (half-open), with a bound on how long it stays open",
+            cites=tuple(r.cite for r in served[:2]) or tuple(m.cite for m in marks[:2]),
+        )
+
+
+def _lost_class(s: _Scene) -> Iterator[Finding]:
+    nameless = [m for m in _raised(s) if m.kind in (None, "", "unknown")]
+    if nameless:
+        yield Finding(
+            id="exception-class-lost",
+            cause=f"{len(nameless)} unhandled exceptions carry no class name",
+            next="mark kind=type(error).__name__, so that the next reader knows what to catch",
+            cites=tuple(m.cite for m in nameless[:2]),
+        )
+
+
+def _claims_primary(s: _Scene) -> Iterator[Finding]:
+    if s.run.bare or any(a.upstream and a.window is None for a in _inside(s)):
+        return
+    # Answers on their way at the injection may still arrive; a second later none can.
+    claims = [
+        m
+        for m in s.run.marks
+        if m.event == "model_ok"
+        and m.path in (None, "primary")
+        and s.window.injected_ns + 10**9 < m.ns < s.run.lifted_or_end_ns(s.window)
+    ]
+    if claims:
+        yield Finding(
+            id="marks-against-wire",
+            cause=f"the worker marked model_ok of the primary {len(claims)} times while the wire passed nothing of it: the wire "
+            "is right, and the agent does not know where its answers come from",
+            next="mark model_ok only where the primary's answer was read to its end",
+            cites=tuple(m.cite for m in claims[:3]),
+        )
+
+
+def _scribe_against_wire(s: _Scene) -> Iterator[Finding]:
+    for note in s.run.notes:
+        if note.kind != "injection_seen":
+            continue
+        apart_s = abs(note.seen_ns - s.window.injected_ns) / 1e9
+        nearest = min(s.run.windows, key=lambda w: abs(note.seen_ns - w.injected_ns))
+        if nearest is s.window and apart_s > SCRIBE_SKEW_S:
+            yield Finding(
+                id="scribe-against-wire",
+                cause=f"the Scribe puts the injection {seconds_text(round(apart_s))} "
+                f"{'after' if note.seen_ns > s.window.injected_ns else 'before'} the recorded one; the record is the anchor",
+                next="announce the time aloud at the injection, and write it down then",
+                cites=(note.cite, s.window.cite),
+            )
+    kinds = {n.kind for n in s.run.notes}
+    served = any(r.outcome == "ok_fallback" for r in s.during)
+    said = (
+        "first_fallback_seen"
+        if "first_fallback_seen" in kinds
+        else "no_fallback_seen"
+        if "no_fallback_seen" in kinds
+        else None
+    )
+    alone = len(kinds & {"first_fallback_seen", "no_fallback_seen"}) == 1
+    certain = not s.run.bare and not any(r.outcome == "ok" for r in s.during)
+    if said and alone and certain and (said == "first_fallback_seen") != served:
+        yield Finding(
+            id="scribe-fallback",
+            cause=f"the Scribe wrote {said}; on the wire {'a' if served else 'no'} fallback served a user",
+            next="ask the Scribe what they saw: a log line is not an answer to a user",
+            cites=tuple(n.cite for n in s.run.notes if n.kind == said)[:1],
+        )
+
+
+def _one_payload(s: _Scene) -> Iterator[Finding]:
+    if s.run.bare or s.run.manifest is None:
+        return
+    target = s.run.manifest.plan.get("target", {})
+    text = f"{target.get('url', '')}{target.get('body') or ''}"
+    if not target.get("payloads") and "{nonce}" not in text and "{id}" not in text:
+        yield Finding(
+            id="one-payload",
+            cause="every request was the same: a cache could answer it, and a fallback that errs on some prompts cannot show",
+            next="give target.payloads several prompts of your own",
+        )
+
+
+def _transport_only(s: _Scene) -> Iterator[Finding]:
+    if set(s.statuses.values()) == {"pass"}:
+        yield Finding(
+            id="transport-only",
+            cause=f"this proves the way down under {s.window.fault} alone: real outages are often quota, money or an expired key",
+            next="run the other two of reset, 503 and hang; then a 429 with Retry-After, spent quota, and a key that expired",
+        )
+
+
+SIGNATURES: tuple[Callable[[_Scene], Iterator[Finding]], ...] = (
+    _no_fallback,
+    _no_client_limit,
+    _late_fallback,
+    _phantom,
+    _worker_silent,
+    _fallback_errs,
+    _slow_fallback,
+    _retry_storm,
+    _sticky,
+    _lost_class,
+    _claims_primary,
+    _scribe_against_wire,
+    _one_payload,
+    _transport_only,
+)
+
+
+def _raised(s: _Scene) -> list[Mark]:
+    return [m for m in s.run.marks if m.event == "unhandled_exception" and m.ns >= s.window.injected_ns]
+
+
+def _marked(s: _Scene) -> list[Mark]:
+    end_ns = s.run.lifted_or_end_ns(s.window)
+    return [m for m in s.run.marks if m.event == "fallback_engaged" and s.window.injected_ns <= m.ns < end_ns]
+
+
+def _inside(s: _Scene) -> list[Attempt]:
+    end_ns = s.run.lifted_or_end_ns(s.window)
+    return [a for a in s.run.attempts if s.window.injected_ns <= a.start_ns < end_ns]
+
+
+def _held_s(s: _Scene) -> float:
+    """Say how long the attempts of the window were held before the agent let go, the longest of them."""
+    held = [a.end_ns - a.start_ns for a in s.run.attempts if a.window == s.window.id]
+    return max(held, default=0) / 1e9
+
+
+def _phantoms(s: _Scene) -> int:
+    """Count users' failures that a fallback mark stands beside, where no user had anything of the fallback."""
+    if not _marked(s) or any(r.outcome in ("ok_fallback", "ok") for r in s.during):
+        return 0
+    return sum(r.outcome in ("empty", "degraded", "http_5xx", "protocol", "cut") for r in s.during)
+
+
+def _silent_from(s: _Scene) -> int | None:
+    """Find the instant after which nobody was answered again, to the end of the run, at least three requests long."""
+    rest = sorted((r for r in (*s.during, *s.after)), key=lambda r: r.due_ns)
+    dead = {"timeout", "refused", "reset", "cut", "never_ended"}
+    tail = 0
+    for request in reversed(rest):
+        if request.outcome not in dead:
+            break
+        tail += 1
+    past_the_lift = any(r.due_ns >= s.run.lifted_or_end_ns(s.window) for r in rest[-tail:]) if tail else False
+    return rest[-tail].due_ns if tail >= 3 and past_the_lift else None
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 10 else seconds_text(round(seconds, 1))

@@ -1,0 +1,716 @@
+"""The eviction gate: the model endpoint went away; did the users notice?
+
+Rules, in the order the checks are listed:
+
+1. Admissions. The run is sealed and unchanged; policy and code did not change during it; the proxy's own injection is the
+   anchor; enough user requests met the fault; the baseline was healthy; the whole window was run; there are at least
+   1/budget requests; the clocks are sane; the fault was gone afterwards. One that does not pass refuses the verdict.
+2. A fallback engaged when the first user had an answer after the injection with no unfaulted byte of the real endpoint
+   behind it. The anchor is the injection; a fallback never anchors itself, and one from before it counts for nothing.
+   One that never came took at least the whole window, and that fails.
+3. Every failed outcome counts against the budget, not the 5xx alone, over the window that the policy names, undiluted by
+   rows from outside it. A request cut at its time limit failed.
+4. No unhandled exception, no worker that died, no request without an end.
+5. The primary came back within its limit after the lift.
+6. Of the answers that decide, no more than the policy's share may be of unknown origin.
+7. The Scribe saw the injection, the first fallback (or none), and the end. For completeness their lines decide.
+8. Every injection of the file is judged, not the first.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from drillmaster import diagnosis
+from drillmaster.gates import Gate
+from drillmaster.outcomes import FAILED, OK, Request, Run, Window
+from drillmaster.policy import seconds_text, share_text
+from drillmaster.verdict import Absent, AtLeast, AtMost, Check, Cite, Exact, Finding, Measure, Status, at_most, holds
+
+__all__ = ["Eviction", "gate"]
+
+_DAY_NS = 86_400 * 10**9
+_SCRIBE = (
+    ("the injection", ("injection_seen",)),
+    ("the first fallback, or that there was none", ("first_fallback_seen", "no_fallback_seen")),
+    ("the end of the window", ("window_ended",)),
+)
+
+
+class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
+    """Whether users got through the loss of the model endpoint.
+
+    Happens: the proxy in front of the endpoint resets, answers 503 or hangs, for one window, under steady traffic.
+    Breaks: fallbacks that were never exercised, clients without a time limit, loops that die of one exception.
+    Looks like: first user answer from the fallback, every failed outcome, recovery, each against its limit.
+    Cannot show: whether the answers were good, and what quota, credential or content faults would have done.
+    """
+
+    max_fallback_s: float
+    """Seconds from the injection to the end of the first user's answer that the primary had no part in."""
+    max_failed_ratio: float
+    """Share (0..1) of user requests that may fail in `failed_window`."""
+    failed_window: Literal["fault", "run"]
+    max_recovery_s: float | None
+    """Seconds from the lift to the first answer of the primary. None only for a bare file judged by flags."""
+    min_met: int
+    """User requests that must have met the fault, at least 1."""
+    max_baseline_failed_ratio: float
+    max_unattributed_ratio: float
+    max_clock_step_s: float
+
+    def __post_init__(self) -> None:
+        """Raise ValueError, naming field, value and range, for a limit that decides nothing."""
+        for name, low, high in (
+            ("max_fallback_s", 0, 86_400),
+            ("max_recovery_s", 0, 86_400),
+            ("max_failed_ratio", 0, 1),
+            ("max_baseline_failed_ratio", 0, 1),
+            ("max_unattributed_ratio", 0, 1),
+            ("max_clock_step_s", 0, 3_600),
+        ):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            whole = name.endswith("_ratio") and value == 1
+            if not low <= value <= high or whole or (name.endswith("_s") and value == 0):
+                wanted = "a share from 0 to under 1 (1 % is 0.01)" if high == 1 else f"seconds over 0, at most {high}"
+                raise ValueError(f"{name}: found {value}, wanted {wanted}")
+        if self.min_met < 1:
+            raise ValueError(f"min_met: found {self.min_met}, wanted at least 1")
+
+    def headline(self, evidence: Run) -> tuple[str, ...]:
+        return (self.sentence(evidence),)
+
+    def sentence(self, run: Run | None = None) -> str:
+        """Print the budget as people read it back, with the window it is taken over."""
+        spans = {}
+        if run is not None and run.manifest is not None:
+            p = run.manifest.phases
+            spans = {"fault": p["fault_s"], "run": sum(p.values())}
+        span = f"the {seconds_text(spans[self.failed_window])} of " if spans else ""
+        where = f"{span}{'the fault' if self.failed_window == 'fault' else 'the whole run'}"
+        back = (
+            f", and the primary must answer again within {seconds_text(self.max_recovery_s)}"
+            if self.max_recovery_s
+            else ""
+        )
+        return (
+            f"Over {where}, no more than {share_text(self.max_failed_ratio)} of user requests may fail; a fallback must "
+            f"engage within {seconds_text(self.max_fallback_s)} of the fault{back}."
+        )
+
+    def checks(self, evidence: Run) -> Iterator[Check]:
+        run = evidence
+        yield from _bare_admissions(run) if run.bare else _sealed_admissions(run, self.max_clock_step_s)
+        yield _anchor(run)
+        for window in run.windows:
+            tail = "" if len(run.windows) == 1 else f" [{window.id}]"
+            yield self._proof(run, window, tail)
+            yield _whole(run, window, tail)
+            yield self._enough(run, window, tail)
+        if run.windows:
+            yield self._baseline(run, run.windows[0])
+        for window in run.windows:
+            tail = "" if len(run.windows) == 1 else f" [{window.id}]"
+            yield self._fallback(run, window, tail)
+            yield self._failed(run, window, tail)
+        yield _exceptions(run)
+        yield _ended(run)
+        for window in run.windows:
+            tail = "" if len(run.windows) == 1 else f" [{window.id}]"
+            recovery = self._recovery(run, window, tail)
+            if recovery is not None:
+                yield recovery
+        if not run.bare:
+            yield self._attribution(run)
+        yield from _scribe(run)
+
+    def findings(self, evidence: Run, checks: tuple[Check, ...]) -> Iterator[Finding]:
+        limits = diagnosis.Limits(
+            max_fallback_s=self.max_fallback_s,
+            max_failed_ratio=self.max_failed_ratio,
+            max_recovery_s=self.max_recovery_s,
+        )
+        return diagnosis.diagnose(evidence, limits, {c.id: c.status for c in checks})
+
+    # -- admissions
+
+    def _proof(self, run: Run, window: Window, tail: str) -> Check:
+        if run.bare:
+            after = run.during(window)
+            return Check(
+                id=f"proof{tail}",
+                role="admission",
+                status="pass" if after else "refused",
+                title=f"user requests after the injection: {len(after)}; that they met the fault is UNPROVEN{tail}",
+                observed=Exact(len(after)),
+                remedy="" if after else "run the traffic through the whole window: drillmaster run eviction PLAN",
+            )
+        met = met_requests(run, window)
+        enough = window.client_bytes > 0 and len(met) >= self.min_met
+        return Check(
+            id=f"proof{tail}",
+            role="admission",
+            status=holds(enough, otherwise="refused"),
+            title=f"fault proven: {len(met)} user requests met it (at least {self.min_met}){tail}",
+            observed=Exact(len(met), n=window.met),
+            limit=self.min_met,
+            cites=(window.cite,),
+            why=f"the proxy acted on {window.met} attempts and read {window.client_bytes} bytes of them",
+            remedy=""
+            if enough
+            else "point the agent's model base URL at the proxy (see proxy_started in events/proxy.jsonl) and run again",
+        )
+
+    def _enough(self, run: Run, window: Window, tail: str) -> Check:
+        n = len(self._judged(run, window))
+        # A budget of 0 is a census of all there is: one request is enough to break it, and any number can hold it.
+        wanted = 1 if self.max_failed_ratio == 0 else _ceil(1 / self.max_failed_ratio)
+        return Check(
+            id=f"enough{tail}",
+            role="admission",
+            status=holds(n >= wanted, otherwise="refused"),
+            title=f"requests enough to tell {share_text(self.max_failed_ratio)}: {n} (at least {wanted}){tail}",
+            observed=Exact(n),
+            limit=wanted,
+            remedy=""
+            if n >= wanted
+            else "shorten traffic.every_s or lengthen phases.fault_s in the plan, and run again",
+        )
+
+    def _baseline(self, run: Run, first: Window) -> Check:
+        before = run.before(first)
+        failed = [r for r in before if r.outcome in FAILED]
+        raised = [m for m in run.marks if m.event == "unhandled_exception" and m.ns < first.injected_ns]
+        primary = [r for r in before if r.outcome in ("ok_primary", "ok")]
+        why = ""
+        remedy = ""
+        if not before:
+            why, remedy = "no user request before the injection", "run a baseline first: phases.baseline_s in the plan"
+            if run.bare:
+                remedy = "start the traffic loop before the fault, and keep both in one file"
+        elif len(failed) > self.max_baseline_failed_ratio * len(before):
+            why = f"{len(failed)} of {len(before)} failed before anything was injected ({_kinds(failed)})"
+            remedy = "mend the agent or its real endpoint, see that it answers, and run again"
+        elif raised:
+            why = f"{len(raised)} unhandled exceptions before anything was injected"
+            remedy = "mend them (cited), and run again"
+        elif not primary and not run.bare:
+            why = "no answer had the real endpoint behind it: the agent goes round the proxy, or is on its fallback"
+            remedy = "set the agent's model base URL to the proxy's address, and run again"
+        return Check(
+            id="baseline",
+            role="admission",
+            status="refused" if why else "pass",
+            title=f"baseline healthy: {len(before) - len(failed)} of {len(before)} answered",
+            observed=Exact(len(failed) / len(before), n=len(before)) if before else Absent("no requests"),
+            limit=self.max_baseline_failed_ratio,
+            cites=tuple(r.cite for r in failed[:3]) + tuple(m.cite for m in raised[:3]),
+            why=why,
+            remedy=remedy,
+        )
+
+    # -- judgements
+
+    def _judged(self, run: Run, window: Window) -> list[Request]:
+        """The requests of the policy's window: due in it, or met by the fault though due before."""
+        return list(run.requests) if self.failed_window == "run" else run.during(window)
+
+    def _fallback(self, run: Run, window: Window, tail: str) -> Check:
+        observed, cites, why = until_fallback(run, window)
+        seen = _observed_text(observed)
+        return Check(
+            id=f"fallback{tail}",
+            role="judgement",
+            status=at_most(observed, self.max_fallback_s),
+            title=f"fallback within {seconds_text(self.max_fallback_s)} (observed {seen}){tail}",
+            observed=observed,
+            limit=self.max_fallback_s,
+            unit="s",
+            cites=cites,
+            why=why,
+            remedy="let the agent pass traceparent on, or put {nonce} into the plan's prompt, and run again"
+            if isinstance(observed, AtMost)
+            else "",
+        )
+
+    def _failed(self, run: Run, window: Window, tail: str) -> Check:
+        judged = self._judged(run, window)
+        failed = [r for r in judged if r.outcome in FAILED]
+        observed: Measure = Exact(len(failed) / len(judged), n=len(judged)) if judged else Absent("no requests")
+        seen = share_text(len(failed) / len(judged)) if judged else "nothing"
+        bad5 = sum(r.outcome == "http_5xx" for r in failed)
+        # A failure that never reaches a user is none; one that reaches them in another coat than 5xx still is.
+        return Check(
+            id=f"failed{tail}",
+            role="judgement",
+            status=at_most(observed, self.max_failed_ratio),
+            title=f"failed requests {seen} <= {share_text(self.max_failed_ratio)} over the {self.failed_window} "
+            f"({len(failed)} of {len(judged)}, {bad5} of them 5xx){tail}",
+            observed=observed,
+            limit=self.max_failed_ratio,
+            unit="ratio",
+            cites=tuple(r.cite for r in failed[:5]),
+            why=_kinds(failed),
+        )
+
+    def _recovery(self, run: Run, window: Window, tail: str) -> Check | None:
+        if window.lifted_ns is None:
+            return None  # the whole window was not run: refused above
+        limit = self.max_recovery_s
+        observed, cites, why = until_primary(run, window)
+        if run.bare and isinstance(observed, Absent):
+            return None  # nothing in the file can tell a primary's answer from another
+        if limit is None:
+            limit = (run.next_injection_ns(window) - window.lifted_ns) / 1e9
+            wanted = "before the file ends"
+        else:
+            wanted = f"within {seconds_text(limit)}"
+        status = at_most(observed, limit)
+        if isinstance(observed, AtLeast) and self.max_recovery_s is None:
+            status = "fail"
+        return Check(
+            id=f"recovery{tail}",
+            role="judgement",
+            status=status,
+            title=f"primary back {wanted} of the lift (observed {_observed_text(observed)}){tail}",
+            observed=observed,
+            limit=limit,
+            unit="s",
+            cites=cites,
+            why=why,
+            remedy="lengthen phases.recovery_s past max_recovery_s, and run again" if status == "refused" else "",
+        )
+
+    def _attribution(self, run: Run) -> Check:
+        answers = [r for w in run.windows for r in (*run.during(w), *run.after(w)) if r.outcome in OK]
+        unknown = [r for r in answers if r.outcome == "ok"]
+        ratio = len(unknown) / len(answers) if answers else 0.0
+        ok = ratio <= self.max_unattributed_ratio
+        ways = Counter(r.joined_by for r in answers)
+        return Check(
+            id="attribution",
+            role="judgement",
+            status="pass" if ok else "refused",
+            title=f"answers of unknown origin {share_text(ratio)} <= {share_text(self.max_unattributed_ratio)}",
+            observed=Exact(ratio, n=len(answers)),
+            limit=self.max_unattributed_ratio,
+            unit="ratio",
+            cites=tuple(r.cite for r in unknown[:3]),
+            why=", ".join(f"{n} by {how}" for how, n in sorted(ways.items()) if how != "none"),
+            remedy=""
+            if ok
+            else "let the agent pass traceparent on, or put {nonce} into the plan's prompt, and run again",
+        )
+
+
+gate = Eviction
+
+
+def met_requests(run: Run, window: Window) -> list[Request]:
+    """List the user requests that met the fault: due in its window and not served by an unfaulted byte.
+
+    One that a breaker kept away from the endpoint counts: the fault is what opened the breaker. None counts before the
+    fault has acted on at least one attempt.
+    """
+    if window.met == 0:
+        return []
+    return [r for r in run.during(window) if r.outcome not in ("ok_primary", "ok")]
+
+
+def until_fallback(run: Run, window: Window) -> tuple[Measure, tuple[Cite, ...], str]:
+    """Measure from the injection to the end of the first answer that the primary had no part in."""
+    end_ns = run.lifted_or_end_ns(window)
+    if run.bare:
+        return _bare_fallback(run, window, end_ns)
+    answered = sorted(
+        (
+            r
+            for r in run.during(window)
+            if r.outcome in ("ok_fallback", "ok") and r.end_ns is not None and r.end_ns < end_ns
+        ),
+        key=lambda r: r.end_ns or 0,
+    )
+    certain = next((r for r in answered if r.outcome == "ok_fallback"), None)
+    marks = [m for m in run.marks if m.event == "fallback_engaged" and m.ns >= window.injected_ns]
+    cited = tuple(m.cite for m in marks[:1])
+    if certain is None or certain.end_ns is None:
+        whole_s = (end_ns - window.injected_ns) / 1e9
+        return AtLeast(whole_s), (window.cite, *cited), "no user had an answer without the primary behind it"
+    taken_s = (certain.end_ns - window.injected_ns) / 1e9
+    cites = (window.cite, certain.cite, *cited)
+    if answered[0] is not certain:
+        return AtMost(taken_s), cites, "an earlier answer is of unknown origin"
+    return Exact(taken_s, n=1), cites, ""
+
+
+def _bare_fallback(run: Run, window: Window, end_ns: int) -> tuple[Measure, tuple[Cite, ...], str]:
+    """Take the worker's word for it, but only where a user had an answer.
+
+    A mark whose request ended well counts at that end; one whose request failed or never ended does not. A mark that joins
+    no request counts at its own time if a user row after it is good.
+    """
+    ended = {r.id: r for r in run.worker_requests}
+    rows = [r for r in run.requests if r.source == "bare"]
+    for mark in sorted(run.marks, key=lambda m: m.ns):
+        if mark.event != "fallback_engaged" or not window.injected_ns <= mark.ns < end_ns:
+            continue
+        own = ended.get(mark.id) if mark.id is not None else None
+        if own is not None and own.outcome in OK and own.end_ns is not None and own.end_ns < end_ns:
+            return Exact((own.end_ns - window.injected_ns) / 1e9, n=1), (window.cite, mark.cite, own.cite), ""
+        if own is None:
+            good = next((r for r in rows if r.outcome in OK and mark.ns <= (r.end_ns or 0) < end_ns), None)
+            if good is not None:
+                return Exact((mark.ns - window.injected_ns) / 1e9, n=1), (window.cite, mark.cite, good.cite), ""
+    return AtLeast((end_ns - window.injected_ns) / 1e9), (window.cite,), "no fallback_engaged with an answer to a user"
+
+
+def until_primary(run: Run, window: Window) -> tuple[Measure, tuple[Cite, ...], str]:
+    """Measure from the lift to the end of the first answer of the primary that was asked for after it."""
+    until_ns = run.next_injection_ns(window)
+    lifted = window.lifted_ns if window.lifted_ns is not None else until_ns
+    if run.bare:
+        before = any(m.event == "model_ok" and m.ns < window.injected_ns for m in run.marks)
+        if not before:
+            return Absent("the worker does not mark the primary's answers"), (), ""
+        back = next((m for m in run.marks if m.event == "model_ok" and lifted <= m.ns < until_ns), None)
+        if back is not None:
+            return Exact((back.ns - lifted) / 1e9, n=1), (back.cite,), ""
+        return AtLeast((until_ns - lifted) / 1e9), (), "no model_ok after the lift"
+    after = [r for r in run.after(window) if r.sent_ns >= lifted]
+    good = sorted((r for r in after if r.outcome == "ok_primary" and r.end_ns), key=lambda r: r.end_ns or 0)
+    if good:
+        return Exact(((good[0].end_ns or 0) - lifted) / 1e9, n=1), (good[0].cite,), ""
+    # An attempt of nobody's that ran clean to the end lies behind one of the answers that were under way.
+    for attempt in sorted(run.attempts, key=lambda a: a.end_ns):
+        if attempt.upstream and attempt.window is None and lifted <= attempt.start_ns and attempt.end == "clean":
+            could = [r for r in after if r.sent_ns <= attempt.start_ns and (r.end_ns or 0) >= attempt.end_ns]
+            if could and all(r.outcome in OK for r in could):
+                latest = max(r.end_ns or 0 for r in could)
+                return (
+                    AtMost((latest - lifted) / 1e9),
+                    (attempt.cite, could[0].cite),
+                    "joined by the attempt's time alone",
+                )
+    if not after:
+        return Absent("no user request after the lift"), (), "no user request after the lift"
+    return (
+        AtLeast((min(until_ns, run.end_ns) - lifted) / 1e9),
+        (after[0].cite,),
+        "no answer of the primary after the lift",
+    )
+
+
+def _sealed_admissions(run: Run, max_clock_step_s: float) -> Iterator[Check]:
+    problems = run.seal_problems
+    yield Check(
+        id="sealed",
+        role="admission",
+        status="refused" if problems else "pass",
+        title="sealed and unchanged" + (f", signed by {run.signed_by}" if run.signed_by else ""),
+        why="; ".join(problems[:4]) + (f"; {len(problems) - 4} more" if len(problems) > 4 else ""),
+        remedy=_seal_remedy(problems, run.name),
+    )
+    ours = [d for d in run.defects if d.file.startswith("events/")]
+    yield Check(
+        id="evidence",
+        role="admission",
+        status="refused" if ours else "pass",
+        title=f"evidence readable: {run.examined.get('lines', 0)} lines, "
+        f"{len(run.defects)} damaged ({len(ours)} in our own files), {run.late} late",
+        observed=Exact(len(ours), n=run.examined.get("lines", 0)),
+        limit=0,
+        cites=tuple(Cite(d.file, d.line) for d in (ours or list(run.defects))[:5]),
+        why="; ".join(
+            f"{d.file}:{d.line} {d.kind}: found {d.found}, wanted {d.wanted}" for d in (ours or list(run.defects))[:3]
+        ),
+        remedy="run the drill again: a hole in its own evidence cannot be mended" if ours else "",
+    )
+    yield Check(
+        id="completed",
+        role="admission",
+        status=holds(run.ended == "completed", otherwise="refused"),
+        title=f"the drill ran to its end ({run.ended or 'no end was written'})",
+        why=run.ended_why if run.ended != "completed" else "",
+        remedy="" if run.ended == "completed" else "run the drill again",
+    )
+    yield _code(run)
+    yield Check(
+        id="clocks",
+        role="admission",
+        status=holds(run.clock_step_s <= max_clock_step_s, otherwise="refused"),
+        title=f"clocks sane: wall against monotonic moved {run.clock_step_s:.3f} s (at most {max_clock_step_s:g} s)",
+        observed=Exact(run.clock_step_s),
+        limit=max_clock_step_s,
+        unit="s",
+        remedy=""
+        if run.clock_step_s <= max_clock_step_s
+        else "let the machine's clock settle (timedatectl status) and run again",
+    )
+    for window in run.windows:
+        yield _gone(run, window)
+
+
+def _seal_remedy(problems: Sequence[str], name: str) -> str:
+    if not problems:
+        return ""
+    if any("not sealed" in p for p in problems):
+        return f"drillmaster seal runs/{name}"
+    return f"restore the sealed files from where the run was kept, or run again (drillmaster verify runs/{name} lists the changes)"
+
+
+def _code(run: Run) -> Check:
+    states = [s for s in run.code if s.at in ("start", "lift", "end")]
+    changed = []
+    for what in ("commit", "dirt_sha256", "plan_sha256", "policy_sha256"):
+        values = {getattr(s, what) for s in states}
+        if len(values) > 1:
+            changed.append(
+                {"dirt_sha256": "uncommitted files", "plan_sha256": "plan", "policy_sha256": "policy"}.get(what, what)
+            )
+    missing = {"start", "lift", "end"} - {s.at for s in states}
+    why = f"{', '.join(changed)} changed during the drill" if changed else ""
+    if missing and not why:
+        why = f"not read at {', '.join(sorted(missing))}"
+    git = states[0].commit if states else None
+    return Check(
+        id="code",
+        role="admission",
+        status="refused" if why else "pass",
+        title="code, plan and policy unchanged" + (f" at {git[:12]}" if git else " (no git: plan and policy alone)"),
+        cites=tuple(s.cite for s in states),
+        why=why,
+        remedy="commit or revert, keep hands off until the end, and run again" if why else "",
+    )
+
+
+def _gone(run: Run, window: Window) -> Check:
+    probe = run.gone.get(window.id)
+    after = [
+        a
+        for a in run.attempts
+        if a.window == window.id and window.lifted_ns is not None and a.start_ns > window.lifted_ns
+    ]
+    gone = None if probe is None else probe[0] and not after
+    tail = "" if len(run.windows) == 1 else f" [{window.id}]"
+    return Check(
+        id=f"gone{tail}",
+        role="admission",
+        status=holds(gone, otherwise="refused"),
+        title=f"fault gone after the lift{tail}",
+        cites=tuple(a.cite for a in after[:3]),
+        why="no probe after the lift"
+        if probe is None
+        else probe[1]
+        if not probe[0]
+        else f"{len(after)} attempts met it still"
+        if after
+        else "",
+        remedy="" if gone else "see that the proxy passes through (drillmaster proxy state), and run again",
+    )
+
+
+def _bare_admissions(run: Run) -> Iterator[Check]:
+    where = [f"{d.file}:{d.line} {d.kind}: found {d.found}, wanted {d.wanted}" for d in run.defects]
+    lines = run.examined.get("lines", 0)
+    why = "; ".join(where[:4]) + (f"; {len(where) - 4} more" if len(where) > 4 else "")
+    remedy = "mend or drop the lines named, and keep the original beside it" if where else ""
+    if any("000" in d.found and d.kind in ("torn", "foreign") for d in run.defects):
+        remedy = "write the status as 0 when curl prints 000: code=$(curl ... -w '%{http_code}'); status=$((10#$code))"
+    if not lines and not where:
+        why, remedy = "the file holds no line", "run the drill with DRILL_LOG set to this file"
+    yield Check(
+        id="evidence",
+        role="admission",
+        status="refused" if where or not lines else "pass",
+        title=f"evidence readable: {lines} lines, {len(where)} damaged",
+        observed=Exact(len(where), n=lines),
+        limit=0,
+        cites=tuple(Cite(d.file, d.line) for d in run.defects[:5]),
+        why=why,
+        remedy=remedy,
+    )
+    if not run.windows:
+        return
+    dated = [(r.due_ns, r.cite) for r in run.requests] + [(m.ns, m.cite) for m in run.marks]
+    near = [cite for ns, cite in dated if abs(ns - run.windows[0].injected_ns) > _DAY_NS]
+    if near:
+        yield Check(
+            id="dated",
+            role="admission",
+            status="refused",
+            title="every line within a day of the injection",
+            cites=tuple(near[:5]),
+            why=f"{len(near)} lines are dated more than a day away, the first at line {near[0].line}",
+            remedy="take one file per drill, and clocks that are set",
+        )
+
+
+def _anchor(run: Run) -> Check:
+    first = run.windows[0] if run.windows else None
+    remedy = "" if first else "drillmaster inject (the Lead's order) during the run"
+    if run.bare and not first:
+        remedy = "have the Lead write it at the injection: drillmaster mark fault_injected; a fallback is no anchor"
+    return Check(
+        id="anchor",
+        role="admission",
+        status=holds(bool(run.windows), otherwise="refused"),
+        title=f"injection recorded: {len(run.windows)}" + (f", fault {first.fault}" if first else ""),
+        observed=Exact(len(run.windows)),
+        limit=1,
+        cites=tuple(w.cite for w in run.windows),
+        why="" if first else "nothing in the evidence says when the fault began",
+        remedy=remedy,
+    )
+
+
+def _whole(run: Run, window: Window, tail: str) -> Check:
+    end_ns = run.lifted_or_end_ns(window)
+    lasted_s = (end_ns - window.injected_ns) / 1e9
+    after = run.after(window)
+    if run.bare:
+        closed = window.lifted_ns is not None
+        marked_end = run.ended is not None or any(n.kind == "window_ended" for n in run.notes)
+        ok = closed and bool(after)
+        why = ""
+        if not closed:
+            why = "the window was never closed" + (", though the drill was" if marked_end else "")
+        elif not after:
+            why = "no user request after the lift"
+        return Check(
+            id=f"window{tail}",
+            role="admission",
+            status=holds(ok, otherwise="refused"),
+            title=f"whole window: {seconds_text(round(lasted_s, 1))}, {len(after)} requests after it{tail}",
+            observed=Exact(lasted_s),
+            unit="s",
+            cites=(window.cite,),
+            why=why,
+            remedy="" if ok else "keep the traffic on past the end, and mark it: drillmaster mark fault_lifted",
+        )
+    planned_s = run.manifest.phases["fault_s"] if run.manifest else 0.0
+    grace_s = max(1.0, run.manifest.every_s if run.manifest else 0.0)
+    ok = (
+        window.lifted_ns is not None
+        and window.lift_why == "ordered"
+        and lasted_s >= planned_s - grace_s
+        and bool(after)
+    )
+    why = ""
+    if window.lifted_ns is None:
+        why = "the fault was never lifted"
+    elif window.lift_why != "ordered":
+        why = f"the lift was not the Lead's ({window.lift_why})"
+    elif lasted_s < planned_s - grace_s:
+        why = f"{seconds_text(round(lasted_s, 1))} of the planned {seconds_text(planned_s)}"
+    elif not after:
+        why = "no user request after the lift"
+    return Check(
+        id=f"window{tail}",
+        role="admission",
+        status=holds(ok, otherwise="refused"),
+        title=f"whole window: {seconds_text(round(lasted_s, 1))} of {seconds_text(planned_s)}, lifted as ordered{tail}",
+        observed=Exact(lasted_s),
+        limit=planned_s,
+        unit="s",
+        cites=(window.cite,),
+        why=why,
+        remedy="" if ok else "run the drill to its end",
+    )
+
+
+def _exceptions(run: Run) -> Check:
+    first_ns = run.windows[0].injected_ns if run.windows else 0
+    raised = [m for m in run.marks if m.event == "unhandled_exception" and m.ns >= first_ns]
+    died = list(run.exits)
+    torn = [d for d in run.defects if not d.file.startswith("events/") and "unhandled_exception" in d.found]
+    status: Status = "fail" if raised or died else "refused" if torn else "pass"
+    kinds = Counter(m.kind or "unnamed" for m in raised)
+    parts = [f"{n} {kind}" for kind, n in kinds.most_common(4)] + [f"the worker ended with {m.kind}" for m in died[:2]]
+    why = ", ".join(parts)
+    if not why and not run.marks:
+        why = "the worker writes no timeline: judged by its process and by what users saw"
+    return Check(
+        id="exceptions",
+        role="judgement",
+        status=status,
+        title="no unhandled exception"
+        if not raised and not died
+        else f"no unhandled exception (found {len(raised) + len(died)})",
+        observed=Exact(len(raised) + len(died)),
+        limit=0,
+        cites=tuple(m.cite for m in (*raised, *died)[:5]) or tuple(Cite(d.file, d.line) for d in torn[:3]),
+        why=why,
+        remedy="see the damaged line that was cited, and run again" if status == "refused" else "",
+    )
+
+
+def _ended(run: Run) -> Check:
+    open_users = [r for r in run.requests if r.outcome == "never_ended"]
+    open_worker = []
+    if not run.bare:
+        # What had not had its time limit when the evidence ends may still have ended.
+        limit_ns = round((run.manifest.time_limit_s if run.manifest else 0.0) * 1e9)
+        open_worker = [
+            r for r in run.worker_requests if r.outcome == "never_ended" and r.sent_ns < run.end_ns - limit_ns
+        ]
+    else:
+        open_worker = [r for r in run.worker_requests if r.outcome == "never_ended" and r not in open_users]
+    found = len(open_users) + len(open_worker)
+    total = len(run.requests) + (0 if run.bare else len(run.worker_requests))
+    return Check(
+        id="ended",
+        role="judgement",
+        status="fail" if found else "pass" if total else "refused",
+        title=f"every request ended ({found} of {total} did not)" if found else f"every request ended ({total})",
+        observed=Exact(found, n=total),
+        limit=0,
+        cites=tuple(r.cite for r in (*open_users, *open_worker)[:5]),
+        why=f"{len(open_users)} seen by users, {len(open_worker)} by the worker" if found else "",
+        remedy="" if total else "run traffic",
+    )
+
+
+def _scribe(run: Run) -> Iterator[Check]:
+    kinds = {n.kind for n in run.notes}
+    missing = [what for what, any_of in _SCRIBE if not kinds.intersection(any_of)]
+    asked = not run.bare and not (run.manifest and "REHEARSAL" in run.manifest.stamps)
+    if run.bare and not run.notes:
+        return
+    why = f"no line for {'; '.join(missing)}" if missing else ""
+    if missing and not asked:
+        why += " (not asked for here)"
+    yield Check(
+        id="scribe",
+        role="judgement",
+        status="refused" if missing and asked else "pass",
+        title=f"the Scribe's lines: {len(_SCRIBE) - len(missing)} of {len(_SCRIBE)}",
+        observed=Exact(len(_SCRIBE) - len(missing)),
+        limit=len(_SCRIBE),
+        cites=tuple(n.cite for n in run.notes[:5]),
+        why=why,
+        remedy="have the Scribe write them while it runs: drillmaster note injection_seen TEXT"
+        if missing and asked
+        else "",
+    )
+
+
+def _kinds(failed: Sequence[Request]) -> str:
+    return ", ".join(f"{n} {kind}" for kind, n in Counter(r.outcome for r in failed).most_common())
+
+
+def _observed_text(observed: Measure) -> str:
+    match observed:
+        case Exact(value=value):
+            return seconds_text(round(value, 1) if value >= 10 else round(value, 2))
+        case AtLeast(value=value):
+            return f"never, in {seconds_text(round(value, 1))}"
+        case AtMost(value=value):
+            return f"at most {seconds_text(round(value, 2))}"
+    return "nothing"
+
+
+def _ceil(x: float) -> int:
+    whole = round(x)
+    return whole if abs(x - whole) < 1e-9 * max(1.0, x) else int(x) + 1

@@ -1,0 +1,74 @@
+"""The policy: what is allowed, and which human document, owner and review date say so.
+
+1. Limits have no defaults. A limit that is missing, not a number or out of range is refused where the file is read.
+2. Every number has an owner: `source` names a human document (not a chat, a prompt or a model), `owner` a person or team,
+   `review_by` a day after which the policy is stale.
+3. The sentence that people read back is printed from the policy, never typed beside it.
+"""
+
+import re
+from typing import Any, Literal
+
+import msgspec
+
+from drillmaster.clock import parse_rfc3339
+
+__all__ = ["Pin", "Policy", "pin_problems", "seconds_text", "share_text"]
+
+_NOT_A_DOCUMENT = re.compile(
+    r"\b(prompt|chat|model|llm|completion|transcript|assistant)\b|^(prompt|chat|model)-", re.IGNORECASE
+)
+
+
+class Pin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the numbers come from and how long they hold."""
+
+    source: str
+    owner: str
+    review_by: str
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`kind: policy`. The entries of `gates` are decoded by the gate that each one names."""
+
+    kind: Literal["policy"]
+    version: Literal[1]
+    source: str
+    owner: str
+    review_by: str
+    gates: list[dict[str, Any]]
+
+    @property
+    def pin(self) -> Pin:
+        return Pin(source=self.source, owner=self.owner, review_by=self.review_by)
+
+
+def pin_problems(pin: Pin, *, now_ns: int) -> list[tuple[str, str, str]]:
+    """Say what is wrong with a pin, as (field, found, wanted). `now_ns` is wall time."""
+    problems = []
+    if not pin.source.strip():
+        problems.append(("source", "nothing", "the name of the human document the numbers come from"))
+    elif _NOT_A_DOCUMENT.search(pin.source):
+        problems.append(("source", repr(pin.source), "a human document; text that a model wrote owns no number"))
+    if not pin.owner.strip():
+        problems.append(("owner", "nothing", "the person or team that answers for the numbers"))
+    end_ns = parse_rfc3339(f"{pin.review_by}T23:59:59Z")
+    if end_ns is None:
+        problems.append(("review_by", repr(pin.review_by), "a day such as 2027-02-28"))
+    elif end_ns < now_ns:
+        problems.append(
+            ("review_by", f"{pin.review_by}, which has passed", "a review: read the numbers again and set a new day")
+        )
+    return problems
+
+
+def share_text(ratio: float) -> str:
+    """Write a ratio as people say it: 0.01 is "1 %", 0.0027 is "0.27 %"."""
+    return f"{round(ratio * 100, 4):g} %"
+
+
+def seconds_text(seconds: float) -> str:
+    """Write a span as people say it: 60 is "60 s", 900 is "15 min", 1.5 is "1.5 s"."""
+    if seconds >= 120 and seconds % 60 == 0:
+        return f"{seconds / 60:g} min"
+    return f"{round(seconds, 3):g} s"

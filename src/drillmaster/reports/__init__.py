@@ -15,16 +15,241 @@ import importlib
 import math
 import pkgutil
 import re
+from collections import Counter
+from collections.abc import Sequence
 from types import ModuleType
+from typing import Any, get_args
 
+import msgspec
+
+from drillmaster.clock import rfc3339
 from drillmaster.errors import Problem
-from drillmaster.verdict import Absent, AtLeast, AtMost, Exact, Measure
+from drillmaster.outcomes import OK, Outcome, Run, Span, Window
+from drillmaster.stats import quantile
+from drillmaster.verdict import Absent, AtLeast, AtMost, Exact, Measure, Verdict
 
-__all__ = ["form", "forms", "limit", "measure", "number", "one_line"]
+__all__ = [
+    "OUTCOMES",
+    "NoteView",
+    "Outcome",
+    "PhaseView",
+    "PreflightView",
+    "RequestView",
+    "RunView",
+    "WindowView",
+    "clip",
+    "code_span",
+    "form",
+    "forms",
+    "limit",
+    "markdown",
+    "measure",
+    "number",
+    "one_line",
+    "view",
+]
+
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+"""Every way a user's request can end, best first."""
+
+
+class RequestView(msgspec.Struct, frozen=True, kw_only=True):
+    """One user request. `due_s` counts from the run's start; `latency_s` from when it was due, None: never ended."""
+
+    due_s: float
+    latency_s: float | None
+    outcome: Outcome
+    phase: str
+
+
+class PhaseView(msgspec.Struct, frozen=True, kw_only=True):
+    """One phase as it was run, and what users got in it. `counts` holds the outcomes that occurred."""
+
+    name: str
+    start_s: float
+    end_s: float
+    counts: dict[Outcome, int] = {}
+    p50: Measure
+    p95: Measure
+    """Seconds, of the good answers; requests that were cut at their time limit stay in as "at least"."""
+
+
+class WindowView(msgspec.Struct, frozen=True, kw_only=True):
+    """One injection. Times count from the run's start; None: it did not happen or nobody saw it."""
+
+    fault: str
+    injected_s: float
+    injected_at: str
+    lifted_s: float | None
+    met: int
+    first_fallback_s: float | None = None
+    gone: bool | None = None
+    """Whether a probe after the lift found the endpoint healthy."""
+
+
+class PreflightView(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the pre-flight: executed by the drill, or attested by a person (`by`, `at`)."""
+
+    check: str
+    status: str
+    """`pass`, `refused` or `attested`."""
+    why: str = ""
+    by: str = ""
+    at: str = ""
+
+
+class NoteView(msgspec.Struct, frozen=True, kw_only=True):
+    """A line that the Scribe wrote by hand."""
+
+    kind: str
+    text: str
+    by: str
+    at: str
+
+
+class RunView(msgspec.Struct, frozen=True, kw_only=True):
+    """What card and page say about a run, besides its verdict. All text in it is untrusted."""
+
+    service: str
+    date: str
+    """UTC day of the start, `2026-11-29`."""
+    run: str
+    drill: str
+    seats: dict[str, str]
+    """`lead`, `scribe`, `verifier` by name."""
+    stamps: tuple[str, ...]
+    budget: str
+    """One sentence, made from the policy."""
+    mode: str
+    """Tag of the fault."""
+    phases: tuple[PhaseView, ...]
+    windows: tuple[WindowView, ...]
+    every_s: float
+    time_limit_s: float
+    proxy_command: str
+    model_base_url: str
+    upstream: str | None
+    """None: the proxy was dead from the start, so there is no baseline on a real endpoint."""
+    drill_log: str
+    preflight: tuple[PreflightView, ...]
+    notes: tuple[NoteView, ...]
+    requests: tuple[RequestView, ...]
+    """In the order of their due times."""
+    gate_command: str
+    evidence_head: str
+    owners: dict[str, str]
+    """Check id to the owner of its follow-up issue; `default` for all others."""
+    manifest: dict[str, Any] = {}
+
 
 # Controls of both blocks, line and paragraph separators, and the marks that turn the direction of text around: each can
 # repaint a terminal or make one line look like two.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+
+
+def view(run: Run, verdict: Verdict, *, gate_command: str) -> RunView:
+    """Take from a joined run what card and page say. `Problem` for a bare file, which has no manifest to say it."""
+    manifest = run.manifest
+    if manifest is None:
+        raise Problem(
+            run.name,
+            found="a bare timeline",
+            wanted="a run folder, which says who did what",
+            remedy="print its verdict with --format text or json",
+        )
+    plan = manifest.plan
+    proxy = plan.get("proxy") or {}
+    listen, upstream = str(proxy.get("listen", "")), proxy.get("upstream")
+    upstream = _bare_url(str(upstream)) if upstream is not None else None
+    host, _, port = listen.rpartition(":")
+    mode = str(manifest.fault.get("tag", ""))
+    command = f"drillmaster proxy --host {host} --port {port} --mode {mode}"
+    owners = plan.get("owners") or {}
+    spans = [span for span in run.phases if span.phase != "drain"]
+    requests = [
+        RequestView(due_s=r.due_ns / 1e9, latency_s=r.latency_s, outcome=r.outcome, phase=_phase_of(r.due_ns, spans))
+        for r in run.requests
+    ]
+    return RunView(
+        service=manifest.service,
+        date=manifest.started_at[:10],
+        run=manifest.run,
+        drill=manifest.drill,
+        seats=manifest.seats,
+        stamps=verdict.stamps,
+        budget=verdict.headline[0].removeprefix("Budget: ").removeprefix("budget: ") if verdict.headline else "",
+        mode=mode,
+        phases=tuple(_phase(span, requests, manifest.time_limit_s) for span in spans),
+        windows=tuple(_window(window, run) for window in run.windows),
+        every_s=manifest.every_s,
+        time_limit_s=manifest.time_limit_s,
+        proxy_command=f"{command} --upstream {upstream}" if upstream is not None else command,
+        model_base_url=f"http://{listen}",
+        upstream=upstream,
+        drill_log=f"{manifest.run}/timeline.jsonl",
+        preflight=tuple(
+            PreflightView(check=p.check, status=p.status, why=p.why, by=p.by or "", at=p.at or "")
+            for p in run.preflight
+        ),
+        notes=tuple(
+            NoteView(kind=n.kind, text=n.text, by=n.by, at=rfc3339(run.started_wall_ns + n.seen_ns, digits=0))
+            for n in run.notes
+        ),
+        requests=tuple(requests),
+        gate_command=gate_command,
+        evidence_head=run.digest,
+        owners={str(check): str(who) for check, who in owners.items()},
+        manifest=msgspec.to_builtins(manifest),
+    )
+
+
+def _phase_of(due_ns: int, spans: Sequence[Span]) -> str:
+    return next((span.phase for span in spans if span.start_ns <= due_ns < span.end_ns), "")
+
+
+def _phase(span: Span, requests: Sequence[RequestView], time_limit_s: float) -> PhaseView:
+    mine = [request for request in requests if request.phase == span.phase]
+    counts = Counter(request.outcome for request in mine)
+    good = [request.latency_s for request in mine if request.outcome in OK and request.latency_s is not None]
+    cut = [
+        time_limit_s if request.latency_s is None else request.latency_s
+        for request in mine
+        if request.outcome in ("timeout", "never_ended")
+    ]
+    return PhaseView(
+        name=span.phase,
+        start_s=span.start_ns / 1e9,
+        end_s=span.end_ns / 1e9,
+        counts={outcome: counts[outcome] for outcome in OUTCOMES if counts[outcome]},
+        p50=quantile(good, 0.5, censored=cut),
+        p95=quantile(good, 0.95, censored=cut),
+    )
+
+
+def _window(window: Window, run: Run) -> WindowView:
+    until_ns = run.lifted_or_end_ns(window)
+    ends = [
+        request.end_ns
+        for request in run.requests
+        if request.outcome == "ok_fallback"
+        and request.end_ns is not None
+        and window.injected_ns <= request.end_ns <= until_ns
+    ]
+    gone = run.gone.get(window.id)
+    return WindowView(
+        fault=window.fault,
+        injected_s=window.injected_ns / 1e9,
+        injected_at=rfc3339(run.started_wall_ns + window.injected_ns, digits=0),
+        lifted_s=window.lifted_ns / 1e9 if window.lifted_ns is not None else None,
+        met=window.met,
+        first_fallback_s=min(ends) / 1e9 if ends else None,
+        gone=gone[0] if gone else None,
+    )
+
+
+def _bare_url(url: str) -> str:
+    """Drop what a URL can hide a secret in: userinfo, query, fragment."""
+    return re.sub(r"(?<=//)[^/@]*@|[?#].*", "", url)
 
 
 def forms() -> list[str]:
@@ -49,6 +274,28 @@ def form(tag: str) -> ModuleType:
 def one_line(text: str) -> str:
     """Make text safe for one line of a terminal: controls and direction marks become visible escapes."""
     return _UNSAFE.sub(lambda m: f"\\x{ord(m[0]):02x}" if ord(m[0]) < 256 else f"\\u{ord(m[0]):04x}", text)
+
+
+def clip(text: str, most: int) -> str:
+    """Cut text to `most` characters, the last of them an ellipsis where something was cut."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def markdown(text: str) -> str:
+    """Write untrusted text into a Markdown line: no markup, no HTML, no link, no image, and nobody is mentioned.
+
+    A zero-width space goes behind an @ that would call a person; a backslash does not stop wikis from doing so.
+    """
+    text = re.sub(r"[\\`*\[\]<>|~$]|&(?=#?\w+;)|(?<!\w)_|_(?!\w)", lambda m: "\\" + m[0], one_line(text))
+    return re.sub(r"(?<![\w.])@(?=\w)", "@\u200b", text)
+
+
+def code_span(text: str) -> str:
+    """Write untrusted text as a Markdown code span, which nothing inside it can end."""
+    text = one_line(text)
+    ticks = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    pad = " " if text.startswith("`") or text.endswith("`") or not text else ""
+    return f"{ticks}{pad}{text}{pad}{ticks}"
 
 
 def number(value: float) -> str:

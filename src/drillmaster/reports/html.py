@@ -1,0 +1,305 @@
+"""HTML: one page that holds everything, under 200 kB, for people who were not there.
+
+1. Nothing is loaded: no script runs, no font, image or style comes from elsewhere; the page's own policy forbids it.
+2. The verdict stands first, then what was asked for and what was observed, the picture, the diagnosis, every check.
+3. Every request is one mark in the picture and one row in the table behind it. Past 2,000 requests both show a sample:
+   every n-th of each outcome in each phase, first and last included; the page says so, and counts are of all.
+4. The machine form is inside: `<script type="application/json" id="verdict">` holds what `json` renders. Where a page
+   would be too large, long lists of cited lines are shortened in it, then the sample, and the page says that too.
+5. The page says what the verdict does not prove.
+"""
+
+from collections.abc import Sequence
+from importlib import resources
+from itertools import groupby
+from typing import Any, Final
+
+import jinja2
+import msgspec
+
+from drillmaster.charts import Band, Callout, Kind, Point, Rule, mark, scatter, span_text
+from drillmaster.reports import OUTCOMES, Outcome, RequestView, RunView, clip, limit, measure, number, one_line
+from drillmaster.reports.card import owner
+from drillmaster.reports.json import document
+from drillmaster.reports.text import last_line, where
+from drillmaster.verdict import Check, Status, Verdict
+
+__all__ = ["KINDS", "MAX_BYTES", "render", "sample"]
+
+MAX_BYTES: Final = 200_000
+_MOST_MARKS: Final = 2_000
+_WORD: Final[dict[Status, str]] = {"pass": "Pass", "fail": "Fail", "refused": "Refused"}
+
+KINDS: Final[dict[Outcome, Kind]] = {
+    "ok_primary": Kind("answered by the primary", "good", "dot"),
+    "ok_fallback": Kind("answered by the fallback", "other", "diamond"),
+    "ok": Kind("answered, path unknown", "unsure", "ring"),
+    "degraded": Kind("degraded answer", "soft", "triangle"),
+    "empty": Kind("empty answer", "soft", "wedge"),
+    "http_3xx": Kind("HTTP 3xx", "bad", "gate"),
+    "http_4xx": Kind("HTTP 4xx", "bad", "square"),
+    "http_5xx": Kind("HTTP 5xx", "worst", "square"),
+    "timeout": Kind("user gave up waiting", "worst", "cross"),
+    "reset": Kind("connection reset", "worst", "plus"),
+    "refused": Kind("connection refused", "worst", "box"),
+    "cut": Kind("answer cut off", "bad", "bar"),
+    "protocol": Kind("not HTTP, or no status", "bad", "dash"),
+    "never_ended": Kind("never ended", "worst", "star"),
+}
+"""How each outcome is named and drawn, best first."""
+
+UNPROVEN: Final = (
+    "A pass is about the way down. It says that the fallback path exists and engages, not that its answers are right: "
+    "whether they are good enough is a question for an evaluation, not for this drill.",
+    "Only the fault named here was rehearsed. A reset, a 503 and a hang end in different branches of most HTTP clients; "
+    "each mode is a drill of its own.",
+    "Transport faults are the easy class. Run next what they cannot show: quota exhausted (429, with and without "
+    "Retry-After), expired or revoked credentials (401, 403), and a bill that is over its cap.",
+    "Not exercised: skew between your clock and the provider's, a changed tokenizer or context limit, and a provider "
+    "that answers 200 with a poorer model.",
+    "Traffic was steady and small. Nothing here says how much load the fallback bears, or what it costs.",
+    "A seal shows that the files have not changed since it was made. Unsigned, it does not show who made it.",
+)
+
+
+def render(verdict: Verdict, view: RunView | None = None) -> str:
+    """Write the page, at most MAX_BYTES of UTF-8. Without a run it has no picture, no card and no manifest."""
+    page = ""
+    for marks, cites in ((_MOST_MARKS, 50), (_MOST_MARKS, 5), (1_000, 2), (400, 0), (100, 0)):
+        page = _page(verdict, view, marks, cites)
+        if len(page.encode()) <= MAX_BYTES:
+            break
+    return page
+
+
+def sample(requests: Sequence[RequestView], most: int) -> tuple[list[RequestView], int]:
+    """Take every n-th request of each outcome in each phase, first and last included; n is 1 where all fit.
+
+    Gives the sample in order of due times, and n. Outcomes that are rare stay, so a sample can be a little over `most`.
+    """
+    if len(requests) <= most:
+        return list(requests), 1
+    every = -(-len(requests) // max(1, most))
+    strata: dict[tuple[str, str], list[int]] = {}
+    for index, request in enumerate(requests):
+        strata.setdefault((request.phase, request.outcome), []).append(index)
+    chosen = {index for places in strata.values() for index in (*places[::every], places[-1])}
+    return [requests[index] for index in sorted(chosen)], every
+
+
+def _page(verdict: Verdict, view: RunView | None, most_marks: int, most_cites: int) -> str:
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    template = environment.from_string(resources.files(__package__).joinpath("page.html.jinja").read_text("utf-8"))
+    checks = [_check(check) for check in verdict.checks]
+    return template.render(
+        verdict=verdict,
+        view=view,
+        word=_WORD[verdict.status],
+        subject=one_line(clip(view.service if view else verdict.subject or verdict.gate, 120)),
+        stamps=[one_line(stamp) for stamp in verdict.stamps],
+        headline=[one_line(line) for line in verdict.headline],
+        summary=_summary(verdict),
+        last_line=last_line(verdict),
+        checks=checks,
+        missed=[check for check in checks if check["status"] != "pass"],
+        tiles=[c for c, check in zip(checks, verdict.checks, strict=True) if _is_tile(check)][:4],
+        findings=verdict.findings,
+        where=where,
+        unproven=UNPROVEN,
+        counts=sorted(verdict.counts.items()),
+        run=_run(view, most_marks) if view else None,
+        owners=_owners(verdict, view),
+        **_machine(verdict, most_cites),
+    )
+
+
+def _summary(verdict: Verdict) -> str:
+    total = len(verdict.checks)
+    failed = sum(check.status == "fail" for check in verdict.checks)
+    refused = sum(check.status == "refused" for check in verdict.checks)
+    barred = sum(check.role == "admission" and check.status != "pass" for check in verdict.checks)
+    if verdict.status == "pass":
+        return f"All {total} checks passed."
+    if verdict.status == "fail":
+        also = f", {refused} could not be judged" if refused else ""
+        return f"{failed} of {total} checks failed{also}."
+    if not total:
+        return "Nothing was looked at, so nothing was proven."
+    if barred:
+        return f"The drill proves nothing as it stands: {barred} of its preconditions did not hold."
+    return f"{refused} of {total} checks could not be judged, and the others cannot stand in for them."
+
+
+def _is_tile(check: Check) -> bool:
+    return check.role == "judgement" and check.observed is not None and isinstance(check.limit, float | int)
+
+
+def _check(check: Check) -> dict[str, Any]:
+    return {
+        "id": one_line(check.id),
+        "name": one_line(check.id.removesuffix(f"_{check.unit}").replace("_", " ").replace("-", " ")),
+        "role": check.role,
+        "status": check.status,
+        "title": one_line(check.title),
+        "observed": measure(check.observed, check.unit),
+        "limit": limit(check.limit, check.unit),
+        "why": one_line(check.why),
+        "remedy": one_line(check.remedy),
+        "cites": where(check.cites),
+    }
+
+
+def _owners(verdict: Verdict, view: RunView | None) -> list[tuple[str, str]]:
+    failed = [check for check in verdict.checks if check.status == "fail"]
+    return [(one_line(c.title), one_line(owner(c.id, view.owners) or "OPEN")) for c in failed] if view else []
+
+
+def _machine(verdict: Verdict, most_cites: int) -> dict[str, Any]:
+    """Give the machine form, its long lists of cites cut to `most_cites`, and how many checks and findings that met.
+
+    Inside a script element only `<` could end it or begin a comment; written as an escape it is the same JSON.
+    """
+    fields = document(verdict)
+    cut = 0
+    for entry in (*fields["checks"], *fields["findings"]):
+        if len(entry["cites"]) > most_cites:
+            entry["cites"] = entry["cites"][:most_cites]
+            cut += 1
+    encoded = (
+        msgspec.json.encode(fields).decode().replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    )
+    return {"machine": encoded, "machine_cut": cut, "machine_cites": most_cites}
+
+
+def _run(view: RunView, most_marks: int) -> dict[str, Any]:
+    shown, every = sample(view.requests, most_marks)
+    present = [outcome for outcome in OUTCOMES if any(r.outcome == outcome for r in view.requests)]
+    totals = {outcome: sum(r.outcome == outcome for r in view.requests) for outcome in present}
+    return {
+        "chart": _chart(view, shown),
+        "every": every,
+        "shown": len(shown),
+        "total": len(view.requests),
+        "legend": [(mark(KINDS[outcome]), KINDS[outcome].label, totals[outcome]) for outcome in present],
+        "outcomes": [KINDS[outcome].label for outcome in present],
+        "phases": [
+            {
+                "name": one_line(phase.name),
+                "span": f"{span_text(phase.start_s)} to {span_text(phase.end_s)}",
+                "total": sum(phase.counts.values()),
+                "counts": [phase.counts.get(outcome, 0) for outcome in present],
+                "p50": measure(phase.p50, "s"),
+                "p95": measure(phase.p95, "s"),
+            }
+            for phase in view.phases
+        ],
+        "rows": [
+            (
+                phase or "outside all phases",
+                [
+                    (
+                        f"{r.due_s:.1f}",
+                        "none" if r.latency_s is None else f"{r.latency_s:.3f}",
+                        KINDS[r.outcome].label,
+                    )
+                    for r in group
+                ],
+            )
+            for phase, group in ((p, list(g)) for p, g in groupby(shown, key=lambda r: one_line(r.phase)))
+        ],
+        "seats": [(seat.title(), one_line(view.seats.get(seat, "nobody"))) for seat in ("lead", "scribe", "verifier")],
+        "windows": [
+            {
+                "fault": one_line(window.fault),
+                "injected": f"{window.injected_at} ({span_text(window.injected_s)} into the run)",
+                "lifted": "never" if window.lifted_s is None else f"{span_text(window.lifted_s)} into the run",
+                "met": window.met,
+                "fallback": "none came"
+                if window.first_fallback_s is None
+                else f"{number(round(window.first_fallback_s - window.injected_s, 1))} s after the injection",
+                "gone": {True: "yes, a probe saw it", False: "no", None: "nobody looked"}[window.gone],
+            }
+            for window in view.windows
+        ],
+        "preflight": [
+            {
+                "check": one_line(line.check.replace("_", " ").replace("-", " ")),
+                "status": one_line(line.status),
+                "why": one_line(line.why or (f"{line.by}, {line.at}" if line.by else "")),
+            }
+            for line in view.preflight
+        ],
+        "notes": [
+            (one_line(n.at), one_line(n.kind.replace("_", " ")), one_line(n.text), one_line(n.by)) for n in view.notes
+        ],
+        "manifest": _manifest(view.manifest),
+    }
+
+
+def _manifest(manifest: dict[str, Any]) -> list[tuple[str, str]]:
+    """List the manifest but for the plan, which holds headers and an environment that no page should repeat."""
+    shown = []
+    for key, value in manifest.items():
+        if key not in ("plan", "kind"):
+            text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+            shown.append((one_line(key), one_line(clip(text, 400))))
+    return shown
+
+
+def _chart(view: RunView, shown: Sequence[RequestView]) -> str:
+    ends = [phase.end_s for phase in view.phases] + [r.due_s for r in view.requests]
+    bands = [
+        Band(
+            one_line(f"fault: {clip(view.mode, 24)}" if phase.name == "fault" else phase.name),
+            phase.start_s,
+            phase.end_s,
+            strong=phase.name == "fault",
+        )
+        for phase in view.phases
+    ]
+    rules = []
+    for window in view.windows[:4]:
+        rules.append(Rule(window.injected_s, f"injected {span_text(window.injected_s)}"))
+        if window.lifted_s is not None:
+            rules.append(Rule(window.lifted_s, f"lifted {span_text(window.lifted_s)}"))
+    return scatter(
+        [Point(r.due_s, r.latency_s, r.outcome) for r in shown],
+        kinds={name: KINDS[name] for name in OUTCOMES},
+        x_end=max(ends, default=1.0),
+        title="What each request's user got, and how long it took",
+        description=_described(view),
+        lane="no end",
+        y_title="Seconds until the user had an answer or gave up (logarithmic)",
+        bands=bands,
+        rules=rules,
+        callout=_first_fallback(view),
+    )
+
+
+def _first_fallback(view: RunView) -> Callout | None:
+    window = next((w for w in view.windows if w.first_fallback_s is not None), None)
+    if window is None or window.first_fallback_s is None:
+        return None
+    end_s = window.first_fallback_s
+    first = next(
+        (
+            r
+            for r in view.requests
+            if r.outcome == "ok_fallback" and r.latency_s is not None and abs(r.due_s + r.latency_s - end_s) < 1e-6
+        ),
+        None,
+    )
+    if first is None:
+        return None
+    after_s = number(round(end_s - window.injected_s, 1))
+    return Callout(first.due_s, first.latency_s, f"first fallback, {after_s} s after the injection")
+
+
+def _described(view: RunView) -> str:
+    parts = [f"{len(view.requests)} requests over {span_text(max((p.end_s for p in view.phases), default=0.0))}."]
+    for phase in view.phases:
+        said = ", ".join(f"{n} {KINDS[outcome].label}" for outcome, n in phase.counts.items()) or "no requests"
+        parts.append(f"{one_line(phase.name)}: {said}.")
+    return " ".join(parts)

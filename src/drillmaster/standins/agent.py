@@ -361,7 +361,9 @@ def openai_ask(stream: bool) -> tuple[Ask, Unavailable]:
     def client(url: str) -> openai.OpenAI:
         with lock:
             if url not in clients:
-                clients[url] = openai.OpenAI(base_url=url, api_key=key, max_retries=0)
+                # A proxy that the person's shell names is for the world outside; the stand-ins' models are here.
+                here = openai.DefaultHttpxClient(trust_env=False)
+                clients[url] = openai.OpenAI(base_url=url, api_key=key, max_retries=0, http_client=here)
             return clients[url]
 
     def ask(url: str, model: str, prompt: str, *, trace: str | None, timeout_s: float | None) -> str:

@@ -350,30 +350,37 @@ class Provider:
     def __init__(self, latency: Latency) -> None:
         self.latency = latency
         self.served = 0
-        self._open: set[asyncio.StreamWriter] = set()
+        self._serving: set[asyncio.Task[None]] = set()
 
     async def start(self, host: str, port: int) -> asyncio.Server:
         """Listen; port 0 takes a free one. Raises OSError when the port cannot be had."""
-        return await asyncio.start_server(self._connection, host, port, limit=_HEAD_BYTES, backlog=256)
+        return await asyncio.start_server(self._accept, host, port, limit=_HEAD_BYTES, backlog=256)
 
-    def drop(self) -> None:
+    async def drop(self) -> None:
         """Cut every open connection."""
-        for writer in tuple(self._open):
-            writer.transport.abort()
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
 
-    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._open) >= _CONNECTIONS:
+    # A plain function, so that the tasks are ours: `asyncio.streams` complains of its own when they are cancelled.
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._serving) >= _CONNECTIONS:
             writer.transport.abort()
             return
-        self._open.add(writer)
+        task = asyncio.create_task(self._connection(reader, writer))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while await self._exchange(reader, writer):
                 pass
-        except (ConnectionError, TimeoutError, asyncio.IncompleteReadError):
-            writer.transport.abort()  # the client went away, or dawdled; a real provider says nothing either
-        finally:
-            self._open.discard(writer)
             writer.close()
+        except (ConnectionError, TimeoutError, asyncio.IncompleteReadError):
+            pass  # the client went away, or dawdled; a real provider says nothing either
+        finally:
+            if not writer.is_closing():
+                writer.transport.abort()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Serve one request; False when the connection is over."""
@@ -548,7 +555,7 @@ async def _until_told(host: str, port: int, latency: Latency, die_with_parent: b
     say(f"standin provider listening on http://{shown}:{address[1]}/v1")
     await told.wait()
     server.close()
-    provider.drop()
+    await provider.drop()
 
 
 def serve(host: str, port: int, latency: Latency, *, die_with_parent: bool = False) -> None:

@@ -1,19 +1,13 @@
-"""Evidence as it lies in a run folder: what a line is, what a manifest says, what a seal covers. Bytes in, values out.
+"""What evidence is made of. The rules are in the package's docstring."""
 
-1. A timeline is one JSON object a line, UTF-8. `t` (RFC 3339 with a zone) and `event` are required.
-2. A line that is torn, foreign, undated or says a thing twice is a defect with its number. It never disappears.
-3. Order is by time, not by place in the file. No field overrides the clock: `t` is the time, and in our own files `ns`
-   (nanoseconds of the monotonic clock since the run began, the same for every process of the machine) is the span.
-4. A seal covers a prefix of each file: bytes, lines and digests. What was written behind it is late, not tampering.
-"""
-
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-__all__ = ["Defect", "Manifest", "Row", "Seal", "SealedFile"]
+__all__ = ["Change", "ChangeKind", "Defect", "DefectKind", "FileCheck", "Manifest", "Row", "Seal", "SealedFile"]
 
 DefectKind = Literal["torn", "foreign", "undated", "duplicate-key", "not-finite", "too-long", "unordered"]
+ChangeKind = Literal["missing", "added", "truncated", "grown", "altered", "dropped", "inserted", "moved", "seal"]
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -37,16 +31,21 @@ class Defect(msgspec.Struct, frozen=True):
 
 
 class SealedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The sealed prefix of one file. `blocks` holds one sha256 per 256 lines, the last one of what is left."""
+    """The sealed prefix of one file. `blocks` holds one sha256 per 256 lines, the last one of what is left.
 
-    bytes: int
-    lines: int
+    `checks` holds, for each block, eight hex digits per line: its CRC-32 without the newline. It says which line
+    changed and proves nothing; a seal without it still names the block.
+    """
+
+    bytes: Annotated[int, msgspec.Meta(ge=0)]
+    lines: Annotated[int, msgspec.Meta(ge=0)]
     sha256: str
     blocks: tuple[str, ...]
+    checks: tuple[str, ...] = ()
 
 
 class Seal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`seal.json`. `head` is the digest of the canonical bytes of all the rest; it is what a Scribe signs or reads out."""
+    """`seal.json`. `head` is the digest of the canonical bytes of all the rest: what a Scribe signs or reads out."""
 
     version: int
     sealed_at: str
@@ -55,7 +54,7 @@ class Seal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`manifest.json`: what was going to be done, by whom, to what, with which versions. Written before anything happens."""
+    """`manifest.json`: what was going to be done, by whom, to what, with which versions; written first of all."""
 
     kind: Literal["run"] = "run"
     version: int = 1
@@ -91,3 +90,24 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """When a user gives up on one request."""
     every_s: float
     """The traffic period as run."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One thing that is not as it was sealed. `line`: the sealed line's number (`inserted`: the new one's); 0: the file.
+
+    `last_line` is above `line` where no single line could be told: the change is somewhere between the two.
+    """
+
+    file: str
+    line: int
+    last_line: int
+    kind: ChangeKind
+    what: str
+
+
+class FileCheck(msgspec.Struct, frozen=True):
+    """One file against its seal. `late_lines` counts lines behind the sealed prefix; it is 0 where anything changed."""
+
+    changes: tuple[Change, ...]
+    late_lines: int = 0
+    late_bytes: int = 0

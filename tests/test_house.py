@@ -56,6 +56,7 @@ def test_rooms_that_keep_the_rules_are_left_alone(tmp_path: Path) -> None:
         "outcomes.py": "from drillmaster.evidence import Row",  # same tier, no circle
         "faults/__init__.py": "",
         "faults/hang.py": "from drillmaster.faults import Fault",
+        "reports/html.py": "page = resources.files(__package__).joinpath('page').read_text()",
     }
     assert imports.findings(write(tmp_path, files)) == []
 

@@ -40,7 +40,7 @@ FORBIDDEN = tuple(
 )
 NO_PROOF = re.compile(r"(?i)not prove|proves? nothing|no proof|cannot show|not show|does not say")
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
-FENCE = re.compile(r"^```[^\n]*\n(.*?)^```", re.S | re.M)
+FENCE = re.compile(r"^ *```[^\n]*\n(.*?)^ *```", re.S | re.M)
 
 
 def anchor(heading: str) -> str:

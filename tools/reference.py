@@ -9,6 +9,7 @@ import importlib
 import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -59,7 +60,10 @@ def commands(group: click.Group | None = None, above: str = "drillmaster") -> It
 def entries(catalogue: str) -> Iterator[tuple[str, ModuleType]]:
     """Yield tag and module of every entry of a catalogue, by file name."""
     for path in sorted((ROOT / "src" / "drillmaster" / catalogue).glob("[!_]*.py")):
-        yield path.stem.replace("_", "-"), importlib.import_module(f"drillmaster.{catalogue}.{path.stem}")
+        module = importlib.import_module(f"drillmaster.{catalogue}.{path.stem}")
+        owner = entry_class(module)
+        tag = getattr(getattr(owner, "__struct_config__", None), "tag", None) or getattr(owner, "name", path.stem)
+        yield str(tag), module
 
 
 def entry_class(module: ModuleType) -> type | None:
@@ -79,7 +83,7 @@ def _said_of_fields(owner: type) -> dict[str, str]:
     """Read what the source says of each field: the string below it, or the comment beside it."""
     source = inspect.getsource(owner)
     lines = source.splitlines()
-    [body] = [node for node in ast.parse(inspect.cleandoc(source)).body if isinstance(node, ast.ClassDef)]
+    [body] = [node for node in ast.parse(textwrap.dedent(source)).body if isinstance(node, ast.ClassDef)]
     said = {}
     for node, after in zip(body.body, [*body.body[1:], None], strict=True):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
@@ -119,12 +123,21 @@ def _default(field: msgspec.structs.FieldInfo) -> object:
     return field.default
 
 
+def _parts(text: str) -> Iterator[str]:
+    """Make `Breaks: ...` and its like one list item each; Markdown would run them together."""
+    in_item = False
+    for line in text.splitlines():
+        label = re.match(r"(Happens|Breaks|Looks like|Cannot show): (.*)", line)
+        in_item = bool(label) or (in_item and bool(line))
+        yield f"- **{label[1]}:** {label[2]}" if label else f"  {line}" if in_item else line
+
+
 def catalogue_page(catalogue: str) -> str:
     """Write the page of one catalogue."""
     title, opening = CATALOGUES[catalogue]
     lines = [MADE, "", f"# {title}", "", opening, ""]
     for tag, module in entries(catalogue):
-        lines += [f"## {tag}", "", page_text(module), ""]
+        lines += [f"## {tag}", "", *_parts(page_text(module)), ""]
         owner = entry_class(module)
         if owner is not None:
             lines += _fields(owner)

@@ -1,0 +1,140 @@
+"""What code a run was made with: commit and dirt of a working tree. The only place that asks git.
+
+1. Nothing of the tree's own configuration runs: no hooks, no fsmonitor, no external diff, no textconv, no clean filter,
+   no pager, no prompt. A repository is data here, and some of it may have been written by a model.
+2. Dirt is `git diff HEAD` plus untracked files that are code by their suffix. An agent's own log, database or state
+   file, written while the drill runs, is no change of code.
+3. No git, no repository, no answer in time: unknown (None). It is recorded as such; what it means is the gate's affair.
+"""
+
+import hashlib
+import os
+import stat
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+__all__ = ["CODE_SUFFIXES", "Change", "change_of"]
+
+# fmt: off
+CODE_SUFFIXES = frozenset({
+    ".c", ".cc", ".cfg", ".cjs", ".clj", ".conf", ".cpp", ".cs", ".ex", ".exs", ".go", ".h", ".hs", ".ini", ".java",
+    ".jinja", ".jinja2", ".js", ".jsx", ".kt", ".lua", ".mjs", ".php", ".pl", ".prompt", ".py", ".pyi", ".rb", ".rs",
+    ".scala", ".sh", ".sql", ".swift", ".tmpl", ".toml", ".ts", ".tsx", ".yaml", ".yml",
+})
+# fmt: on
+_MAX_DIFF_BYTES = 64 * 1024 * 1024
+_MAX_FILE_BYTES = 4 * 1024 * 1024
+_MAX_UNTRACKED = 2_000
+_QUIET = (
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "core.pager=cat",
+    "-c",
+    "diff.external=",
+    "-c",
+    "core.quotePath=true",
+    "-c",
+    "submodule.recurse=false",
+)
+
+
+class Change(msgspec.Struct, frozen=True):
+    """`commit` in full hex; `dirt_sha256` is the same for two trees that differ from it in the same way."""
+
+    commit: str
+    dirt_sha256: str
+    dirty: bool
+
+
+def change_of(path: Path, *, exclude: Iterable[Path] = (), timeout_s: float = 10.0) -> Change | None:
+    """Read commit and dirt of the tree that holds `path`; None where that is unknown.
+
+    `exclude` are folders that are written while the drill runs (the runs folder). `timeout_s` bounds each call of git.
+    """
+    top_bytes = _git(path, ["rev-parse", "--show-toplevel"], timeout_s)
+    commit = _git(path, ["rev-parse", "--verify", "HEAD^{commit}"], timeout_s)
+    if top_bytes is None or commit is None:
+        return None
+    top = Path(os.fsdecode(top_bytes.rstrip(b"\n")))
+    plain = _no_filters(top, timeout_s)
+    besides = [f":(exclude,top,literal){inside}" for inside in _inside(top, exclude)]
+    spec = ["--", ":/", *besides]
+    diff = ["diff", "--no-ext-diff", "--no-textconv", "--no-color", "--full-index", "--ignore-submodules=dirty"]
+    changed = _git(top, [*plain, *diff, "HEAD", *spec], timeout_s)
+    untracked = _git(top, [*plain, "ls-files", "--others", "--exclude-standard", "-z", *spec], timeout_s)
+    if changed is None or untracked is None:
+        return None
+    digest = hashlib.sha256(changed)
+    names = sorted(n for n in untracked.split(b"\0") if n and _is_code(n))
+    for name in names[:_MAX_UNTRACKED]:
+        digest.update(b"\0untracked\0" + name + b"\0" + _content(top / os.fsdecode(name)))
+    return Change(commit.decode("ascii", "replace").strip(), digest.hexdigest(), bool(changed or names))
+
+
+def _no_filters(top: Path, timeout_s: float) -> list[str]:
+    """Options that switch off each clean filter the configuration names; there is no one switch for all."""
+    listed = _git(top, ["config", "--null", "--name-only", "--get-regexp", r"^filter\..*\.(clean|process)$"], timeout_s)
+    drivers = sorted({os.fsdecode(name).rsplit(".", 1)[0] for name in (listed or b"").split(b"\0") if name})
+    return [
+        part
+        for driver in drivers
+        for key in ("clean=", "process=", "required=false")
+        for part in ("-c", f"{driver}.{key}")
+    ]
+
+
+def _inside(top: Path, exclude: Iterable[Path]) -> list[str]:
+    found = []
+    for folder in exclude:
+        try:
+            inside = folder.resolve().relative_to(top.resolve())
+        except ValueError:
+            continue
+        if inside.parts:
+            found.append(inside.as_posix())
+    return found
+
+
+def _is_code(name: bytes) -> bool:
+    return Path(os.fsdecode(name)).suffix.lower() in CODE_SUFFIXES
+
+
+def _content(path: Path) -> bytes:
+    """Digest a file's bytes; a link by where it points, a big file by its size."""
+    try:
+        status = path.lstat()
+        if stat.S_ISLNK(status.st_mode):
+            return b"link " + os.fsencode(path.readlink())
+        if not stat.S_ISREG(status.st_mode):
+            return b"special"
+        if status.st_size > _MAX_FILE_BYTES:
+            return b"%d bytes" % status.st_size
+        return hashlib.sha256(path.read_bytes()).digest()
+    except OSError:
+        return b"unreadable"
+
+
+def _git(path: Path, args: Sequence[str], timeout_s: float) -> bytes | None:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    env |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(  # noqa: S603  # a fixed program with arguments of ours
+            ["git", "--no-optional-locks", *_QUIET, "-C", str(path), *args],  # noqa: S607  # git is where PATH says
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=env,
+            timeout=timeout_s,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired, ValueError):
+        return None
+    if done.returncode != 0 or len(done.stdout) > _MAX_DIFF_BYTES:
+        return None
+    return done.stdout

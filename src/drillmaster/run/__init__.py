@@ -1,0 +1,9 @@
+"""Carry a plan out: open a run, walk its phases, lift on every way out, seal what there is.
+
+`conduct` is the door. The rest knows its parts by protocol: traffic, an injector (the proxy), a worker, a Scribe.
+"""
+
+from drillmaster.run.conductor import Options, RunResult, Scribe, conduct
+from drillmaster.run.progress import Plain, Progress, Silent, Terminal, progress_for
+
+__all__ = ["Options", "Plain", "Progress", "RunResult", "Scribe", "Silent", "Terminal", "conduct", "progress_for"]

@@ -1,0 +1,133 @@
+"""Orders from other terminals: one JSON line each way over a Unix socket that only this user can open.
+
+The conductor decides; this carries. A line that is too long, too slow or no order is answered with what was wanted.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from drillmaster.errors import Problem, Refused
+
+__all__ = ["Asked", "Told", "ask", "serve"]
+
+MAX_LINE_BYTES = 8_192
+LINE_S = 5.0
+ANSWER_S = 30.0
+_MAX_CLIENTS = 16
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An order, with the token of the seat it comes from."""
+
+    order: Literal["inject", "lift", "stop", "note", "state"]
+    token: str
+    kind: str = ""
+    text: str = ""
+    by: str = ""
+    seen_at: str = ""
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What came of it. Where `done` is false, the rest is a refusal in the four parts of every refusal."""
+
+    done: bool
+    state: str = ""
+    text: str = ""
+    place: str = ""
+    found: str = ""
+    wanted: str = ""
+    remedy: str = ""
+
+
+Handler = Callable[[Asked], Awaitable[Told]]
+
+
+async def serve(path: Path, handler: Handler) -> asyncio.Server:
+    """Listen for orders at `path` (made 0600). A client of another uid than ours and root's is turned away."""
+    clients = 0
+
+    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal clients
+        clients += 1
+        try:
+            if clients > _MAX_CLIENTS:
+                return
+            told = await _answer(reader, writer, handler)
+            writer.write(msgspec.json.encode(told) + b"\n")
+            async with asyncio.timeout(LINE_S):
+                await writer.drain()
+        except (TimeoutError, ConnectionError, ValueError):
+            pass  # a client that is too slow, has gone, or sent too much: its own loss
+        finally:
+            clients -= 1
+            writer.close()
+
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)  # noqa: PTH108  # one call on a local name, before anything is served
+    before = os.umask(0o177)  # the socket is never open to others, not even between bind and chmod
+    try:
+        return await asyncio.start_unix_server(one, path, limit=MAX_LINE_BYTES)
+    finally:
+        os.umask(before)
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler) -> Told:
+    sock = writer.get_extra_info("socket")
+    _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    if uid not in (os.getuid(), 0):
+        return _refusal(Refused("control socket", found=f"uid {uid}", wanted="the drill's user", remedy="ask its Lead"))
+    async with asyncio.timeout(LINE_S):
+        line = await reader.readline()
+    try:
+        asked = msgspec.json.decode(line, type=Asked)
+    except msgspec.DecodeError as error:
+        return _refusal(
+            Problem("order", found=str(error)[:200], wanted="one JSON line", remedy="use drillmaster's verbs")
+        )
+    try:
+        return await handler(asked)
+    except Problem as problem:
+        return _refusal(problem)
+
+
+def _refusal(problem: Problem) -> Told:
+    return Told(done=False, place=problem.place, found=problem.found, wanted=problem.wanted, remedy=problem.remedy)
+
+
+def ask(path: str, asked: Asked) -> Told:
+    """Send an order to a live conductor and wait for its answer. Raises Refused where it is none."""
+    line = b""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            sock.settimeout(ANSWER_S)
+            sock.connect(path)
+            sock.sendall(msgspec.json.encode(asked) + b"\n")
+            while not line.endswith(b"\n") and len(line) <= MAX_LINE_BYTES:
+                piece = sock.recv(65_536)
+                if not piece:
+                    break
+                line += piece
+    except OSError as error:
+        line = b""
+        why = error.strerror or type(error).__name__
+    else:
+        why = "no answer"
+    with contextlib.suppress(msgspec.DecodeError):
+        told = msgspec.json.decode(line, type=Told)
+        if told.done:
+            return told
+        raise Refused(told.place, found=told.found, wanted=told.wanted, remedy=told.remedy)
+    raise Refused(
+        "the conductor",
+        found=why,
+        wanted="its answer",
+        remedy="see its terminal: the run may be over (drillmaster report RUN)",
+    )

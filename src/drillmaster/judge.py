@@ -1,0 +1,102 @@
+"""Judging: decode what a policy asks for, run its gate over evidence, conclude. Pure; `now` and version are inputs.
+
+The same evidence, policy and `now` give the same verdict, byte for byte, on any machine.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from drillmaster import strict
+from drillmaster.clock import rfc3339
+from drillmaster.errors import Problem
+from drillmaster.gates import Gate, find
+from drillmaster.policy import Pin, Policy, pin_problems
+from drillmaster.verdict import Check, Verdict, conclude
+
+__all__ = ["decode_gate", "judge", "load_policy"]
+
+E = TypeVar("E")
+
+
+def load_policy(data: bytes, *, place: str, fmt: strict.Format) -> tuple[Policy, str]:
+    """Decode a policy file. Returns it with the digest of its canonical content. Raises Problem."""
+    policy = strict.load_as(data, Policy, place=place, fmt=fmt)
+    return policy, strict.digest(msgspec.to_builtins(policy))
+
+
+def decode_gate(policy: Policy, name: str, *, place: str) -> Gate[Any]:
+    """Decode the limits of the one gate of that name. Raises Problem with the pointer of what is missing or unusable."""
+    wanted = find(name)
+    entries = [(i, entry) for i, entry in enumerate(policy.gates) if entry.get("gate") == name]
+    if len(entries) != 1:
+        found = f"{len(entries)} entries for {name}" if entries else f"none for {name}"
+        raise Problem(
+            f"{place}: /gates",
+            found=found,
+            wanted="one entry",
+            remedy=f"drillmaster init {name} writes a policy with every limit explained",
+        )
+    index, entry = entries[0]
+    limits: Gate[Any] = strict.convert(entry, wanted, place=place, at=("gates", index))
+    return limits
+
+
+def judge(
+    gate: Gate[E],
+    evidence: E,
+    *,
+    name: str,
+    subject: str,
+    stamps: Sequence[str] = (),
+    pin: Pin | None,
+    policy_digest: str,
+    policy_expected: str | None = None,
+    evidence_digest: str,
+    counts: dict[str, int],
+    now_ns: int,
+    version: str,
+) -> Verdict:
+    """Run one gate. `pin` None: the limits came from flags, and the verdict says UNPINNED.
+
+    `policy_expected` is the digest that the evidence was taken under; another one is refused. `now_ns` is wall time.
+    """
+    checks = (_policy(pin, policy_digest, policy_expected, now_ns), *gate.checks(evidence))
+    return Verdict(
+        gate=name,
+        status=conclude(checks),
+        checks=checks,
+        findings=tuple(gate.findings(evidence, checks)),
+        stamps=(*stamps, *(() if pin else ("UNPINNED",))),
+        subject=subject,
+        headline=gate.headline(evidence),
+        counts=counts,
+        evidence_digest=evidence_digest,
+        policy_digest=policy_digest,
+        now=rfc3339(now_ns, digits=0),
+        version=version,
+    )
+
+
+def _policy(pin: Pin | None, digest: str, expected: str | None, now_ns: int) -> Check:
+    if pin is None:
+        return Check(
+            id="policy",
+            role="admission",
+            status="pass",
+            title="limits taken from the command line: nobody has signed or dated them",
+        )
+    problems = [f"{field}: found {found}, wanted {wanted}" for field, found, wanted in pin_problems(pin, now_ns=now_ns)]
+    remedy = "have the policy's owner review it, set review_by, and run again" if problems else ""
+    if expected is not None and digest != expected:
+        problems.append(f"this policy ({digest[:19]}) is not the one the drill was run under ({expected[:19]})")
+        remedy = remedy or "judge by the copy in the run folder, or run again under this policy"
+    return Check(
+        id="policy",
+        role="admission",
+        status="refused" if problems else "pass",
+        title=f"policy of {pin.owner}, from {pin.source}, to be reviewed by {pin.review_by}",
+        why="; ".join(problems),
+        remedy=remedy,
+    )

@@ -1,0 +1,98 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drillmaster.stats import median, quantile, samples_for_bound
+from drillmaster.verdict import Absent, AtLeast, Exact
+
+
+def test_nothing_has_no_quantile() -> None:
+    assert isinstance(quantile([], 0.95), Absent)
+
+
+@pytest.mark.parametrize("q", [0, -0.1, 1.1, math.nan])
+def test_a_quantile_outside_its_range_is_an_error(q: float) -> None:
+    with pytest.raises(ValueError, match="q must lie"):
+        quantile([1.0], q)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_sample_that_is_not_finite_is_an_error(bad: float) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        quantile([1.0, bad], 0.5)
+
+
+@pytest.mark.parametrize(
+    ("n", "q", "rank"),
+    [
+        (1, 0.5, 1),
+        (10, 0.5, 5),  # a value somebody saw, not 5.5
+        (20, 0.95, 19),  # 0.95 * 20 is a hair over 19 in binary
+        (100, 0.95, 95),  # not the 96th
+        (100, 0.99, 99),
+        (10, 0.95, 10),
+        (7, 1, 7),
+    ],
+)
+def test_a_quantile_is_the_value_at_the_nearest_rank(n: int, q: float, rank: int) -> None:
+    measured = quantile([float(v) for v in range(n, 0, -1)], q)
+    assert isinstance(measured, Exact)
+    assert measured.value == rank
+    assert measured.n == n
+
+
+def test_the_largest_of_59_bounds_p95_at_95_percent_and_58_do_not() -> None:
+    assert samples_for_bound(0.95) == 59
+    assert samples_for_bound(0.99) == 299
+    assert samples_for_bound(0.5) == 5
+
+
+def test_the_interval_is_that_of_the_tables() -> None:
+    # Median of 10 at 95 %: ranks 2 and 9 (Conover, table for the sign interval).
+    measured = median([float(v) for v in range(1, 11)])
+    assert measured == Exact(5.0, 10, 2.0, 9.0)
+
+
+def test_a_sample_too_small_has_no_upper_bound() -> None:
+    measured = quantile([float(v) for v in range(10)], 0.95)
+    assert isinstance(measured, Exact)
+    assert measured.high is None
+
+
+def test_a_cut_sample_stays_among_the_latencies_as_at_least() -> None:
+    assert quantile([1.0] * 9, 0.95, censored=[2.0]) == AtLeast(2.0, 10)
+    settled = quantile([1.0] * 99, 0.5, censored=[2.0])
+    assert isinstance(settled, Exact)
+    assert settled.value == 1.0
+    # Cut below the others: had it gone on, the median would be a later rank.
+    assert isinstance(quantile([2.0, 3.0], 0.5, censored=[1.0]), AtLeast)
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=200), st.floats(0.01, 1))
+def test_at_least_q_of_the_samples_lie_at_or_below_the_quantile(values: list[float], q: float) -> None:
+    measured = quantile(values, q)
+    assert isinstance(measured, Exact)
+    assert measured.value in values
+    assert sum(v <= measured.value for v in values) >= q * len(values) - 1e-6
+    assert sum(v < measured.value for v in values) < q * len(values) + 1e-6
+    for low, high in ((measured.low, measured.value), (measured.value, measured.high)):
+        assert low is None or high is None or low <= high
+
+
+@given(
+    st.lists(st.floats(0, 100), min_size=1, max_size=30), st.lists(st.floats(0, 100), max_size=30), st.floats(0.05, 1)
+)
+def test_whatever_the_cut_ones_would_have_become_an_exact_answer_holds(
+    values: list[float], cut: list[float], q: float
+) -> None:
+    measured = quantile(values, q, censored=cut)
+    for grown in (cut, [c + 1000 for c in cut]):
+        rank = max(1, math.ceil(q * (len(values) + len(cut)) - 1e-9))
+        truth = sorted((*values, *grown))[rank - 1]
+        if isinstance(measured, Exact):
+            assert measured.value == truth
+        else:
+            assert isinstance(measured, AtLeast)
+            assert measured.value <= truth

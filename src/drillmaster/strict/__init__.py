@@ -18,15 +18,13 @@ decides by a file may do none of that. The rules, for all three formats:
 `canonical` writes such values as RFC 8785 does, whole; what `load` returned and `canonical` wrote, `load` reads back.
 """
 
-import re
-import shlex
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
 from drillmaster.errors import Problem
 from drillmaster.strict.fit import fit, near
 from drillmaster.strict.jcs import canonical, digest, digest_bytes
-from drillmaster.strict.jsontext import Scan, object_pairs, strict_json
+from drillmaster.strict.jsontext import object_pairs, scan, strict_json
 from drillmaster.strict.malformed import MAX_DEPTH, SECRET_NAME, Kind, Malformed, Path, pointer, shown, utf8
 
 __all__ = [
@@ -105,7 +103,7 @@ def _load(data: bytes, place: str, fmt: Format, cap_bytes: int | None) -> tuple[
             )
         if fmt == "json":
             value = strict_json(data)
-            return value, lambda path: _json_line(data, path)
+            return value, lambda path: scan(data.decode(), path)
         text = utf8(data)
         # Each parser is imported only by whoever has such a file: ruamel costs 50 ms.
         if fmt == "yaml":
@@ -120,12 +118,6 @@ def _load(data: bytes, place: str, fmt: Format, cap_bytes: int | None) -> tuple[
         raise _problem(fault, place) from None
 
 
-def _json_line(data: bytes, path: Path) -> int | None:
-    scan = Scan(data.decode(), want=path)
-    scan.document()
-    return scan.line
-
-
 def _problem(fault: Malformed, place: str) -> Problem:
     where = place
     if fault.line is not None:
@@ -133,7 +125,11 @@ def _problem(fault: Malformed, place: str) -> Problem:
         if fault.column is not None:
             where += f":{fault.column}"
     steps = pointer(fault.path)
-    remedy = re.sub(r"\bFILE\b", lambda _: shlex.quote(place), fault.remedy)
+    remedy = fault.remedy
+    if "FILE" in remedy:
+        import shlex
+
+        remedy = remedy.replace("FILE", shlex.quote(place))
     return Problem(
         f"{where}: {steps}" if steps else where,
         found=fault.found,

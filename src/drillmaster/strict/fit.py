@@ -28,8 +28,8 @@ _UNITS = (
     ("_s", "seconds"),
 )
 _SECONDS = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": 0.001, "m": 60.0, "min": 60.0, "minutes": 60.0, "h": 3600.0}
-_WITH_UNIT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([a-z]+|%)")
-_NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
+_WITH_UNIT = r"([0-9]+(?:\.[0-9]+)?) ?([a-z]+|%)"
+_NUMBER = r"[-+]?[0-9]+(?:\.[0-9]+)?"
 _FIELDED = (types.StructType, types.DataclassType, types.TypedDictType)
 _LISTS = (types.ListType, types.VarTupleType, types.SetType, types.FrozenSetType, types.TupleType)
 
@@ -316,9 +316,9 @@ def _remedy(value: object, info: types.Type, name: str) -> str:
     if value is None:
         return f"give {name} a value" if name else "write the value"
     if isinstance(value, str):
-        if number and _NUMBER.fullmatch(value.strip()):
+        if number and re.fullmatch(_NUMBER, value.strip()):
             return f"write {clip(value.strip())} without quotes"
-        with_unit = _WITH_UNIT.fullmatch(value.strip().lower())
+        with_unit = re.fullmatch(_WITH_UNIT, value.strip().lower())
         if number and with_unit:
             return _without_unit(float(with_unit[1]), with_unit[2], name)
         if any(isinstance(m, types.BoolType) for m in members):

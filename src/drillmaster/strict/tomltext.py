@@ -32,7 +32,7 @@ _SAYINGS: tuple[tuple[str, Kind, str, str, str], ...] = (
     ("Cannot redefine namespace", "duplicate-key", "a table a second time", "each table once", "delete one of the two"),
     ("Invalid value", "not-toml", "no value of TOML after the =", "a value", "put it in double quotes if it is text"),
     ("Expected '=' after a key", "not-toml", "a line without an = after its name", "name = value", "write name = value"),
-    ("Expected newline or end of document", "not-toml", "more after the value", "one value a line", "put it in double quotes if it is text, or delete what follows it"),
+    ("Expected newline or end of document", "not-toml", "more after the value", "one value a line", "quote it if it is text"),
     ("Unterminated string", "torn", "the end of the file inside quotes", "the whole file", "close the quote"),
     ("Unclosed array", "torn", "the end of the file inside [ ]", "the whole file", "close it with ]"),
     ("Unclosed inline table", "torn", "the end of the file inside { }", "the whole file", "close it with }"),

@@ -1,0 +1,122 @@
+"""Files from outside, opened so that nothing can hang and read so that nothing is taken on trust.
+
+One module here for each kind of evidence a gate takes; the two functions of this one are the doors of all of them.
+Only regular files are read, to the end or to a cap. A named pipe without a writer does not block, a device is not
+touched, and every way in which a path can be wrong is a `Problem`.
+"""
+
+import errno
+import os
+import shlex
+import stat
+from pathlib import Path
+from typing import TypeVar
+
+from drillmaster import strict
+from drillmaster.errors import Problem
+
+__all__ = ["read_bytes", "read_strict"]
+
+T = TypeVar("T")
+
+_FORMATS: dict[str, strict.Format] = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml"}
+_OTHER_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def read_strict(path: str | os.PathLike[str], type_: type[T], *, cap_bytes: int | None = None) -> T:
+    """Read a JSON, YAML or TOML file, which one by its suffix, into a type, exactly (`strict.load_as`).
+
+    `cap_bytes` None stands for the cap of the format. Raises `Problem` and nothing else, file and pointer in its place.
+    """
+    place = os.fspath(path)
+    _regular(place)
+    fmt = _FORMATS.get(Path(place).suffix.lower())
+    if fmt is None:
+        raise Problem(
+            place,
+            found=f"the suffix {strict.shown(Path(place).suffix)}",
+            wanted="one of .json, .yaml, .yml, .toml",
+            remedy="rename the file after its format",
+        )
+    cap_bytes = strict.CAP_BYTES[fmt] if cap_bytes is None else cap_bytes
+    return strict.load_as(read_bytes(place, cap_bytes), type_, place=place, fmt=fmt, cap_bytes=cap_bytes)
+
+
+def read_bytes(path: str | os.PathLike[str], cap_bytes: int) -> bytes:
+    """Read a regular file of at most `cap_bytes` whole. Raises `Problem` for any other thing, and for a longer one."""
+    place = os.fspath(path)
+    _regular(place)
+    try:
+        # Between the look above and this open the file may have become a pipe: O_NONBLOCK, and a second look.
+        descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        with os.fdopen(descriptor, "rb") as file:
+            _only_regular(place, os.fstat(descriptor).st_mode)
+            data = file.read(cap_bytes + 1)
+            size = max(os.fstat(descriptor).st_size, len(data))
+    except OSError as error:
+        raise _unreadable(place, error) from None
+    if len(data) > cap_bytes:
+        raise Problem(
+            place,
+            found=f"{size:,} bytes",
+            wanted=f"at most {cap_bytes:,} bytes",
+            remedy="check that this is the file you meant; if it is, cut what is not needed",
+        )
+    return data
+
+
+def _regular(place: str) -> None:
+    try:
+        mode = Path(place).stat().st_mode
+    except ValueError:
+        raise Problem(
+            strict.shown(place), found="a zero character in the path", wanted="a path", remedy="correct the path"
+        ) from None
+    except OSError as error:
+        raise _unreadable(place, error) from None
+    _only_regular(place, mode)
+
+
+def _only_regular(place: str, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        found = next((name for test, name in _OTHER_KINDS if test(mode)), "something else")
+        remedy = (
+            f"name a file in it: ls {shlex.quote(place)}"
+            if stat.S_ISDIR(mode)
+            else "copy its content to a file and name that"
+        )
+        raise Problem(place, found=found, wanted="a regular file", remedy=remedy)
+
+
+def _unreadable(place: str, error: OSError) -> Problem:
+    found, wanted, remedy = {
+        errno.ENOENT: ("no such file", "a file", _instead(place)),
+        errno.ENOTDIR: ("a file where the path needs a folder", "a file", "correct the path"),
+        errno.EACCES: ("a file that you may not read", "a readable file", f"chmod u+r {shlex.quote(place)}"),
+        errno.ELOOP: ("links that lead in a circle", "a file", f"look where it leads: ls -l {shlex.quote(place)}"),
+        errno.ENAMETOOLONG: ("a path that is too long", "a file", "correct the path"),
+        errno.EMFILE: ("no file descriptor left", "one for this file", "raise the limit: ulimit -n 4096"),
+    }.get(
+        error.errno or 0,
+        (f"an error on reading ({error.strerror})", "a readable file", f"look at it: ls -l {shlex.quote(place)}"),
+    )
+    return Problem(place, found=found, wanted=wanted, remedy=remedy)
+
+
+def _instead(place: str) -> str:
+    """Name the file that was most likely meant, where its folder has one like it."""
+    path = Path(place)
+    try:
+        beside = sorted(entry.name for entry in os.scandir(path.parent))
+    except OSError:
+        return f"the folder is missing too: mkdir -p {path.parent}, or correct the path"
+    meant = strict.near(path.name, beside[:1000])
+    return (
+        f"Did you mean {path.parent / meant}?" if meant else f"correct the path: ls {path.parent} shows what is there"
+    )

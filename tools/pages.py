@@ -124,7 +124,8 @@ def of_words(name: str, text: str) -> Iterator[str]:
 def _tracked() -> list[Path]:
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
     if listed.returncode:  # a release unpacked without its history
-        return [p for p in ROOT.rglob("*") if p.is_file() and ".venv" not in p.parts]
+        there = (path for path in ROOT.rglob("*") if path.is_file())
+        return [p for p in there if all(not x.startswith(".") or x == ".ci" for x in p.relative_to(ROOT).parts)]
     return [ROOT / name for name in listed.stdout.decode().split("\0") if name and (ROOT / name).is_file()]
 
 

@@ -1,6 +1,7 @@
 """Write the pages of docs/reference/ that are made from the code: `python -m tools.reference [--check]`.
 
-`cli.md` comes from the verbs' own help; `faults.md`, `gates.md` and `dialects.md` from docstrings and fields.
+`cli.md` comes from the verbs' own help; `faults.md`, `gates.md` and `dialects.md` from docstrings and fields of the entries;
+`plan.md`, `policy.md` and `run-folder.md` from the types that the files are decoded into.
 With `--check` nothing is written, and a page that differs from the code is named and makes exit 1.
 """
 
@@ -40,6 +41,51 @@ CATALOGUES: dict[str, tuple[str, str]] = {
         "Dialects",
         "The provider APIs that the proxy can speak: how an answer ends, and how an error looks. "
         "A new dialect is one file in `src/drillmaster/dialects/` and its test.",
+    ),
+}
+
+SHAPES: dict[str, tuple[str, str, tuple[tuple[str, str], ...]]] = {
+    "plan": (
+        "Plan",
+        "A plan is YAML, JSON or TOML. `drillmaster init eviction` writes one with every field explained. Fields that are not "
+        "listed here are refused, and so are keys that stand twice. A plan holds no limit: limits are the policy's.",
+        (
+            ("", "drillmaster.plan:Plan"),
+            ("seats", "drillmaster.plan:Seats"),
+            ("target", "drillmaster.plan:Target"),
+            ("target.expect", "drillmaster.plan:Expect"),
+            ("target.permit", "drillmaster.plan:Permit"),
+            ("traffic", "drillmaster.plan:Traffic"),
+            ("proxy", "drillmaster.plan:Proxy"),
+            ("phases", "drillmaster.plan:Phases"),
+            ("fault", "drillmaster.plan:Fault"),
+            ("window", "drillmaster.plan:Window"),
+            ("preflight", "drillmaster.plan:Preflight"),
+            ("preflight.NAME", "drillmaster.plan:Attest"),
+            ("worker", "drillmaster.plan:Worker"),
+            ("spend", "drillmaster.plan:Spend"),
+            ("stop", "drillmaster.plan:Stop"),
+        ),
+    ),
+    "policy": (
+        "Policy",
+        "A policy is YAML, JSON or TOML: who answers for the numbers, and one entry a gate. The limits of each gate are on the "
+        "page of [gates](gates.md). No limit has a default, since a number that nobody chose is a number that nobody defends.",
+        (("", "drillmaster.policy:Policy"),),
+    ),
+    "run-folder": (
+        "Run folder",
+        "`runs/<id>/` holds `manifest.json`, copies of plan and policy, `timeline.jsonl` (the workers' own), `events/` (ours, "
+        "[event by event](events.md)), `seal.json`, and behind the seal `verdict.json`, `card.md` and `report.html`. What a "
+        "seal [cannot show](../why/what-a-seal-cannot-show.md).",
+        (
+            ("manifest.json", "drillmaster.evidence:Manifest"),
+            ("seal.json", "drillmaster.evidence:Seal"),
+            ("seal.json, files", "drillmaster.evidence:SealedFile"),
+            ("verdict.json", "drillmaster.verdict:Verdict"),
+            ("verdict.json, checks", "drillmaster.verdict:Check"),
+            ("verdict.json, findings", "drillmaster.verdict:Finding"),
+        ),
     ),
 }
 
@@ -101,6 +147,7 @@ def _said_of_fields(owner: type) -> dict[str, str]:
 
 def _type_name(kind: object) -> str:
     name = kind.__name__ if isinstance(kind, type) and not getattr(kind, "__args__", None) else str(kind)
+    name = re.sub(r"(?:typing\.)?Annotated\[(\w+), [^\]]*\]", r"\1", name)
     return re.sub(r"\b(?:typing|drillmaster|collections\.abc)\.(?:\w+\.)*", "", name)
 
 
@@ -111,16 +158,15 @@ def _fields(owner: type) -> Iterator[str]:
     yield "| field | type | default | |"
     yield "|---|---|---|---|"
     for field in msgspec.structs.fields(owner):
-        default = "none: must be given" if field.required else f"`{_default(field)}`"
-        kind = _type_name(field.type).replace("|", "or")
+        default = "must be given" if field.required else _default(field)
+        kind = _type_name(field.type).replace("|", "or").replace("None", "null")
         yield f"| `{field.encode_name}` | {kind} | {default} | {said.get(field.name, '').replace('|', chr(92) + '|')} |"
     yield ""
 
 
-def _default(field: msgspec.structs.FieldInfo) -> object:
-    if field.default_factory is not msgspec.NODEFAULT:
-        return field.default_factory()
-    return field.default
+def _default(field: msgspec.structs.FieldInfo) -> str:
+    value = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+    return "as below" if isinstance(value, msgspec.Struct) else f"`{msgspec.json.encode(value).decode()}`"
 
 
 def _parts(text: str) -> Iterator[str]:
@@ -141,6 +187,19 @@ def catalogue_page(catalogue: str) -> str:
         owner = entry_class(module)
         if owner is not None:
             lines += _fields(owner)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def shapes_page(name: str) -> str:
+    """Write the page of files that are decoded into types."""
+    title, opening, shapes = SHAPES[name]
+    lines = [MADE, "", f"# {title}", "", opening, ""]
+    for heading, where in shapes:
+        module, _, owner_name = where.partition(":")
+        owner = getattr(importlib.import_module(module), owner_name)
+        lines += [f"## {heading}", ""] if heading else []
+        lines += [inspect.cleandoc(owner.__doc__ or ""), ""] if "__doc__" in vars(owner) and owner.__doc__ else []
+        lines += _fields(owner)
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -186,7 +245,8 @@ def cli_page() -> str:
 def pages() -> dict[Path, str]:
     """Write every generated page: path and text."""
     made = {SHELF / f"{catalogue}.md": catalogue_page(catalogue) for catalogue in CATALOGUES}
-    return {SHELF / "cli.md": cli_page(), **made}
+    shaped = {SHELF / f"{name}.md": shapes_page(name) for name in SHAPES}
+    return {SHELF / "cli.md": cli_page(), **made, **shaped}
 
 
 def main(arguments: list[str]) -> int:

@@ -22,6 +22,7 @@ from typing import Any
 
 import msgspec
 
+from drillmaster import http1
 from drillmaster.standins import check_port, say, watch_parent
 
 __all__ = ["FALLBACK_MODEL", "PRIMARY_MODEL", "Latency", "Provider", "Reply", "answer_text", "reply_to", "serve"]
@@ -29,12 +30,13 @@ __all__ = ["FALLBACK_MODEL", "PRIMARY_MODEL", "Latency", "Provider", "Reply", "a
 PRIMARY_MODEL = "standin-large"
 FALLBACK_MODEL = "standin-small"
 
-_HEAD_BYTES = 64 * 1024
 _BODY_BYTES = 32 * 1024 * 1024
 _IDLE_S = 75.0
 _HEAD_S = 10.0
 _BODY_S = 60.0
+_LINGER_S = 1.0
 _CONNECTIONS = 1024
+_WANTED = frozenset({b"anthropic-version"})
 _SPREAD = 0.35  # sigma of the logarithm: p95 at 1.8 times the median, about what hosted models show on short prompts
 
 _TEXT = """
@@ -321,10 +323,8 @@ _REASONS = {
     400: "Bad Request",
     404: "Not Found",
     405: "Method Not Allowed",
-    408: "Request Timeout",
     413: "Content Too Large",
     431: "Request Header Fields Too Large",
-    501: "Not Implemented",
 }
 
 
@@ -354,7 +354,7 @@ class Provider:
 
     async def start(self, host: str, port: int) -> asyncio.Server:
         """Listen; port 0 takes a free one. Raises OSError when the port cannot be had."""
-        return await asyncio.start_server(self._accept, host, port, limit=_HEAD_BYTES, backlog=256)
+        return await asyncio.start_server(self._accept, host, port, backlog=256)
 
     async def drop(self) -> None:
         """Cut every open connection."""
@@ -367,148 +367,121 @@ class Provider:
         if len(self._serving) >= _CONNECTIONS:
             writer.transport.abort()
             return
-        task = asyncio.create_task(self._connection(reader, writer))
+        task = asyncio.create_task(self._connection(_Wire(reader, writer)))
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
 
-    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _connection(self, wire: "_Wire") -> None:
         try:
-            while await self._exchange(reader, writer):
+            while await self._exchange(wire):
                 pass
-            writer.close()
-        except (ConnectionError, TimeoutError, asyncio.IncompleteReadError):
+            wire.writer.close()
+        except (ConnectionError, TimeoutError):
             pass  # the client went away, or dawdled; a real provider says nothing either
         finally:
-            if not writer.is_closing():
-                writer.transport.abort()
+            if not wire.writer.is_closing():
+                wire.writer.transport.abort()
 
-    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _exchange(self, wire: "_Wire") -> bool:
         """Serve one request; False when the connection is over."""
         path = ""
         try:
-            head = await _read_head(reader)
+            head = await wire.head()
             if head is None:
                 return False
-            method, path, version, headers = head
-            body = await _read_body(reader, writer, version, headers)
+            path = head.origin_form.decode("latin-1")
+            body = await wire.body(head)
         except _Refuse as refusal:
             self.served += 1
             reply = _refusal(refusal, path, _request_id(self.served))
-            await _send(writer, reply, keep=False, head_only=False, version="1.1")
-            # What is still on its way would turn our FIN into a reset and eat the answer: let it arrive, for a while.
-            writer.write_eof()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(1.0):
-                    while await reader.read(65536):
-                        pass
+            await _send(wire.writer, reply, keep=False, head_only=False, minor=1)
+            await wire.linger()
             return False
         self.served += 1
         number = self.served
-        connection = headers.get("connection", "").lower()
-        keep = "close" not in connection and (version == "1.1" or "keep-alive" in connection)
-        reply = reply_to(method, path, headers, body, number=number, now_s=int(time.time()))
+        fields = {name.decode(): value.decode("latin-1") for name, value in head.named.items()}
+        reply = reply_to(head.method, path, fields, body, number=number, now_s=int(time.time()))
         started = time.monotonic()
         if reply.thinks:
             await asyncio.sleep(self.latency.first_s(number))
         if "x-request-id" in reply.headers:
             spent_ms = round((time.monotonic() - started) * 1e3)
             reply = msgspec.structs.replace(reply, headers={**reply.headers, "openai-processing-ms": str(spent_ms)})
+        keep = head.keep_alive and head.minor == 1
         gap_s = self.latency.token_ms / 1e3
-        await _send(writer, reply, keep=keep, head_only=method == "HEAD", version=version, gap_s=gap_s)
-        return keep and version == "1.1"
+        await _send(wire.writer, reply, keep=keep, head_only=head.method == "HEAD", minor=head.minor, gap_s=gap_s)
+        return keep
 
 
-async def _read_head(reader: asyncio.StreamReader) -> tuple[str, str, str, dict[str, str]] | None:
-    """Method, target, version and headers (names lower case, repeats joined); None when the client is done."""
-    try:
-        async with asyncio.timeout(_IDLE_S):
-            first = await reader.read(1)
-            while first in (b"\r", b"\n"):
-                first = await reader.read(1)
-    except TimeoutError:
-        return None
-    if not first:
-        return None
-    try:
-        async with asyncio.timeout(_HEAD_S):
-            raw = first + await reader.readuntil(b"\r\n\r\n")
-    except asyncio.LimitOverrunError:
-        raise _Refuse(431, "the head of the request is too long") from None
-    lines = raw[:-4].decode("latin-1").split("\r\n")
-    start = lines[0].split(" ")
-    if len(start) != 3 or not start[0].isalpha() or start[2] not in ("HTTP/1.1", "HTTP/1.0"):
-        raise _Refuse(400, "not an HTTP/1.1 request")
-    headers: dict[str, str] = {}
-    for line in lines[1:]:
-        name, colon, value = line.partition(":")
-        name = name.lower()
-        if not colon or not name or name != name.strip():
-            raise _Refuse(400, "a header line is broken")
-        value = value.strip(" \t")
-        if name in headers:
-            if name in ("content-length", "transfer-encoding", "host"):
-                raise _Refuse(400, f"{name} is given twice")
-            value = f"{headers[name]}, {value}"
-        headers[name] = value
-    path = start[1]
-    if path.startswith(("http://", "https://")):
-        path = "/" + path.split("/", 3)[3] if path.count("/") >= 3 else "/"
-    return start[0], path, start[2][5:], headers
+class _Wire:
+    """One connection, read message by message."""
 
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writer = writer
+        self._reader = reader
+        self._held = b""
 
-async def _read_body(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, version: str, headers: dict[str, str]
-) -> bytes:
-    coding = headers.get("transfer-encoding", "").lower()
-    length = headers.get("content-length")
-    if coding and length is not None:
-        raise _Refuse(400, "both a length and a transfer coding")
-    if coding not in ("", "chunked"):
-        raise _Refuse(501, "a transfer coding other than chunked")
-    if length is not None and not (length.isascii() and length.isdigit() and len(length) <= 15):
-        raise _Refuse(400, "content-length is not a number")
-    if length is not None and int(length) > _BODY_BYTES:
-        raise _Refuse(413, f"more than {_BODY_BYTES} bytes of body")
-    if version == "1.1" and headers.get("expect", "").lower() == "100-continue" and (coding or length):
-        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    async with asyncio.timeout(_BODY_S):
-        if not coding:
-            return await reader.readexactly(int(length or 0))
+    async def _more(self) -> bytes:
+        data = await self._reader.read(65_536)
+        if not data:
+            raise ConnectionResetError("the client closed within a message")
+        return data
+
+    async def head(self) -> http1.RequestHead | None:
+        """The next head; None when the client is done. Raises _Refuse, TimeoutError."""
+        try:
+            if not self._held:
+                async with asyncio.timeout(_IDLE_S):
+                    self._held = await self._reader.read(65_536)
+                if not self._held:
+                    return None
+            async with asyncio.timeout(_HEAD_S):
+                while not (end := http1.cut_head(self._held)):
+                    self._held += await self._more()
+            raw, self._held = self._held[:end], self._held[end:]
+            return http1.read_request(raw, _WANTED)
+        except http1.Malformed as error:
+            raise _Refuse(431 if len(self._held) >= http1.MAX_HEAD_BYTES else 400, error.why) from None
+
+    async def body(self, head: http1.RequestHead) -> bytes:
+        """The whole body of that head. Raises _Refuse, TimeoutError."""
+        if head.length is not None and head.length > _BODY_BYTES:
+            raise _Refuse(413, f"more than {_BODY_BYTES} bytes of body")
+        coming = http1.request_body(head)
+        if head.expects and not coming.done and not self._held:
+            self.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         body = bytearray()
-        while True:
-            size = await _chunk_size(reader)
-            if len(body) + size > _BODY_BYTES:
-                raise _Refuse(413, f"more than {_BODY_BYTES} bytes of body")
-            if size == 0:
-                while await reader.readuntil(b"\n") not in (b"\r\n", b"\n"):
-                    pass  # trailers: read over
-                return bytes(body)
-            body += await reader.readexactly(size)
-            if await reader.readexactly(2) != b"\r\n":
-                raise _Refuse(400, "a chunk does not end where it said")
+        try:
+            async with asyncio.timeout(_BODY_S):
+                while not coming.done:
+                    data, self._held = self._held or await self._more(), b""
+                    body += coming.feed(data)
+                    if len(body) > _BODY_BYTES:
+                        raise _Refuse(413, f"more than {_BODY_BYTES} bytes of body")
+        except http1.Malformed as error:
+            raise _Refuse(400, error.why) from None
+        self._held = coming.rest or self._held
+        return bytes(body)
 
-
-async def _chunk_size(reader: asyncio.StreamReader) -> int:
-    try:
-        line = await reader.readuntil(b"\r\n")
-    except asyncio.LimitOverrunError:
-        raise _Refuse(400, "the size line of a chunk is too long") from None
-    digits = line[:-2].partition(b";")[0].strip()
-    if not digits or len(digits) > 8 or any(c not in b"0123456789abcdefABCDEF" for c in digits):
-        raise _Refuse(400, "the size of a chunk is not a hexadecimal number")
-    return int(digits, 16)
+    async def linger(self) -> None:
+        """Let what is still on its way arrive, for a while: else our end would be a reset and eat the answer."""
+        self.writer.write_eof()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LINGER_S):
+                while await self._reader.read(65_536):
+                    pass
 
 
 async def _send(
-    writer: asyncio.StreamWriter, reply: Reply, *, keep: bool, head_only: bool, version: str, gap_s: float = 0.0
+    writer: asyncio.StreamWriter, reply: Reply, *, keep: bool, head_only: bool, minor: int, gap_s: float = 0.0
 ) -> None:
     """Frame and send. A stream goes out chunked, an event a chunk; to HTTP/1.0 it ends with the connection."""
-    keep = keep and version == "1.1"
+    keep = keep and minor == 1
     stamp = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime())
     lines = [f"HTTP/1.1 {reply.status} {_REASONS.get(reply.status, 'Status')}", "server: drillmaster-standin"]
     lines += [f"date: {stamp}", f"content-type: {reply.content_type}"]
     lines += [f"{name}: {value}" for name, value in reply.headers.items()]
-    chunked = reply.body is None and version == "1.1"
+    chunked = reply.body is None and minor == 1
     if reply.body is not None:
         lines.append(f"content-length: {len(reply.body)}")
     else:
@@ -524,10 +497,10 @@ async def _send(
         return
     writer.write(head)
     async for event in _paced(reply.events, gap_s):
-        writer.write(b"%x\r\n%b\r\n" % (len(event), event) if chunked else event)
+        writer.write(http1.chunk(event) if chunked else event)
         await writer.drain()
     if chunked:
-        writer.write(b"0\r\n\r\n")
+        writer.write(http1.LAST_CHUNK)
         await writer.drain()
 
 

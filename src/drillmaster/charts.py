@@ -89,7 +89,7 @@ class Callout(msgspec.Struct, frozen=True):
 
 _WIDTH: Final = 960.0
 _LEFT: Final = 58.0
-_RIGHT: Final = 14.0
+_RIGHT: Final = 24.0
 _BANDS: Final = 32.0  # base line of the bands' names
 _LANE: Final = 62.0  # middle of the lane for marks without a value
 _TOP: Final = 84.0

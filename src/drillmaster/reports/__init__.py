@@ -46,6 +46,7 @@ __all__ = [
     "measure",
     "number",
     "one_line",
+    "quantity",
     "view",
 ]
 
@@ -75,7 +76,7 @@ class PhaseView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WindowView(msgspec.Struct, frozen=True, kw_only=True):
-    """One injection. Times count from the run's start; None: it did not happen or nobody saw it."""
+    """One injection. Times count from the run's start; None: it did not happen or nobody saw it. `met`: attempts."""
 
     fault: str
     injected_s: float
@@ -199,7 +200,8 @@ def view(run: Run, verdict: Verdict, *, gate_command: str) -> RunView:
         gate_command=gate_command,
         evidence_head=run.digest,
         owners={str(check): str(who) for check, who in owners.items()},
-        manifest=msgspec.to_builtins(manifest),
+        # Not the plan: it holds headers and an environment, which no card and no page should repeat.
+        manifest={key: value for key, value in msgspec.to_builtins(manifest).items() if key not in ("plan", "kind")},
     )
 
 
@@ -230,10 +232,8 @@ def _window(window: Window, run: Run) -> WindowView:
     until_ns = run.lifted_or_end_ns(window)
     ends = [
         request.end_ns
-        for request in run.requests
-        if request.outcome == "ok_fallback"
-        and request.end_ns is not None
-        and window.injected_ns <= request.end_ns <= until_ns
+        for request in run.during(window)
+        if request.outcome == "ok_fallback" and request.end_ns is not None and request.end_ns < until_ns
     ]
     gone = run.gone.get(window.id)
     return WindowView(
@@ -286,7 +286,7 @@ def markdown(text: str) -> str:
 
     A zero-width space goes behind an @ that would call a person; a backslash does not stop wikis from doing so.
     """
-    text = re.sub(r"[\\`*\[\]<>|~$]|&(?=#?\w+;)|(?<!\w)_|_(?!\w)", lambda m: "\\" + m[0], one_line(text))
+    text = re.sub(r"[\\`*\[\]<|~$]|&(?=#?\w+;)|(?<!\w)_|_(?!\w)", lambda m: "\\" + m[0], one_line(text))
     return re.sub(r"(?<![\w.])@(?=\w)", "@\u200b", text)
 
 
@@ -299,42 +299,46 @@ def code_span(text: str) -> str:
 
 
 def number(value: float) -> str:
-    """Write a number as a person would: four significant digits at most after the point, no exponent below 1e15."""
+    """Write a number as a person would: whole ones whole, others to three significant digits, never an exponent."""
     if not math.isfinite(value):
         return "not a finite number"
-    if value == int(value) and abs(value) < 1e15:
+    if value == int(value):
         return str(int(value))
     magnitude = math.floor(math.log10(abs(value)))
-    text = f"{value:.{max(0, 3 - magnitude)}f}"
+    text = f"{value:.{min(12, max(0, 2 - magnitude))}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _quantity(value: float, unit: str) -> str:
+def quantity(value: float, unit: str) -> str:
+    """Write a number with its unit; a ratio reads as percent."""
     if unit == "ratio" and math.isfinite(value):
-        return f"{number(value * 100)} %"
+        return f"{number(round(value * 100, 9))} %"  # 0.07 * 100 is a hair over 7
     return f"{number(value)} {unit}".rstrip()
 
 
 def measure(observed: Measure | None, unit: str) -> str:
-    """Say a measure in words: `12.3 s`, `at least 900 s`, `1.2 % of 180`, or why there is none; a ratio as percent."""
+    """Say a measure in words: `12.3 s`, `at least 900 s`, `1.2 % of 180`, `0 of 360`, or why there is none."""
+    n: int | None = None
     match observed:
         case Exact(value=value, n=n, low=low, high=high):
-            text = _quantity(value, unit)
+            text = quantity(value, unit)
             if low is not None and high is not None:
-                text += f" ({_quantity(low, unit)} to {_quantity(high, unit)})"
+                text += f" ({quantity(low, unit)} to {quantity(high, unit)})"
         case AtLeast(value=value, n=n):
-            text = f"at least {_quantity(value, unit)}"
+            text = f"at least {quantity(value, unit)}"
         case AtMost(value=value, n=n):
-            text = f"at most {_quantity(value, unit)}"
+            text = f"at most {quantity(value, unit)}"
         case Absent(why=why):
             return f"nothing: {one_line(why)}"
         case None:
             return ""
-    return f"{text} of {n}" if n is not None and unit == "ratio" else text if n is None else f"{text} (n = {n})"
+    if n is None or (n == 1 and unit not in ("", "ratio")):
+        return text  # one event's time: that it is one goes without saying
+    return f"{text} of {n}" if unit in ("", "ratio") else f"{text} (n = {n})"
 
 
 def limit(value: float | str | None, unit: str) -> str:
     """Say a limit in words; empty where a check has none."""
     if value is None:
         return ""
-    return one_line(value) if isinstance(value, str) else _quantity(value, unit)
+    return one_line(value) if isinstance(value, str) else quantity(value, unit)

@@ -4,9 +4,9 @@
 2. The fields are Budget, Roles, Rules, Pre-flight (3), Run (4), Verdict (3) and the gate's output. A box is ticked by
    what the run recorded; a human line only where a person attested it by name and time.
 3. The gate's output is its `PASS `, `FAIL ` and `REFUSED ` lines as printed, the verdict last. Where all of it does not
-   fit, the PASS lines give way to one line that counts them; then the follow-up lines to one that counts those; only
-   then are FAIL and REFUSED lines cut, and the card says how many and where they are. A line over 160 characters is cut
-   with an ellipsis.
+   fit, the admissions that passed give way to one line that counts them; then all PASS lines; then the follow-up lines.
+   Only then are FAIL and REFUSED lines cut, and the card says how many and where they are. A line over 160 characters
+   is cut with an ellipsis.
 4. Each FAIL line has one follow-up issue, owned by whom the plan names for its check (`owners`, then its `default`).
    Without an owner it is OPEN, and the box stays empty.
 """
@@ -17,7 +17,7 @@ from typing import Final
 
 from drillmaster.reports import RunView, clip, code_span, markdown, number, one_line
 from drillmaster.reports.text import check_line, last_line
-from drillmaster.verdict import Verdict
+from drillmaster.verdict import Role, Verdict
 
 __all__ = ["MAX_LINES", "owner", "render"]
 
@@ -42,7 +42,7 @@ def render(verdict: Verdict, view: RunView) -> str:
     """Write the card; ends with a newline."""
     head = [*_head(verdict, view), "", *_preflight(view), "", *_run(view), "", *_verdict(verdict, view)]
     follow_up = _follow_up(verdict, view)
-    lines = [clip(check_line(check), _OUTPUT_WIDTH) for check in verdict.checks]
+    lines = [(check.role, clip(check_line(check), _OUTPUT_WIDTH)) for check in verdict.checks]
     room = MAX_LINES - len(head) - 4  # a blank line, "Gate output:" and the two fences
     output = _fit(lines, room - len(follow_up) - 1)
     if output is None and len(follow_up) > 1:
@@ -96,7 +96,6 @@ def _head(verdict: Verdict, view: RunView) -> list[str]:
     budget[-1] += "  "
     return [
         title + (stamps if view.stamps or verdict.stamps else ""),
-        "",
         *budget,
         f"Roles: {seats}  ",
         "Rules: Lead injects, Scribe timestamps, Verifier judges. No code edits mid-drill.",
@@ -110,7 +109,9 @@ def _preflight(view: RunView) -> list[str]:
         line = lines.get(check)
         attested = line is not None and line.status == "attested" and line.by and line.at
         said.append(
-            f"{title} ({_name(line.by)}, {_minute(line.at)})" if line and attested else f"{title} (not attested)"
+            f"{title} ({_name(line.by)}, {_moment(line.at, view.date)})"
+            if line and attested
+            else f"{title} (not attested)"
         )
     baseline = next((phase for phase in view.phases if phase.name == "baseline"), None)
     answered = sum(baseline.counts.values()) if baseline else 0
@@ -132,10 +133,13 @@ def _preflight(view: RunView) -> list[str]:
     ]
 
 
-def _minute(at: str) -> str:
-    """Cut an RFC 3339 time to the minute, for reading out."""
-    match = re.fullmatch(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d)(?::\d\d(?:\.\d+)?)?([Zz]|[+-]\d\d:\d\d)", at)
-    return f"{match[1]} {match[2]}{match[3]}" if match else _name(at)
+def _moment(at: str, date: str = "") -> str:
+    """Cut an RFC 3339 time for reading out: to the second, or to the minute where it is on the whole minute; no day if `date`."""
+    match = re.fullmatch(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d)(:\d\d)?(?:\.\d+)?([Zz]|[+-]\d\d:\d\d)", at)
+    if match is None:
+        return _name(at)
+    seconds = match[3] if match[3] != ":00" else ""
+    return f"{'' if match[1] == date else match[1] + ' '}{match[2]}{seconds or ''}{match[4]}"
 
 
 def _run(view: RunView) -> list[str]:
@@ -148,27 +152,21 @@ def _run(view: RunView) -> list[str]:
         length = "never lifted" if window.lifted_s is None else _duration(window.lifted_s - window.injected_s)
         after = {True: ", then lifted and gone", False: ", and it was not gone after the lift", None: ", then lifted"}
         end = "" if window.lifted_s is None else after[window.gone]
-        fault = f"{length} of {_name(window.fault)}, met by {window.met} requests{end}"
+        fault = f"{length} of {_name(window.fault)}, met by {window.met} attempts{end}"
         if len(view.windows) > 1:
             fault += f"; {len(view.windows) - 1} more injections"
-    scribe = f"Scribe noted the injection at {_clock(noted.at)}" if noted else "the Scribe did not note the injection"
-    injected = f", injected at {_clock(window.injected_at)}" if window else ""
+    said = f"noted by the Scribe {_moment(noted.at, view.date)}" if noted else "not noted by the Scribe"
+    injected = f"; injected {_moment(window.injected_at, view.date)}, {said}" if window else ""
     return [
         "Run",
         _command(view.proxy_command),
         _command(f"export MODEL_BASE_URL={view.model_base_url}"),
         *_box(
             noted is not None and bool(view.requests),
-            f"traffic on: {len(view.requests)} requests, one every {number(view.every_s)} s{injected}; {scribe}",
+            f"traffic on: {len(view.requests)} requests, one every {number(view.every_s)} s{injected}",
         ),
         *_box(lifted, fault),
     ]
-
-
-def _clock(at: str) -> str:
-    """Cut an RFC 3339 time to the time of day, to the second."""
-    match = re.fullmatch(r"\d{4}-\d\d-\d\d[Tt ](\d\d:\d\d:\d\d)(?:\.\d+)?([Zz]|[+-]\d\d:\d\d)", at)
-    return f"{match[1]}{match[2]}" if match else _name(at)
 
 
 def _verdict(verdict: Verdict, view: RunView) -> list[str]:
@@ -188,23 +186,28 @@ def _follow_up(verdict: Verdict, view: RunView) -> list[str]:
     return [f"  - {markdown(clip(check_id, _NAME))}: {_name(who) if who else 'OPEN'}" for check_id, who in named]
 
 
-def _fit(lines: list[str], room: int) -> list[str] | None:
-    """Give the lines as they are, or with the PASS lines counted on one; None where that does not fit either."""
-    if len(lines) <= room:
-        return lines or ["REFUSED nothing was looked at"]
-    kept = [line for line in lines if not line.startswith("PASS ")]
-    passed = len(lines) - len(kept)
-    short = kept + ([f"PASS {passed} checks more, each in verdict.json"] if passed else [])
-    return short if len(short) <= room else None
+def _fit(lines: list[tuple[Role, str]], room: int) -> list[str] | None:
+    """Give the lines as they are, else with passed admissions counted on one, else all that passed; None: no room even so."""
+    if not lines:
+        return ["REFUSED nothing was looked at"]
+    whole = [line for _, line in lines]
+    judged = [line for role, line in lines if role == "judgement" or not line.startswith("PASS ")]
+    missed = [line for line in judged if not line.startswith("PASS ")]
+    for kept, what in ((whole, ""), (judged, "admissions"), (missed, "checks")):
+        passed = len(lines) - len(kept)
+        short = [f"PASS {passed} {what} more, each in verdict.json", *kept] if passed else kept
+        if len(short) <= room:
+            return short
+    return None
 
 
-def _cut(lines: list[str], room: int) -> list[str]:
+def _cut(lines: list[tuple[Role, str]], room: int) -> list[str]:
     """Keep as many lines that did not pass as there is room for, failures first, and say how many are not here."""
-    kept = sorted(
-        (line for line in lines if not line.startswith("PASS ")), key=lambda line: line.startswith("REFUSED ")
+    whole = [line for _, line in lines]
+    missed = sorted(
+        (line for line in whole if not line.startswith("PASS ")), key=lambda line: line.startswith("REFUSED ")
     )
-    shown = kept[: room - 1]
-    rest = kept[room - 1 :]
-    passed = len(lines) - len(kept)
+    shown, rest = missed[: room - 1], missed[room - 1 :]
     failed = sum(line.startswith("FAIL ") for line in rest)
+    passed = len(whole) - len(missed)
     return [*shown, f"... {failed} FAIL, {len(rest) - failed} REFUSED and {passed} PASS lines more, in verdict.json"]

@@ -18,11 +18,22 @@ import jinja2
 import msgspec
 
 from drillmaster.charts import Band, Callout, Kind, Point, Rule, mark, scatter, span_text
-from drillmaster.reports import OUTCOMES, Outcome, RequestView, RunView, clip, limit, measure, number, one_line
+from drillmaster.reports import (
+    OUTCOMES,
+    Outcome,
+    RequestView,
+    RunView,
+    clip,
+    limit,
+    measure,
+    number,
+    one_line,
+    quantity,
+)
 from drillmaster.reports.card import owner
 from drillmaster.reports.json import document
 from drillmaster.reports.text import last_line, where
-from drillmaster.verdict import Check, Status, Verdict
+from drillmaster.verdict import Absent, AtLeast, AtMost, Check, Exact, Measure, Status, Verdict
 
 __all__ = ["KINDS", "MAX_BYTES", "render", "sample"]
 
@@ -104,9 +115,8 @@ def _page(verdict: Verdict, view: RunView | None, most_marks: int, most_cites: i
         last_line=last_line(verdict),
         checks=checks,
         missed=[check for check in checks if check["status"] != "pass"],
-        tiles=[c for c, check in zip(checks, verdict.checks, strict=True) if _is_tile(check)][:4],
-        findings=verdict.findings,
-        where=where,
+        tiles=[checks[place] for place in _tiles(verdict.checks)],
+        findings=[(_sentence(f.cause), _sentence(f.next), where(f.cites)) for f in verdict.findings],
         unproven=UNPROVEN,
         counts=sorted(verdict.counts.items()),
         run=_run(view, most_marks) if view else None,
@@ -132,14 +142,20 @@ def _summary(verdict: Verdict) -> str:
     return f"{refused} of {total} checks could not be judged, and the others cannot stand in for them."
 
 
-def _is_tile(check: Check) -> bool:
-    return check.role == "judgement" and check.observed is not None and isinstance(check.limit, float | int)
+def _tiles(checks: Sequence[Check]) -> list[int]:
+    """Choose up to four judgements with a number and a limit: those that did not pass first, then those with a unit."""
+    places = [
+        place
+        for place, check in enumerate(checks)
+        if check.role == "judgement" and check.observed is not None and isinstance(check.limit, float | int)
+    ]
+    return sorted(sorted(places, key=lambda place: (checks[place].status == "pass", not checks[place].unit))[:4])
 
 
 def _check(check: Check) -> dict[str, Any]:
     return {
         "id": one_line(check.id),
-        "name": one_line(check.id.removesuffix(f"_{check.unit}").replace("_", " ").replace("-", " ")),
+        "name": one_line(check.id.replace("_", " ").replace("-", " ")),
         "role": check.role,
         "status": check.status,
         "title": one_line(check.title),
@@ -183,15 +199,14 @@ def _run(view: RunView, most_marks: int) -> dict[str, Any]:
         "shown": len(shown),
         "total": len(view.requests),
         "legend": [(mark(KINDS[outcome]), KINDS[outcome].label, totals[outcome]) for outcome in present],
-        "outcomes": [KINDS[outcome].label for outcome in present],
+        "outcomes": [KINDS[outcome].label[:1].upper() + KINDS[outcome].label[1:] for outcome in present],
         "phases": [
             {
                 "name": one_line(phase.name),
                 "span": f"{span_text(phase.start_s)} to {span_text(phase.end_s)}",
                 "total": sum(phase.counts.values()),
                 "counts": [phase.counts.get(outcome, 0) for outcome in present],
-                "p50": measure(phase.p50, "s"),
-                "p95": measure(phase.p95, "s"),
+                "quantiles": [_quantile(phase.p50), _quantile(phase.p95)],
             }
             for phase in view.phases
         ],
@@ -239,13 +254,28 @@ def _run(view: RunView, most_marks: int) -> dict[str, Any]:
 
 
 def _manifest(manifest: dict[str, Any]) -> list[tuple[str, str]]:
-    """List the manifest but for the plan, which holds headers and an environment that no page should repeat."""
-    shown = []
-    for key, value in manifest.items():
-        if key not in ("plan", "kind"):
-            text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-            shown.append((one_line(key), one_line(clip(text, 400))))
-    return shown
+    texts = {
+        key: value if isinstance(value, str) else msgspec.json.encode(value).decode() for key, value in manifest.items()
+    }
+    return [(one_line(key), one_line(clip(text, 400))) for key, text in texts.items()]
+
+
+def _sentence(text: str) -> str:
+    """Begin with a capital and end with a full stop, for prose that a gate wrote as a clause."""
+    text = one_line(text.strip())
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?", "!")) else ".")
+
+
+def _quantile(taken: Measure) -> tuple[str, str]:
+    """Give a quantile in seconds and, apart, what the sample says about it."""
+    match taken:
+        case Exact(value=value, n=n, low=low, high=high):
+            bounds = f"{number(low)} to {number(high)}, " if low is not None and high is not None else ""
+            return quantity(value, "s"), f"{bounds}n = {n}"
+        case Absent():
+            return "none", ""
+        case AtLeast(n=n) | AtMost(n=n):
+            return measure(msgspec.structs.replace(taken, n=None), "s"), f"n = {n}"
 
 
 def _chart(view: RunView, shown: Sequence[RequestView]) -> str:

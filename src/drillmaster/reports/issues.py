@@ -55,7 +55,7 @@ def _issue(check: Check, verdict: Verdict, view: RunView) -> str:
         out.append(f"- and {len(cites) - _CITES} lines more, in `verdict.json`")
     out += ["", "## What to do next", ""]
     own = [finding for finding in verdict.findings if set(finding.cites) & set(check.cites)] or list(verdict.findings)
-    out += [f"- {markdown(finding.cause)} Next: {markdown(finding.next)}" for finding in own]
+    out += [f"- {markdown(finding.next)}. It seems that {markdown(finding.cause)}." for finding in own]
     if not own:
         out.append("- No known cause fits. Read the lines above in the sealed run, beside the worker's own log.")
     out += ["", f"Then drill again, and judge: {code_span(view.gate_command)}"]

@@ -19,10 +19,12 @@ from drillmaster.evidence.shapes import (
     Defect,
     DefectKind,
     FileCheck,
+    FileReport,
     Manifest,
     Row,
     Seal,
     SealedFile,
+    SealReport,
 )
 
 __all__ = [
@@ -33,11 +35,13 @@ __all__ = [
     "Defect",
     "DefectKind",
     "FileCheck",
+    "FileReport",
     "Manifest",
     "OrderWatch",
     "Row",
     "Seal",
     "SealBuilder",
+    "SealReport",
     "SealedFile",
     "by_time",
     "check_file",

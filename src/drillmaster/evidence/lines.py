@@ -1,5 +1,6 @@
 """Bytes to lines, lines to rows and defects; rows in the order of time."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from json import JSONDecodeError, JSONDecoder
 from operator import attrgetter
@@ -9,6 +10,7 @@ import msgspec
 
 from drillmaster.clock import parse_rfc3339
 from drillmaster.evidence.shapes import Defect, DefectKind, Row
+from drillmaster.strict import shown
 
 __all__ = ["LINE_CAP_BYTES", "OrderWatch", "by_time", "rows"]
 
@@ -17,7 +19,6 @@ LINE_CAP_BYTES = 65_536
 
 _STEP_BYTES = 32_768  # decoded at once; half the cap, so that a step with ordinary lines never holds one over the cap
 _YEAR_2199_NS = 7_226_582_400 * 1_000_000_000
-_SHOWN_CHARS = 60
 _TENS = tuple(10 ** (9 - digits) for digits in range(10))
 _WANTED: dict[DefectKind, str] = {
     "torn": "one whole JSON object a line",
@@ -38,6 +39,9 @@ def rows(chunks: Iterable[bytes], *, file: str, line_cap_bytes: int = LINE_CAP_B
     for chunk in chunks:
         yield from reader.feed(chunk)
     yield from reader.end()
+
+
+_NAMED = re.compile(rb'"event"\s*:\s*"([a-z_]{1,64})"')
 
 
 class _Twice(Exception):
@@ -169,17 +173,22 @@ class _Reader:
         try:
             fields = _FAST.decode(line)
         except (msgspec.DecodeError, RecursionError):
-            return self._diagnose(line, number)
+            return self._diagnosed(line, number)
         try:
             _CAREFUL.decode(line.decode())
         except (_Twice, _NotFinite, ValueError, RecursionError):
-            return self._diagnose(line, number)
+            return self._diagnosed(line, number)
         event, t = fields.get("event"), fields.get("t")
         if isinstance(event, str) and event and isinstance(t, str):
             wall_ns = self._wall_ns(t)
             if wall_ns is not None and wall_ns < _YEAR_2199_NS:
                 return Row(self._file, number, wall_ns, event, fields)
         return self._unusable(fields, number)
+
+    def _diagnosed(self, line: bytes, number: int) -> Defect:
+        defect = self._diagnose(line, number)
+        named = _NAMED.search(line)
+        return msgspec.structs.replace(defect, event=named[1].decode()) if named else defect
 
     def _diagnose(self, line: bytes, number: int) -> Defect:
         """Say what is wrong with a line that is no JSON object, or not one that says each thing once."""
@@ -197,9 +206,9 @@ class _Reader:
         try:
             value = _CAREFUL.decode(text)
         except _Twice as twice:
-            return self._defect(number, "duplicate-key", f"{_shown(str(twice))} twice")
+            return self._defect(number, "duplicate-key", f"{shown(str(twice))} twice")
         except _NotFinite as number_found:
-            return self._defect(number, "not-finite", _shown(str(number_found)))
+            return self._defect(number, "not-finite", f"the number {str(number_found)[:40]}")
         except RecursionError:
             return self._defect(number, "foreign", "brackets nested too deep")
         except JSONDecodeError as error:
@@ -223,7 +232,7 @@ class _Reader:
         if not isinstance(t, str):
             return self._defect(number, "undated", f'{_kind_of(t)} as "t"')
         without_zone = parse_rfc3339(t + "Z") is not None
-        return self._defect(number, "undated", f"{_shown(t)}{' without a zone' if without_zone else ''}")
+        return self._defect(number, "undated", f"{shown(t)}{' without a zone' if without_zone else ''}")
 
     def _wall_ns(self, t: str) -> int | None:
         """`parse_rfc3339`, with the part up to the second remembered: rows of one second share it."""
@@ -255,12 +264,12 @@ class _Reader:
 def _why_not_json(text: str, error: JSONDecodeError) -> tuple[DefectKind, str]:
     """Torn, or never JSON at all: a line that begins as an object was meant to be one."""
     if not text.lstrip().startswith("{"):
-        return "foreign", f"no JSON: {_shown(text)}"
+        return "foreign", f"no JSON: {shown(text)}"
     if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
         return "torn", f"an object that ends in the middle, after {len(text):,} characters"
     if error.msg == "Extra data" and text[error.pos : error.pos + 1] == "{":
         return "torn", f"two objects in one line, the second from character {error.pos + 1:,}"
-    return "torn", f"an object that breaks off at character {error.pos + 1:,}"
+    return "torn", f"an object that breaks off at character {error.pos + 1:,}, at {_shown(text[error.pos :])}"
 
 
 def _kind_of(value: object) -> str:
@@ -276,12 +285,6 @@ def _kind_of(value: object) -> str:
         case list():
             return "a list"
     return "an object"
-
-
-def _shown(text: str) -> str:
-    """Quote a little of what was found, printable."""
-    short = text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "..."
-    return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in short) + '"'
 
 
 def by_time(*runs: Iterable[Row]) -> list[Row]:

@@ -4,7 +4,19 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-__all__ = ["Change", "ChangeKind", "Defect", "DefectKind", "FileCheck", "Manifest", "Row", "Seal", "SealedFile"]
+__all__ = [
+    "Change",
+    "ChangeKind",
+    "Defect",
+    "DefectKind",
+    "FileCheck",
+    "FileReport",
+    "Manifest",
+    "Row",
+    "Seal",
+    "SealReport",
+    "SealedFile",
+]
 
 DefectKind = Literal["torn", "foreign", "undated", "duplicate-key", "not-finite", "too-long", "unordered"]
 ChangeKind = Literal["missing", "added", "truncated", "grown", "altered", "dropped", "inserted", "moved", "seal"]
@@ -28,6 +40,8 @@ class Defect(msgspec.Struct, frozen=True):
     kind: DefectKind
     found: str
     wanted: str
+    event: str = ""
+    """The event that a damaged line seems to name, so that a judgement knows whether it needed that line."""
 
 
 class SealedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -111,3 +125,25 @@ class FileCheck(msgspec.Struct, frozen=True):
     changes: tuple[Change, ...]
     late_lines: int = 0
     late_bytes: int = 0
+
+
+class FileReport(msgspec.Struct, frozen=True):
+    """One file of a sealed run: what was sealed, what came later, and which sealed lines are no rows."""
+
+    lines: int
+    bytes: int
+    late_lines: int
+    defects: dict[DefectKind, int]
+    first_defects: tuple[Defect, ...]
+
+
+class SealReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A run against its seal. It is as it was sealed exactly when `changes` is empty."""
+
+    run: str
+    sealed_at: str
+    head: str
+    files: dict[str, FileReport]
+    changes: tuple[Change, ...]
+    signed: bool
+    """A signature lies beside the seal. Whose it is, and whether it holds, `drillmaster verify --signer` says."""

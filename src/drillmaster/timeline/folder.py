@@ -1,0 +1,205 @@
+"""A run's folder: sealed once, and looked at as often as anybody likes."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from drillmaster.clock import Clock, rfc3339
+from drillmaster.errors import Problem, Refused
+from drillmaster.evidence import (
+    Change,
+    Defect,
+    DefectKind,
+    FileReport,
+    Seal,
+    SealBuilder,
+    SealedFile,
+    SealReport,
+    check_file,
+    make_seal,
+    rows,
+    seal_head,
+)
+from drillmaster.strict import load_as
+from drillmaster.timeline.opening import Unwritable, chunks, complaint, open_evidence
+from drillmaster.timeline.writer import sync_folder
+
+__all__ = ["SEAL", "evidence_files", "is_evidence", "read_seal", "seal_run", "verify_run"]
+
+SEAL = "seal.json"
+SEAL_CAP_BYTES = 1 << 30
+_MADE_LATER = frozenset({"seal", "verdict", "card", "report"})
+_SAFE_NAME = re.compile(r"(events/)?[^/\0]+")
+_FIRST_DEFECTS = 20
+
+
+def is_evidence(name: str) -> bool:
+    """Say whether a file of a run folder is sealed: all of `events/`, and of the folder itself all that is not made
+    from the seal (`seal`, `verdict`, `card`, `report`) and does not begin with a dot.
+    """
+    folder, _, base = name.rpartition("/")
+    if base.startswith(".") or base.endswith(".sig"):
+        return False
+    return folder == "events" or (folder == "" and base.partition(".")[0] not in _MADE_LATER)
+
+
+def evidence_files(run_dir: Path) -> Iterator[str]:
+    """List a run's files of evidence, in order, whatever kind of file they are. Raises Problem where there is no run."""
+    try:
+        here = sorted(entry.name for entry in os.scandir(run_dir) if not entry.is_dir(follow_symlinks=False))
+        events = run_dir / "events"
+        inside: list[str] = []
+        if events.is_symlink() or (events.exists() and not events.is_dir()):
+            raise Problem(
+                os.fspath(events), found="no folder", wanted="the run's own folder", remedy="put the folder back"
+            )
+        if events.exists():
+            inside = sorted(f"events/{entry.name}" for entry in os.scandir(events))
+    except OSError as error:
+        raise Problem(
+            os.fspath(run_dir), found=complaint(error)[0], wanted="a run's folder", remedy="name one, such as runs/<id>"
+        ) from None
+    yield from (name for name in [*inside, *here] if is_evidence(name))
+
+
+def seal_run(run_dir: Path, clock: Clock) -> Seal:
+    """Put everything on the disk, digest it, and write `seal.json`, whole or not at all.
+
+    A run that is sealed and unchanged keeps its seal, which is returned. Raises Refused where it has changed since,
+    Problem where the folder is no run, Unwritable where the seal cannot be written.
+    """
+    names = list(evidence_files(run_dir))
+    if "manifest.json" not in names:
+        raise Problem(
+            os.fspath(run_dir), found="no manifest.json", wanted="a run's folder", remedy="name one, such as runs/<id>"
+        )
+    if (run_dir / SEAL).exists():
+        report = verify_run(run_dir)
+        if report.changes:
+            raise Refused(
+                os.fspath(run_dir),
+                found=f"a seal of {report.sealed_at} and files that changed since",
+                wanted="a run that is sealed once",
+                remedy=f"drillmaster verify {run_dir}",
+            )
+        return read_seal(run_dir)
+    seal = make_seal({name: _digest(run_dir / name) for name in names}, sealed_at=rfc3339(clock.wall_ns()))
+    data = msgspec.json.format(msgspec.json.encode(seal), indent=1) + b"\n"
+    if not _write_once(run_dir, SEAL, data):
+        return seal_run(run_dir, clock)  # somebody was quicker; what they sealed is the seal
+    return seal
+
+
+def read_seal(run_dir: Path) -> Seal:
+    """Read `seal.json`. Raises Refused where the run is not sealed, Problem where the file is no seal."""
+    path = run_dir / SEAL
+    if not path.exists() and not path.is_symlink():
+        if not run_dir.is_dir():
+            raise Problem(
+                os.fspath(run_dir), found="no folder", wanted="a run's folder", remedy="name one, such as runs/<id>"
+            )
+        raise Refused(
+            os.fspath(run_dir), found="no seal.json", wanted="a sealed run", remedy=f"drillmaster seal {run_dir}"
+        )
+    data = b"".join(chunks(path, limit_bytes=SEAL_CAP_BYTES))
+    return load_as(data, Seal, place=os.fspath(path), fmt="json", cap_bytes=SEAL_CAP_BYTES)
+
+
+def verify_run(run_dir: Path) -> SealReport:
+    """Compare a run with its seal, and name every file and line that changed. Raises like `read_seal`."""
+    seal = read_seal(run_dir)
+    changes: list[Change] = []
+    files: dict[str, FileReport] = {}
+    if seal_head(seal) != seal.head:
+        changes.append(Change(SEAL, 0, 0, "seal", "the seal's head is not the digest of what it says"))
+    for name, sealed in seal.files.items():
+        if _SAFE_NAME.fullmatch(name) is None or not is_evidence(name):
+            changes.append(Change(SEAL, 0, 0, "seal", "it names a file that no run has"))
+            continue
+        changed, files[name] = _verify_file(run_dir / name, name, sealed)
+        changes.extend(changed)
+    for name in evidence_files(run_dir):
+        # Another kind of file in the folder, a person's notes, is read by nobody; these would be.
+        if name not in seal.files and (name.startswith(("events/", "samples.")) or name.endswith(".jsonl")):
+            changes.append(Change(name, 0, 0, "added", "it was not there when the run was sealed"))
+    return SealReport(
+        run=run_dir.resolve().name,
+        sealed_at=seal.sealed_at,
+        head=seal.head,
+        files=files,
+        changes=tuple(changes),
+        signed=(run_dir / f"{SEAL}.sig").is_file(),
+    )
+
+
+def _verify_file(path: Path, name: str, sealed: SealedFile) -> tuple[tuple[Change, ...], FileReport]:
+    appended = name.endswith(".jsonl")
+    kinds: dict[DefectKind, int] = {}
+    first: list[Defect] = []
+    late_lines = 0
+    try:
+        check = check_file(sealed, chunks(path), file=name, appended=appended)
+        changes, late_lines = check.changes, check.late_lines
+        if appended:
+            for row in rows(chunks(path, limit_bytes=sealed.bytes), file=name):
+                if isinstance(row, Defect):
+                    kinds[row.kind] = kinds.get(row.kind, 0) + 1
+                    if len(first) < _FIRST_DEFECTS:
+                        first.append(row)
+    except Problem as problem:
+        missing = not path.is_symlink() and not path.exists()
+        what = "the sealed file is gone" if missing else f"in its place is {problem.found}"
+        changes = (Change(name, 0, 0, "missing" if missing else "altered", what),)
+    except OSError as error:
+        changes = (Change(name, 0, 0, "altered", f"it cannot be read: {complaint(error)[0]}"),)
+    return changes, FileReport(sealed.lines, sealed.bytes, late_lines, kinds, tuple(first))
+
+
+def _digest(path: Path) -> SealedFile:
+    """Sync and digest a file as long as it is now; what is written meanwhile is late."""
+    fd = open_evidence(path)
+    try:
+        os.fsync(fd)
+        size = os.fstat(fd).st_size
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    finally:
+        os.close(fd)
+    builder = SealBuilder()
+    for chunk in chunks(path, limit_bytes=size):
+        builder.feed(chunk)
+    return builder.finish()
+
+
+def _write_once(folder: Path, name: str, data: bytes) -> bool:
+    """Write a file that appears whole and synced, or not at all. False when there is one already."""
+    draft = folder / f".{name}.{os.getpid()}"
+    try:
+        draft.unlink(missing_ok=True)
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[os.write(fd, left) :]
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        try:
+            os.link(draft, folder / name)
+        except FileExistsError:
+            return False
+        finally:
+            draft.unlink(missing_ok=True)
+        sync_folder(folder)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise _unwritable(folder / name, error) from error
+    return True
+
+
+def _unwritable(path: Path, error: OSError) -> Unwritable:
+    found, remedy = complaint(error)
+    return Unwritable(os.fspath(path), found=found, wanted="a file that is written whole", remedy=remedy)

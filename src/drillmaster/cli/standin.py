@@ -47,7 +47,8 @@ def provider(
       curl http://127.0.0.1:9000/v1/models
     """
     from drillmaster.standins import check_host
-    from drillmaster.standins.provider import Latency, serve
+    from drillmaster.standins.provider import Latency
+    from drillmaster.standins.provider_http import serve
 
     check_host(host, allow_host)
     latency = Latency(median_ms=latency_ms, token_ms=token_ms, seed=seed)
@@ -84,7 +85,8 @@ def agent(
       STANDIN_BUG=wrong-except MODEL_BASE_URL=http://127.0.0.1:8081 drillmaster standin agent
     """
     from drillmaster.standins import check_host
-    from drillmaster.standins.agent import BUGS, serve
+    from drillmaster.standins.agent import BUGS
+    from drillmaster.standins.agent_http import serve
 
     if list_bugs:
         for name, kind in BUGS.items():

@@ -39,7 +39,7 @@ def decode_gate(policy: Policy, name: str, *, place: str) -> Gate[Any]:
             remedy=f"drillmaster init {name} writes a policy with every limit explained",
         )
     index, entry = entries[0]
-    limits: Gate[Any] = strict.convert(entry, wanted, place=place, at=("gates", index))
+    limits: Gate[Any] = strict.as_type(entry, wanted, place=place, path=("gates", index))
     return limits
 
 

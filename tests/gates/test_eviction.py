@@ -357,7 +357,7 @@ def test_a_hole_in_our_own_evidence_is_refused_one_in_the_workers_is_told() -> N
 
 def test_a_damaged_line_that_may_have_been_an_exception_is_refused() -> None:
     scene = Scene()
-    scene.rows.append(Defect("timeline.jsonl", 9, "torn", '{"event":"unhandled_exception"', "a whole line"))  # type: ignore[arg-type]
+    scene.rows.append(Defect("timeline.jsonl", 9, "torn", "half a line", "a whole line", "unhandled_exception"))  # type: ignore[arg-type]
     refused_by(scene, "exceptions")
 
 

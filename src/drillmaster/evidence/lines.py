@@ -269,7 +269,7 @@ def _why_not_json(text: str, error: JSONDecodeError) -> tuple[DefectKind, str]:
         return "torn", f"an object that ends in the middle, after {len(text):,} characters"
     if error.msg == "Extra data" and text[error.pos : error.pos + 1] == "{":
         return "torn", f"two objects in one line, the second from character {error.pos + 1:,}"
-    return "torn", f"an object that breaks off at character {error.pos + 1:,}, at {_shown(text[error.pos :])}"
+    return "torn", f"an object that breaks off at character {error.pos + 1:,}, at {shown(text[error.pos :])}"
 
 
 def _kind_of(value: object) -> str:

@@ -30,6 +30,7 @@ from drillmaster.verdict import Absent, AtLeast, AtMost, Check, Cite, Exact, Fin
 __all__ = ["Eviction", "gate"]
 
 _DAY_NS = 86_400 * 10**9
+_ATTRIBUTE = "let the agent pass traceparent on, or put {nonce} into the plan's prompt, and run again"
 _SCRIBE = (
     ("the injection", ("injection_seen",)),
     ("the first fallback, or that there was none", ("first_fallback_seen", "no_fallback_seen")),
@@ -220,19 +221,22 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
     def _fallback(self, run: Run, window: Window, tail: str) -> Check:
         observed, cites, why = until_fallback(run, window)
         seen = _observed_text(observed)
+        status = at_most(observed, self.max_fallback_s)
         return Check(
             id=f"fallback{tail}",
             role="judgement",
-            status=at_most(observed, self.max_fallback_s),
+            status=status,
             title=f"fallback within {seconds_text(self.max_fallback_s)} (observed {seen}){tail}",
             observed=observed,
             limit=self.max_fallback_s,
             unit="s",
             cites=cites,
             why=why,
-            remedy="let the agent pass traceparent on, or put {nonce} into the plan's prompt, and run again"
+            remedy=""
+            if status != "refused"
+            else _ATTRIBUTE
             if isinstance(observed, AtMost)
-            else "",
+            else "let the fault last longer than max_fallback_s, and run again",
         )
 
     def _failed(self, run: Run, window: Window, tail: str) -> Check:
@@ -253,6 +257,7 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
             unit="ratio",
             cites=tuple(r.cite for r in failed[:5]),
             why=_kinds(failed),
+            remedy="" if judged else "keep the traffic on through the whole window, and run again",
         )
 
     def _recovery(self, run: Run, window: Window, tail: str) -> Check | None:
@@ -260,7 +265,7 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
             return None  # the whole window was not run: refused above
         limit = self.max_recovery_s
         observed, cites, why = until_primary(run, window)
-        if run.bare and isinstance(observed, Absent):
+        if run.bare and (isinstance(observed, Absent) or not run.after(window)):
             return None  # nothing in the file can tell a primary's answer from another
         if limit is None:
             limit = (run.next_injection_ns(window) - window.lifted_ns) / 1e9
@@ -299,9 +304,7 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
             unit="ratio",
             cites=tuple(r.cite for r in unknown[:3]),
             why=", ".join(f"{n} by {how}" for how, n in sorted(ways.items()) if how != "none"),
-            remedy=""
-            if ok
-            else "let the agent pass traceparent on, or put {nonce} into the plan's prompt, and run again",
+            remedy="" if ok else _ATTRIBUTE,
         )
 
 
@@ -516,7 +519,7 @@ def _bare_admissions(run: Run) -> Iterator[Check]:
     lines = run.examined.get("lines", 0)
     why = "; ".join(where[:4]) + (f"; {len(where) - 4} more" if len(where) > 4 else "")
     remedy = "mend or drop the lines named, and keep the original beside it" if where else ""
-    if any("000" in d.found and d.kind in ("torn", "foreign") for d in run.defects):
+    if any(d.event == "user_request" and "00000" in d.found for d in run.defects):
         remedy = "write the status as 0 when curl prints 000: code=$(curl ... -w '%{http_code}'); status=$((10#$code))"
     if not lines and not where:
         why, remedy = "the file holds no line", "run the drill with DRILL_LOG set to this file"
@@ -624,7 +627,7 @@ def _exceptions(run: Run) -> Check:
     first_ns = run.windows[0].injected_ns if run.windows else 0
     raised = [m for m in run.marks if m.event == "unhandled_exception" and m.ns >= first_ns]
     died = list(run.exits)
-    torn = [d for d in run.defects if not d.file.startswith("events/") and "unhandled_exception" in d.found]
+    torn = [d for d in run.defects if not d.file.startswith("events/") and d.event == "unhandled_exception"]
     status: Status = "fail" if raised or died else "refused" if torn else "pass"
     kinds = Counter(m.kind or "unnamed" for m in raised)
     parts = [f"{n} {kind}" for kind, n in kinds.most_common(4)] + [f"the worker ended with {m.kind}" for m in died[:2]]

@@ -1,0 +1,206 @@
+"""`drillmaster gate`: judge evidence by a policy. The exit code is the verdict."""
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from drillmaster.errors import Problem
+
+if TYPE_CHECKING:
+    from drillmaster.gates.eviction import Eviction
+    from drillmaster.outcomes import Run
+    from drillmaster.verdict import Verdict
+
+__all__ = ["command"]
+
+
+@click.group("gate")
+def command() -> None:
+    """Judge evidence by a policy: 0 pass, 1 fail, 2 refused.
+
+    A gate is pure: the same evidence, policy and --now give the same verdict on any machine.
+    """
+
+
+class _Share(click.ParamType):
+    """A share as people write it: 0.01 or "1 %". A bare 1 could mean either, and is refused."""
+
+    name = "share"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        text = str(value).strip()
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", text)
+        if match:
+            ratio = float(match[1]) / 100
+        elif re.fullmatch(r"0(?:\.\d+)?", text):
+            ratio = float(text)
+        else:
+            hint = f'; for {text} percent write "{text} %"' if re.fullmatch(r"\d+(\.\d+)?", text) else ""
+            self.fail(f'found {text!r}, wanted a share such as 0.01 or "1 %"{hint}', param, ctx)
+        if not ratio < 1:
+            self.fail(f"found {text!r}, wanted a share under 1: a budget of everything judges nothing", param, ctx)
+        return ratio
+
+
+class _Seconds(click.ParamType):
+    """A span: 60s, 2m, 1.5s. The unit is not guessed."""
+
+    name = "span"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)", str(value).strip())
+        seconds = float(match[1]) * {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600}[match[2]] if match else 0.0
+        if not 0 < seconds <= 86_400:
+            self.fail(f"found {value!r}, wanted a span over 0 with its unit, such as 60s or 2m", param, ctx)
+        return seconds
+
+
+@command.command("eviction")
+@click.argument("evidence", metavar="RUN", required=False)
+@click.option("--policy", "policy_path", metavar="FILE", help="Policy file. Default: the copy in the run folder.")
+@click.option("--unsealed", is_flag=True, help="RUN is one bare timeline file; the verdict is UNSEALED, UNPROVEN.")
+@click.option("--budget", type=_Share(), help='With --unsealed: share of user requests that may fail, 0.01 or "1 %".')
+@click.option(
+    "--fallback-within", type=_Seconds(), help="With --unsealed: time for the fallback to engage, such as 60s."
+)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
+@click.option("--now", metavar="TIME", help="Judge as of this RFC 3339 time instead of now.")
+@click.option("--no-record", is_flag=True, help="Do not write verdict.json into the run folder.")
+@click.option("--exit-map", type=click.Choice(["articles"]), help="Exit 0 or 1 as the article's script did.")
+def eviction(
+    evidence: str | None,
+    policy_path: str | None,
+    unsealed: bool,
+    budget: float | None,
+    fallback_within: float | None,
+    form: str,
+    as_json: bool,
+    now: str | None,
+    no_record: bool,
+    exit_map: str | None,
+) -> None:
+    """Judge one eviction drill.
+
+    RUN is the folder of a sealed run, or with --unsealed one timeline file that workers of any language wrote.
+
+    \b
+    Examples:
+      drillmaster gate eviction runs/20261129T153000Z-1a2b --policy eviction-policy.yaml
+      drillmaster gate eviction drill.jsonl --unsealed --budget 0.01 --fallback-within 60s
+      drillmaster gate eviction runs/20261129T153000Z-1a2b --json
+    """
+    if evidence is None:
+        raise Problem(
+            "gate eviction",
+            found="no run",
+            wanted="a run folder, or one file with --unsealed",
+            remedy=_latest_hint(),
+        )
+    now_ns = _now_ns(now)
+    path = Path(evidence)
+    if unsealed:
+        verdict = _judge_bare(path, policy_path, budget, fallback_within, now_ns)
+    else:
+        if budget is not None or fallback_within is not None:
+            raise Problem(
+                "gate eviction",
+                found="--budget or --fallback-within for a run folder",
+                wanted="its limits from a policy with an owner",
+                remedy="give --policy FILE, or --unsealed for one bare file",
+            )
+        verdict = _judge_run(path, policy_path, now_ns, record=not no_record)
+    _show(verdict, "json" if as_json else form)
+    code = int(verdict.exit)
+    sys.exit(min(code, 1) if exit_map else code)
+
+
+def _judge_run(path: Path, policy_path: str | None, now_ns: int, *, record: bool) -> "Verdict":
+    from drillmaster.intake.run import open_run
+    from drillmaster.intake.verdicts import judge_eviction, keep
+
+    run = open_run(path)
+    policy_file = Path(policy_path) if policy_path else path / "policy.yaml"
+    verdict = judge_eviction(run, policy_file, now_ns=now_ns)
+    if record:
+        keep(verdict, path)
+    return verdict
+
+
+def _judge_bare(
+    path: Path, policy_path: str | None, budget: float | None, fallback_within: float | None, now_ns: int
+) -> "Verdict":
+    from drillmaster.intake.run import open_bare
+    from drillmaster.intake.verdicts import judge_bare
+
+    if path.is_dir():
+        raise Problem(
+            str(path),
+            found="a run folder",
+            wanted="one timeline file",
+            remedy=f"drillmaster gate eviction {path} (without --unsealed)",
+        )
+    limits: Eviction | None = None
+    if policy_path is None:
+        if budget is None or fallback_within is None:
+            raise Problem(
+                "gate eviction",
+                found="no limits",
+                wanted="both --budget and --fallback-within, or --policy; limits have no default",
+                remedy=f"drillmaster gate eviction {path} --unsealed --budget 0.01 --fallback-within 60s",
+            )
+        limits = _flag_limits(budget, fallback_within)
+    elif budget is not None or fallback_within is not None:
+        raise Problem(
+            "gate eviction", found="limits twice", wanted="--policy, or the two flags", remedy="drop one of them"
+        )
+    run: Run = open_bare(path)
+    return judge_bare(run, limits, Path(policy_path) if policy_path else None, now_ns=now_ns)
+
+
+def _flag_limits(budget: float, fallback_within: float) -> "Eviction":
+    from drillmaster.gates.eviction import Eviction
+
+    return Eviction(
+        max_fallback_s=fallback_within,
+        max_failed_ratio=budget,
+        failed_window="fault",
+        max_recovery_s=None,
+        min_met=1,
+        max_baseline_failed_ratio=budget,
+        max_unattributed_ratio=0.0,
+        max_clock_step_s=1.0,
+    )
+
+
+def _now_ns(now: str | None) -> int:
+    from drillmaster.clock import SystemClock, parse_rfc3339
+
+    if now is None:
+        return SystemClock().wall_ns()
+    given = parse_rfc3339(now)
+    if given is None:
+        raise Problem(
+            "--now", found=repr(now), wanted="RFC 3339 with a zone", remedy="write it as 2026-11-29T15:30:00Z"
+        )
+    return given
+
+
+def _latest_hint() -> str:
+    runs = sorted(p for p in Path("runs").glob("*Z-*") if (p / "manifest.json").exists())
+    return f"drillmaster gate eviction {runs[-1]}" if runs else "drillmaster demo makes a run; then name its folder"
+
+
+def _show(verdict: "Verdict", form: str) -> None:
+    from drillmaster import reports
+
+    if form == "json":
+        click.echo(reports.form("json").render(verdict), nl=False)
+        return
+    text = reports.form("text")
+    colour = text.colour_wanted(os.environ, is_terminal=sys.stdout.isatty())
+    click.echo(text.render(verdict, colour=colour), nl=False, color=colour)

@@ -195,7 +195,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     late: int = 0
     """Lines written behind the seal."""
     digest: str = ""
-    signed_by: str = ""
     examined: dict[str, int] = {}
 
     def lifted_or_end_ns(self, window: Window) -> int:
@@ -235,7 +234,6 @@ def join(
     seal_problems: Sequence[str] = (),
     late: int = 0,
     digest: str = "",
-    signed_by: str = "",
 ) -> Run:
     """Put the lines of a run folder together. Lines may come in any order; each carries its file and number."""
     lines = _Lines(manifest)
@@ -268,7 +266,6 @@ def join(
         seal_problems=tuple(seal_problems),
         late=late,
         digest=digest,
-        signed_by=signed_by,
         examined=dict(lines.examined),
     )
 

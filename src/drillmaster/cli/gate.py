@@ -26,7 +26,7 @@ def command() -> None:
     """
 
 
-class _Share(click.ParamType):
+class _Share(click.ParamType[float]):
     """A share as people write it: 0.01 or "1 %". A bare 1 could mean either, and is refused."""
 
     name = "share"
@@ -46,7 +46,7 @@ class _Share(click.ParamType):
         return ratio
 
 
-class _Seconds(click.ParamType):
+class _Seconds(click.ParamType[float]):
     """A span: 60s, 2m, 1.5s. The unit is not guessed."""
 
     name = "span"

@@ -411,7 +411,7 @@ def _sealed_admissions(run: Run, max_clock_step_s: float) -> Iterator[Check]:
         id="sealed",
         role="admission",
         status="refused" if problems else "pass",
-        title="sealed and unchanged" + (f", signed by {run.signed_by}" if run.signed_by else ""),
+        title="sealed and unchanged" + (f" ({run.digest[:19]})" if run.digest else ""),
         why="; ".join(problems[:4]) + (f"; {len(problems) - 4} more" if len(problems) > 4 else ""),
         remedy=_seal_remedy(problems, run.name),
     )

@@ -6,7 +6,7 @@
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from drillmaster import strict, timeline
@@ -30,19 +30,18 @@ def open_run(path: Path) -> Run:
         raise Problem(str(path), found="no manifest.json", wanted="a run folder", remedy=_FOLDER_HINT)
     raw = b"".join(timeline.chunks(manifest_path))
     manifest = strict.load_as(raw, Manifest, place=str(manifest_path), fmt="json")
-    report = timeline.verify_run(path)
-    limits = {name: sealed.bytes for name, sealed in report.seal.files.items()} if report.seal else {}
-    problems = [f"{c.file}{f':{c.line}' if c.line else ''} {c.what}" for c in report.changes]
-    if report.seal is None:
-        problems = ["not sealed"]
     names = sorted(p.relative_to(path).as_posix() for p in (path / "events").glob("*.jsonl"))
+    if not (path / "seal.json").exists():
+        lines = _lines(path, {name: None for name in ("timeline.jsonl", *names)})
+        return join(manifest, lines, seal_problems=("not sealed",))
+    report = timeline.verify_run(path)
+    sealed = {name: file.bytes for name, file in report.files.items() if name.endswith(".jsonl")}
     return join(
         manifest,
-        _lines(path, ["timeline.jsonl", *names], limits if report.seal else None),
-        seal_problems=problems,
-        late=report.late_lines,
-        digest=report.seal.head if report.seal else "",
-        signed_by="",
+        _lines(path, sealed),  # a file that came after the seal is not read: the report names it
+        seal_problems=[f"{c.file}{f':{c.line}' if c.line else ''} {c.kind}: {c.what}" for c in report.changes],
+        late=sum(file.late_lines for file in report.files.values()),
+        digest=report.head,
     )
 
 
@@ -59,9 +58,7 @@ def open_bare(path: Path) -> Run:
     return join_bare(path.name, found, digest=f"sha256:{sha256.hexdigest()}")
 
 
-def _lines(path: Path, names: list[str], limits: dict[str, int] | None) -> Iterator[Row | Defect]:
-    for name in names:
-        if limits is not None and name not in limits:
-            continue  # came after the seal: verify_run names it
-        if (path / name).exists():
-            yield from rows(timeline.chunks(path / name, limit_bytes=limits[name] if limits else None), file=name)
+def _lines(path: Path, sealed_bytes: Mapping[str, int | None]) -> Iterator[Row | Defect]:
+    for name, limit_bytes in sealed_bytes.items():
+        if (path / name).is_file():
+            yield from rows(timeline.chunks(path / name, limit_bytes=limit_bytes), file=name)

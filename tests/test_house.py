@@ -98,13 +98,19 @@ def test_what_decides_loads_no_network_and_no_processes() -> None:
     assert not brought_in & {"asyncio", "http.client", "multiprocessing", "socket", "sqlite3", "ssl", "subprocess"}
 
 
-LONG_WITH_A_REASON: dict[str, str] = {}
+# A file that does one thing and does not get clearer in two. Entries go when the file shrinks.
+LONG_WITH_A_REASON = {
+    "src/drillmaster/gates/eviction.py": "an entry of a catalogue is one file, and this one has a dozen checks",
+    "src/drillmaster/outcomes.py": "one join of four kinds of evidence; its parts share the indexes they build",
+    "src/drillmaster/proxy/relay.py": "one exchange from head to end, on both sides",
+    "src/drillmaster/sanity.py": "one table of what a plan must make sense of",
+}
 
 
 def test_a_file_past_600_lines_gives_its_reason() -> None:
     files = (p for room in ("src", "tools", "tests", "bench") for p in (ROOT / room).rglob("*.py"))
     long = {str(p.relative_to(ROOT)) for p in files if len(p.read_text().splitlines()) > 600}
-    assert long == set(LONG_WITH_A_REASON)
+    assert long - set(LONG_WITH_A_REASON) == set(), "split it, or say here why it is one thing"
 
 
 def test_a_program_that_a_test_needs_is_installed_in_ci() -> None:
@@ -190,9 +196,9 @@ CATALOGUED = [
     (catalogue, tag, module) for catalogue in reference.CATALOGUES for tag, module in reference.entries(catalogue)
 ]
 PARTS = {
-    "faults": ("Breaks:", "Looks like:", "Cannot show:"),
-    "gates": ("Cannot show:",),
-    "dialects": ("Cannot show:",),
+    "faults": ("Breaks:", "Looks like:", "Cannot show:"),  # the first line says what happens
+    "gates": ("Happens:", "Breaks:", "Looks like:", "Cannot show:"),
+    "dialects": (),  # words of an API, no result
 }
 
 

@@ -1,11 +1,15 @@
 """A drill on paper: what users, wire and worker would have written, line by line, for an agent of a given behaviour."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from drillmaster.clock import rfc3339
 from drillmaster.evidence import Manifest, Row
 from drillmaster.gates.eviction import Eviction
+from drillmaster.judge import load_policy
 from drillmaster.outcomes import Run, join
 from drillmaster.verdict import Check, Finding, conclude
 
@@ -22,6 +26,16 @@ LIMITS: dict[str, Any] = {
     "max_unattributed_ratio": 0.05,
     "max_clock_step_s": 1.0,
 }
+
+POLICY = """\
+kind: policy
+version: 1
+source: runbook-2026-11
+owner: payments-oncall
+review_by: 2027-02-28
+gates:
+  - gate: eviction
+""" + "".join(f"    {name}: {value}\n" for name, value in LIMITS.items())
 
 
 class Answer:
@@ -81,9 +95,8 @@ class Scene:
             run="20261129T153000Z-1a2b",
             drill="eviction",
             service="support-agent",
-            started_at=rfc3339(WALL0_NS),
-            wall0_ns=WALL0_NS,
-            mono0_ns=0,
+            started_at=rfc3339(WALL0_NS, digits=9),
+            mono0_ns="0",
             seed=1,
             plan={"target": {"url": "http://127.0.0.1:8000/answer", "payloads": ["a", "b"]}},
             plan_sha256="p",
@@ -172,6 +185,20 @@ class Scene:
             r for r in self.rows if not (r.event == event and all(r.fields.get(k) == v for k, v in fields.items()))
         ]
         return self
+
+    def write(self, folder: Path, policy: str = POLICY) -> Path:
+        """Lay the run out on disk, unsealed."""
+        (folder / "events").mkdir(parents=True)
+        (folder / "policy.yaml").write_text(policy, encoding="utf-8")
+        digest = load_policy(policy.encode(), place="policy.yaml", fmt="yaml")[1]
+        manifest = msgspec.structs.replace(self.manifest, policy_sha256=digest)
+        (folder / "manifest.json").write_bytes(msgspec.json.encode(manifest) + b"\n")
+        texts: dict[str, list[bytes]] = {"timeline.jsonl": []}
+        for row in self.rows:
+            texts.setdefault(row.file, []).append(msgspec.json.encode(row.fields) + b"\n")
+        for name, lines in texts.items():
+            (folder / name).write_bytes(b"".join(lines))
+        return folder
 
     def run(self, **extra: Any) -> Run:
         return join(self.manifest, self.rows, **extra)

@@ -68,8 +68,7 @@ def run(
         drill="eviction",
         service=service,
         started_at="2026-11-30T08:00:00Z",
-        wall0_ns=WALL0_NS,
-        mono0_ns=5,
+        mono0_ns="5",
         seed=1,
         plan={
             "proxy": {"listen": "127.0.0.1:8081", "upstream": "https://user:secret@api.example.com/v1?key=abc"},

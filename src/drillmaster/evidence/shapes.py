@@ -4,6 +4,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from drillmaster.clock import parse_rfc3339
+
 __all__ = [
     "Change",
     "ChangeKind",
@@ -78,9 +80,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Name of the kit: `eviction`."""
     service: str
     started_at: str
-    wall0_ns: int
-    mono0_ns: int
-    """The two clocks at the same instant, the run's zero: `ns` on disk counts from `mono0_ns`."""
+    """The run's zero on the wall clock, RFC 3339 with nine digits."""
+    mono0_ns: str
+    """CLOCK_MONOTONIC at the same instant, in decimal: `ns` on disk counts from it. Text, since after 104 days of uptime
+    it has more digits than a JSON number keeps."""
     seed: int
     plan: dict[str, Any]
     """The plan as it was decoded, compression applied."""
@@ -104,6 +107,17 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """When a user gives up on one request."""
     every_s: float
     """The traffic period as run."""
+
+    @property
+    def wall0_ns(self) -> int:
+        """`started_at` as nanoseconds since 1970. Raises ValueError where it is no time."""
+        wall_ns = parse_rfc3339(self.started_at)
+        if wall_ns is None:
+            raise ValueError(f"started_at: found {self.started_at!r}, wanted RFC 3339 with a zone")
+        return wall_ns
+
+    def __post_init__(self) -> None:
+        _ = self.wall0_ns
 
 
 class Change(msgspec.Struct, frozen=True):

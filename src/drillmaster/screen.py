@@ -1,0 +1,296 @@
+"""Secrets taken out of text before it is written: by their shape, by the name before them, by their place in a URL.
+
+1. What looks like a credential goes, wherever it stands: vendors' prefixes, JWTs, private keys, `Bearer ...`, the user
+   part of a URL and the values of its query, webhook addresses.
+2. What follows a telling name (`api_key=`, `"password": "`, `Cookie:`) goes whatever it looks like; after a bare `key=`
+   only what looks random, and after a colon in prose only what is no plain word.
+3. Digests, UUIDs, run ids and traceparents stay: evidence is joined by them.
+4. Screened text screens to itself. Where a stream is cut into chunks makes no difference: lines are screened whole, and
+   a line longer than HOLD_BYTES in windows whose edges its content decides, never the chunks.
+
+No list of shapes is complete. What is written should be chosen field by field; this is the net below that.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+
+from drillmaster.strict import SECRET_NAME
+
+__all__ = ["HOLD_BYTES", "MARK", "Screener", "key_hash", "screen_headers", "screen_text", "screen_url"]
+
+MARK = "[screened]"
+HOLD_BYTES = 64 * 1024
+"""The most that a `Screener` holds back: a longer line is screened in windows of this size."""
+_TAIL = 4 * 1024  # of a window, held for the next one, so that what begins there is seen whole
+_PEM_CHARS = 32 * 1024  # no private key is longer; behind that a missing END hides nothing any more
+
+_KEPT = rf"(?!{re.escape(MARK)}|\*{{3}}|\$\{{?[A-Z]|<|(?:null|none|true|false|undefined|nil)\b)"
+_NAMES = (
+    r"(?:passwords?|passwd|passphrase|pwd|secrets?|(?<![a-z])token|[_-]token|(?:access|auth|refresh|bearer|session|id)token"
+    r"|(?:api|access|secret|private|signing|routing|auth|encryption)[_-]?keys?|authorization|credentials?|cookie)"
+)
+_CLOSED = r"\\*[\"']?\s{0,4}"  # the quote after a name, also one escaped inside a JSON string
+_OPEN = r"\s{0,4}"
+_QUOTED = r"(?:\\+\"(?P<a>KEPT[^\"\\\n]+)|\"(?P<b>KEPT(?:[^\"\\\n]|\\.)+)|'(?P<c>KEPT[^'\n]+))".replace("KEPT", _KEPT)
+_BARE = r"[^\s\"'`,;&)}\]<>\\{\[]"
+_PROSE = "auth|cred|token|scheme|header|format|the|is|and|or|of|for|in|with|must|should|not"
+
+# Each: the lower-case substrings without which it cannot match, and the expression, whose named groups are the secrets.
+_SHAPES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
+    (triggers, re.compile(expression, re.ASCII))
+    for triggers, expression in (
+        (("sk-",), r"(?<![A-Za-z0-9])(?P<s>sk-[A-Za-z0-9_-]{6,})"),
+        (("sk_", "rk_"), r"(?<![A-Za-z0-9])(?P<s>(?:pc)?[sr]k_[A-Za-z0-9_]{12,})"),
+        (("ghp_", "gho_", "ghs_", "ghu_", "ghr_"), r"(?<![A-Za-z0-9])(?P<s>gh[opsur]_[A-Za-z0-9]{10,})"),
+        (("github_pat_",), r"(?P<s>github_pat_[A-Za-z0-9_]{10,})"),
+        (("glpat-",), r"(?P<s>glpat-[A-Za-z0-9_-]{10,})"),
+        (("hf_", "gsk_", "npm_", "xai-"), r"(?<![A-Za-z0-9])(?P<s>(?:hf_|gsk_|npm_|xai-)[A-Za-z0-9_-]{16,})"),
+        (("xox", "xapp-"), r"(?<![A-Za-z0-9])(?P<s>(?:xox[a-z]-|xapp-)[A-Za-z0-9-]{8,})"),
+        (("akia", "asia"), r"(?<![A-Za-z0-9])(?P<s>A(?:KI|SI)A[A-Z0-9]{12,})"),
+        (("aiza",), r"(?<![A-Za-z0-9])(?P<s>AIza[A-Za-z0-9_-]{16,})"),
+        (("ya29.",), r"(?<![A-Za-z0-9])(?P<s>ya29\.[A-Za-z0-9_-]{10,})"),
+        (("whsec_",), r"(?P<s>whsec_[A-Za-z0-9+/=_-]{6,})"),
+        (("eyj",), r"(?<![A-Za-z0-9])(?P<s>eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{2,}(?:\.[A-Za-z0-9_-]*){0,3})"),
+        (("bearer",), rf"(?i:bearer)(?:\s{{1,4}}|%20)(?!(?i:{_PROSE})[a-z]{{0,12}}\b)(?P<s>[A-Za-z0-9._~+/=-]{{6,}})"),
+        (("basic ",), r"(?i:basic)\s{1,4}(?=[A-Za-z0-9+/]{0,512}[0-9=])(?P<s>[A-Za-z0-9+/]{8,}={0,2})"),
+        (("/services/", "/webhook", "/workflows/"),
+         r"(?i:hooks\.slack\.com/(?:services|workflows)/|discord(?:app)?\.com/api/webhooks/"
+         r"|office\.com/webhook(?:b2)?/)(?P<s>[^\s\"'<>\\]+)"),
+        (("@",), r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}:(?:\\?/){2}(?P<s>[^\s/\"'<>\\]+)@"),
+        (("?",), r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}:(?:\\?/){2}[^\s?#\"'<>]+\?(?P<query>[^\s#\"'<>\\]+)"),
+        (("private key",), r"(?P<pem>-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----)"),
+        (("key",), r"(?i:(?<![\w-])key)" + _CLOSED + r"[:=]" + _OPEN + r"[\"']?(?=[^\s\"']{0,512}[a-z])(?=[^\s\"']{0,512}[A-Z])"
+         r"(?=[^\s\"']{0,512}[0-9])(?P<s>[A-Za-z0-9_+/=.~-]{20,})"),
+        (("authorization", "cookie"), r"(?i:authorization|cookie)" + _CLOSED + r":" + _OPEN +
+         r"(?P<s>" + _KEPT + r"(?:(?i:bearer|basic|digest|token|negotiate|aws4-hmac-sha256|apikey)\s+[^\s\"'][^\r\n\"']*"
+         r"|[^\s=;\"']{1,256}=[^\r\n\"']+))"),
+        (("pass", "pwd", "secret", "token", "key", "authorization", "credential", "cookie"),
+         rf"(?i:{_NAMES})" + _CLOSED + r"(?:[:=]|=>)" + _OPEN + r"(?:" + _QUOTED
+         + rf"|(?<==)(?P<d>{_KEPT}{_BARE}+)|(?<=[:\s])(?P<e>{_KEPT}(?=[^\s]{{0,512}}[0-9_+/=.~!@#$%^*-])(?![A-Za-z]+[.,;:!?]?\s)"
+         rf"{_BARE}{{4,}}))"),
+        (("pass", "pwd"),
+         rf"(?i:passwords?|passwd|passphrase|pwd)\\*[\"']?\s{{0,4}}:{_OPEN}(?P<s>{_KEPT}{_BARE}+)(?=\s{{0,4}}(?:[\r\n,;}}]|\Z))"),
+    )
+)  # fmt: skip
+_TRIGGERS = tuple(dict.fromkeys(trigger for triggers, _ in _SHAPES for trigger in triggers if trigger not in "@?"))
+_PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----")
+_RUN_END = re.compile(r"[\n\"']")
+_GAP = re.compile(r"[\s,;}\]]")
+_QUERY_PART = re.compile(r"([^&;=]*)(=?)([^&;]*)([&;]?)")
+_URL = re.compile(r"((?:[A-Za-z][A-Za-z0-9+.-]*:)?//|)([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.DOTALL)
+
+_SECRET_HEADERS = frozenset(
+    ["authorization", "proxy-authorization", "cookie", "set-cookie", "cookie2", "x-api-key", "api-key", "x-goog-api-key", "x-auth-token", "x-amz-security-token", "x-csrf-token", "x-functions-key", "ocp-apim-subscription-key", "www-authenticate", "authentication-info"]
+)
+
+Span = tuple[int, int]
+
+
+def key_hash(value: str | bytes) -> str:
+    """Name a credential without showing it: the first 16 hex digits of its SHA-256."""
+    return hashlib.sha256(value.encode() if isinstance(value, str) else value).hexdigest()[:16]
+
+
+def screen_text(text: str) -> str:
+    """Return the text with every secret replaced by MARK; the same object where there is none."""
+    if not _suspicious(text):
+        return text
+    core = _Core(keep_length=False)
+    return "".join(core.feed(text)) + "".join(core.close())
+
+
+def screen_url(url: str) -> str:
+    """Return a URL without user part, query values, fragment and key-shaped path parts; the query's names stay.
+
+    Takes relative references too. A query part without `=` may itself be a token and goes whole.
+    """
+    match = _URL.fullmatch(url)
+    if match is None:  # not reached: the expression takes any text
+        return MARK
+    scheme, authority, path, query, fragment = match.groups()
+    user, at, host = authority.rpartition("@")
+    text = screen_text(f"{scheme}{MARK if user else ''}{at}{host}{path}")
+    if query is not None:
+        text += "?" + "".join(_screened_query(query[1:]))
+    return text + (f"#{MARK}" if fragment and len(fragment) > 1 else "")
+
+
+def screen_headers(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return header fields with credentials replaced by MARK, by name, and any other value screened as text."""
+    return [
+        (name, MARK if name.lower() in _SECRET_HEADERS or SECRET_NAME.search(name) else screen_text(value))
+        for name, value in pairs
+    ]
+
+
+class Screener:
+    """Screen bytes that come in chunks: feed them, write what comes back, close at the end.
+
+    Holds back the line under way, at most HOLD_BYTES of it. With `keep_length` a secret becomes as many `*` as it had
+    bytes and every other byte keeps its place. Bytes that are no UTF-8 pass unchanged.
+    """
+
+    def __init__(self, *, keep_length: bool = False) -> None:
+        self._core = _Core(keep_length=keep_length)
+
+    def feed(self, data: bytes) -> bytes:
+        # Latin-1 maps each byte to one character and back; every expression above looks at ASCII alone.
+        return "".join(self._core.feed(data.decode("latin-1"))).encode("latin-1")
+
+    def close(self) -> bytes:
+        """Return what was held back. The screener can be fed again, as a new one."""
+        return "".join(self._core.close()).encode("latin-1")
+
+
+def _suspicious(text: str) -> bool:
+    """A quick no: whether any expression could match at all."""
+    low = text.lower()
+    for trigger in _TRIGGERS:
+        if trigger in low:
+            return True
+    return "//" in text.replace("\\", "") and ("@" in text or "?" in text)
+
+
+def _screened_query(query: str) -> Iterator[str]:
+    for name, equals, value, end in _QUERY_PART.findall(query):
+        if equals:
+            yield screen_text(name) + "=" + (MARK if value else "") + end
+        else:
+            yield (MARK if name else "") + end
+
+
+class _Core:
+    """The one machine behind `screen_text` and `Screener`. What it does next depends on content alone."""
+
+    def __init__(self, *, keep_length: bool) -> None:
+        self._keep_length = keep_length
+        self._held = ""
+        self._looked = 0  # how much of what is held is known to hold no line end
+        self._until: re.Pattern[str] | None = None  # inside a secret that is over where this matches
+        self._inside = 0  # characters since that secret began
+
+    def feed(self, text: str) -> Iterator[str]:
+        self._held += text
+        while (segment := self._take()) is not None:
+            yield from self._segment(segment, whole=segment.endswith("\n"))
+
+    def close(self) -> Iterator[str]:
+        while self._held:
+            segment, self._held, self._looked = self._held, "", 0
+            yield from self._segment(segment, whole=True)
+        self._until, self._inside = None, 0
+
+    def _take(self) -> str | None:
+        """Cut the next line off what is held, or a window of a line that is too long to be held."""
+        end = self._held.find("\n", self._looked, HOLD_BYTES) + 1
+        if not end:
+            if len(self._held) < HOLD_BYTES:
+                self._looked = len(self._held)
+                return None
+            end = HOLD_BYTES
+        segment, self._held, self._looked = self._held[:end], self._held[end:], 0
+        return segment
+
+    def _back(self, text: str) -> None:
+        self._held, self._looked = text + self._held, 0
+
+    def _segment(self, text: str, *, whole: bool) -> Iterator[str]:
+        if self._until is not None:
+            yield from self._swallow(text, whole=whole)
+            return
+        if not _suspicious(text):
+            # The end of a window may be the beginning of something, so it waits for what follows.
+            cut = len(text) if whole else self._edge(text, len(text) - _TAIL)
+            self._back(text[cut:])
+            yield text[:cut]
+            return
+        matches, secrets, pem = _spans(text)
+        cut = pem if pem is not None else len(text)
+        if not whole:
+            cut = min(cut, self._edge(text, len(text) - _TAIL))
+            held = [start for start, end in matches if start < cut < end]
+            if held and min(held) == 0:  # longer than a window: it goes, and so does what follows up to its end
+                self._until, self._inside = _RUN_END, len(text)
+                yield self._mark(text)
+                return
+            cut = min([cut, *held])
+        yield self._without(text[:cut], secrets)
+        if pem is not None and cut == pem:
+            self._until, self._inside = _PEM_END, 0
+            yield self._mark(text[pem : pem + 5], gone="")
+            yield MARK if not self._keep_length else ""
+            self._back(text[pem + 5 :])
+        else:
+            self._back(text[cut:])
+
+    def _swallow(self, text: str, *, whole: bool) -> Iterator[str]:
+        assert self._until is not None
+        match = self._until.search(text)
+        pem = self._until is _PEM_END
+        if match is not None:
+            end = match.end() if pem else match.start()
+            self._until = None
+            yield self._mark(text[:end], gone="")
+            self._back(text[end:])
+            return
+        cut = len(text) if whole else len(text) - 100  # an END line may have begun
+        self._inside += cut
+        if pem and self._inside > _PEM_CHARS:
+            self._until = None
+        yield self._mark(text[:cut], gone="")
+        self._back(text[cut:])
+
+    def _edge(self, text: str, at: int) -> int:
+        """Move a cut back to where a word ends, so that nothing looks like the beginning of one."""
+        for near in range(at, at - 256, -1):
+            if _GAP.match(text, near - 1):
+                return near
+        return at
+
+    def _mark(self, secret: str, gone: str = MARK) -> str:
+        return "*" * len(secret) if self._keep_length else gone
+
+    def _without(self, text: str, secrets: list[Span]) -> str:
+        parts: list[str] = []
+        at = 0
+        for start, end in secrets:
+            if start >= len(text):
+                break
+            if start > at or at == 0:
+                parts += (text[at:start], self._mark(text[start:end]))
+            elif end > at:  # overlaps the one before it, which has its mark
+                parts.append(self._mark(text[at:end], gone=""))
+            at = max(at, end)
+        parts.append(text[at:])
+        return "".join(parts)
+
+
+def _spans(text: str) -> tuple[list[Span], list[Span], int | None]:
+    """Where expressions match, where in it the secrets are (by start), and where the first private key begins."""
+    matches: list[Span] = []
+    secrets: list[Span] = []
+    pem: int | None = None
+    low = text.lower()
+    for triggers, expression in _SHAPES:
+        if not any(trigger in low for trigger in triggers):
+            continue
+        for match in expression.finditer(text):
+            group = match.lastgroup or "s"
+            start, end = match.span(group)
+            if group == "pem":
+                pem = start if pem is None else min(pem, start)
+            elif group == "query":
+                matches.append(match.span())
+                secrets += _query_values(match[group], start)
+            else:
+                matches.append(match.span())
+                secrets.append((start, end))
+    return matches, sorted(secrets), pem
+
+
+def _query_values(query: str, at: int) -> Iterator[Span]:
+    for part in _QUERY_PART.finditer(query):
+        group = 3 if part[2] else 1
+        if part[group] and part[group] != MARK:
+            yield at + part.start(group), at + part.end(group)

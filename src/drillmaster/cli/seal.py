@@ -1,0 +1,49 @@
+"""`drillmaster seal`: digests of a finished run's files, and the head that a Scribe signs or reads out."""
+
+from pathlib import Path
+
+import click
+
+__all__ = ["command"]
+
+
+@click.command("seal")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--sign", "key", type=click.Path(path_type=Path), help="An SSH key; its signature is RUN/seal.json.sig.")
+@click.option("--json", "as_json", is_flag=True, help="Print the seal's head, time and counts as JSON.")
+def command(run: Path, key: Path | None, as_json: bool) -> None:
+    """Seal a run: sync its files, digest them, write RUN/seal.json. A run is sealed once.
+
+    A run that is sealed and unchanged is left as it is (and signed, with --sign); one that changed is refused. An
+    unsigned seal shows every change by somebody who did not make a new seal; it cannot show who sealed, or that nobody
+    sealed again. The head, read out or signed, can.
+
+    \b
+    Examples:
+      drillmaster seal runs/20261129T153000Z-1a2b
+      drillmaster seal runs/20261129T153000Z-1a2b --sign ~/.ssh/id_ed25519
+    """
+    from drillmaster.clock import SystemClock
+    from drillmaster.signing import sign
+    from drillmaster.timeline import seal_run
+
+    seal = seal_run(run, SystemClock())
+    signature = sign(run / "seal.json", key) if key is not None else None
+    lines = sum(file.lines for file in seal.files.values())
+    if as_json:
+        import msgspec
+
+        said = {
+            "run": run.resolve().name,
+            "sealed_at": seal.sealed_at,
+            "head": seal.head,
+            "files": len(seal.files),
+            "lines": lines,
+            "signature": str(signature) if signature else None,
+        }
+        click.echo(msgspec.json.encode(said))
+        return
+    click.echo(f"sealed {len(seal.files)} files, {lines:,} lines at {seal.sealed_at}")
+    click.echo(f"head {seal.head}")
+    if signature:
+        click.echo(f"signed {signature}")

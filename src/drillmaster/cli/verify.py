@@ -1,0 +1,97 @@
+"""`drillmaster verify`: is a run as it was sealed, and if not, which file and line changed."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from drillmaster.errors import Exit, Problem
+
+if TYPE_CHECKING:
+    from drillmaster.evidence import Change, FileReport
+
+__all__ = ["command"]
+
+
+@click.command("verify")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "--signer", type=click.Path(path_type=Path), help="Whose signature it must be: KEY.pub or allowed_signers."
+)
+@click.option("--identity", help="The name to look for in an allowed_signers file.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+def command(run: Path, signer: Path | None, identity: str | None, as_json: bool) -> None:
+    """Compare a run with its seal: exit 0 when it is as it was sealed, 2 when anything changed or there is no seal.
+
+    Every changed file is named, and the lines in it. Lines that a worker wrote after the seal are counted as late; they
+    are no change, and no gate reads them. An unsigned seal cannot show that nobody sealed again: compare the head
+    with the one that was read out, or give --signer.
+
+    \b
+    Examples:
+      drillmaster verify runs/20261129T153000Z-1a2b
+      drillmaster verify runs/20261129T153000Z-1a2b --signer scribe.pub
+      drillmaster verify runs/20261129T153000Z-1a2b --json
+    """
+    from drillmaster.signing import verify
+    from drillmaster.timeline import verify_run
+
+    report = verify_run(run)
+    signed = None
+    wrong: Problem | None = None
+    if signer is not None:
+        try:
+            signed = verify(run / "seal.json", signer, identity=identity)
+        except Problem as problem:
+            wrong = problem
+    if as_json:
+        import msgspec
+
+        said = msgspec.to_builtins(report)
+        said["unchanged"] = not report.changes
+        said["signed_by"] = msgspec.to_builtins(signed)
+        click.echo(msgspec.json.encode(said))
+    else:
+        if report.changes:
+            click.echo(f"CHANGED {report.run}: not as it was sealed at {report.sealed_at}")
+        else:
+            click.echo(f"unchanged {report.run}: as it was sealed at {report.sealed_at}")
+        for change in report.changes:
+            click.echo(f"  {_change(change)}")
+        width = max((len(name) for name in report.files), default=0)
+        for name, file in report.files.items():
+            click.echo(f"  {name:<{width}}  {_file(file)}")
+        click.echo(f"head {report.head}")
+        if signed is not None:
+            click.echo(f"signed by {signed.identity} {signed.fingerprint}")
+        elif wrong is None:
+            click.echo(
+                "signed, by whom is not checked: add --signer KEY.pub"
+                if report.signed
+                else "not signed: compare the head with the one that was read out"
+            )
+    if wrong is not None:
+        raise wrong
+    if report.changes:
+        sys.exit(Exit.REFUSED)
+
+
+def _change(change: "Change") -> str:
+    place = change.file
+    if change.last_line > change.line:
+        place += f":{change.line}-{change.last_line}"
+    elif change.line:
+        place += f":{change.line}"
+    return f"{place}: {change.kind}: {change.what}"
+
+
+def _file(file: "FileReport") -> str:
+    said = [f"{file.lines:,} lines"]
+    if file.late_lines:
+        said.append(f"{file.late_lines:,} late")
+    said.extend(f"{count:,} {kind}" for kind, count in sorted(file.defects.items()))
+    if file.first_defects:
+        first = file.first_defects[0]
+        said.append(f"first at line {first.line}: {first.found}")
+    return ", ".join(said)

@@ -112,6 +112,7 @@ def _page(verdict: Verdict, view: RunView | None, most_marks: int, most_cites: i
         stamps=[one_line(stamp) for stamp in verdict.stamps],
         headline=[one_line(line) for line in verdict.headline],
         summary=_summary(verdict),
+        barred=_barred(verdict) > 0,
         last_line=last_line(verdict),
         checks=checks,
         missed=[check for check in checks if check["status"] != "pass"],
@@ -129,7 +130,6 @@ def _summary(verdict: Verdict) -> str:
     total = len(verdict.checks)
     failed = sum(check.status == "fail" for check in verdict.checks)
     refused = sum(check.status == "refused" for check in verdict.checks)
-    barred = sum(check.role == "admission" and check.status != "pass" for check in verdict.checks)
     if verdict.status == "pass":
         return f"All {total} checks passed."
     if verdict.status == "fail":
@@ -137,9 +137,14 @@ def _summary(verdict: Verdict) -> str:
         return f"{failed} of {total} checks failed{also}."
     if not total:
         return "Nothing was looked at, so nothing was proven."
-    if barred:
-        return f"The drill proves nothing as it stands: {barred} of its preconditions did not hold."
+    if _barred(verdict):
+        return f"The drill proves nothing as it stands: {_barred(verdict)} of its preconditions did not hold."
     return f"{refused} of {total} checks could not be judged, and the others cannot stand in for them."
+
+
+def _barred(verdict: Verdict) -> int:
+    """Count the admissions that did not pass: with one of them the judgements settle nothing."""
+    return sum(check.role == "admission" and check.status != "pass" for check in verdict.checks)
 
 
 def _tiles(checks: Sequence[Check]) -> list[int]:

@@ -14,8 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
+from drillmaster import strict
 from drillmaster.errors import Problem
-from drillmaster.verdict import Verdict
+from drillmaster.verdict import Verdict, conclude
 
 __all__ = ["SCHEMA_VERSION", "document", "parse", "render"]
 
@@ -37,25 +38,25 @@ def render(verdict: Verdict) -> str:
 
 
 def parse(data: bytes, *, place: str) -> Verdict:
-    """Read a document back; `Problem`, naming `place`, where it is not one."""
+    """Read a document back; `Problem`, naming `place`, where it is not one, or contradicts itself."""
     try:
-        fields = msgspec.json.decode(data, type=dict[str, Any])
-        if fields.get("kind") != "verdict" or fields.get("schema_version") != SCHEMA_VERSION:
-            raise msgspec.ValidationError(f"no verdict of schema_version {SCHEMA_VERSION}")
+        fields = strict.load(data, place=place, fmt="json")
+        if not isinstance(fields, dict) or fields.get("kind") != "verdict":
+            raise Problem(place, found="no kind: verdict", wanted="the JSON form of a verdict", remedy="")
+        if fields.get("schema_version") != SCHEMA_VERSION:
+            found = f"schema_version {fields.get('schema_version')!r}"
+            raise Problem(place, found=found, wanted=str(SCHEMA_VERSION), remedy="")
         code = fields.get("exit")
-        for name in _ENVELOPE:
-            fields.pop(name, None)
-        unknown = set(fields) - set(Verdict.__struct_fields__)
-        if unknown:
-            raise msgspec.ValidationError(f"an unknown field {min(unknown)!r}")
-        verdict = msgspec.convert(fields, Verdict)
-        if code != int(verdict.exit):
-            raise msgspec.ValidationError(f"exit {code!r} beside status {verdict.status!r}")
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # a ValidationError is a DecodeError
+        verdict = strict.as_type({k: v for k, v in fields.items() if k not in _ENVELOPE}, Verdict, place=place)
+        if code != int(verdict.exit) or verdict.status != conclude(verdict.checks):
+            found = f"status {verdict.status} and exit {code!r}"
+            wanted = f"what its checks add up to, {conclude(verdict.checks)}"
+            raise Problem(place, found=found, wanted=wanted, remedy="")
+    except Problem as problem:
         raise Problem(
-            place,
-            found=str(error),
-            wanted="the JSON form of a verdict, as `gate` writes it",
+            problem.place,
+            found=problem.found,
+            wanted=problem.wanted,
             remedy="judge the run again: drillmaster gate eviction RUN",
         ) from None
     return verdict

@@ -1,0 +1,51 @@
+"""`drillmaster card`: the one-page card of a run, and its follow-up issues."""
+
+from pathlib import Path
+
+import click
+
+__all__ = ["command"]
+
+
+@click.command("card")
+@click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
+@click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="Where to write it. Default: RUN/card.md.")
+@click.option("--issues", metavar="DIR", type=click.Path(path_type=Path), help="Write one issue per FAIL line there.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was written, as JSON, instead of the card.")
+def command(run: Path, out: Path | None, issues: Path | None, as_json: bool) -> None:
+    """Write the wiki card of a judged run, at most 45 lines, and print it.
+
+    The card is filled from the sealed run and the verdict that `gate` left in it; nothing is typed by hand. With
+    --issues each FAIL line gets a Markdown file, owned by whom the plan names under `owners`, else OPEN. A file that is
+    already there is left as it is, since people write into issues.
+
+    \b
+    Examples:
+      drillmaster card runs/20261129T153000Z-1a2b
+      drillmaster card runs/20261129T153000Z-1a2b --issues issues/
+      drillmaster card runs/20261129T153000Z-1a2b --out wiki/eviction-drill.md
+    """
+    import msgspec
+
+    from drillmaster import reports
+    from drillmaster.intake.written import judged_run, write_card, write_new
+
+    path, text = write_card(run, out)
+    written: list[str] = []
+    kept: list[str] = []
+    if issues is not None:
+        verdict, view = judged_run(run)
+        for name, issue in sorted(reports.form("issues").render(verdict, view).items()):
+            (written if write_new(issues / name, issue) else kept).append(str(issues / name))
+    if as_json:
+        said = {"card": str(path), "lines": len(text.splitlines()), "issues_written": written, "issues_kept": kept}
+        click.echo(msgspec.json.encode(said).decode())
+        return
+    click.echo(text, nl=False)
+    click.echo(f"card: {path}", err=True)
+    if issues is not None and not (written or kept):
+        click.echo("issues: none, no check failed", err=True)
+    for name in written:
+        click.echo(f"issue: {name}", err=True)
+    for name in kept:
+        click.echo(f"issue: {name} was there and is left as it is", err=True)

@@ -1,0 +1,84 @@
+"""`drillmaster init`: a plan and a policy for one's own service."""
+
+import sys
+from pathlib import Path
+
+import click
+
+__all__ = ["command"]
+
+_QUESTIONS = (
+    ("/service", "What is the service called?"),
+    ("/target/url", "Which URL do its users call?"),
+    ("/proxy/upstream", "Which model endpoint does it use (no key)?"),
+    ("/seats/lead", "Who is the Lead (injects)?"),
+    ("/seats/scribe", "Who is the Scribe (writes down)?"),
+    ("/seats/verifier", "Who is the Verifier (judges)?"),
+)
+
+
+@click.group("init")
+def command() -> None:
+    """Write the files a drill of your own service begins with."""
+
+
+@command.command("eviction")
+@click.option(
+    "--dir", "folder", metavar="DIR", type=click.Path(path_type=Path), default=Path(), help="Where to. Default: here."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print files and open blanks as JSON, and ask nothing.")
+def eviction(folder: Path, as_json: bool) -> None:
+    """Write eviction-plan.yaml and eviction-policy.yaml with blanks, each explained where it stands.
+
+    Files that are already there are left as they are. On a terminal a few blanks are asked for; an empty answer leaves
+    one open. Limits are never asked for and have no defaults: they come from your runbook.
+
+    \b
+    Examples:
+      drillmaster init eviction
+      drillmaster init eviction --dir drills/
+    """
+    import msgspec
+
+    from drillmaster.intake.written import write_new
+    from drillmaster.scaffold import blanks, fill, template
+
+    texts = template("eviction")
+    plan_name = next(iter(texts))
+    if not as_json and sys.stdin.isatty() and sys.stderr.isatty() and not (folder / plan_name).exists():
+        answers = _asked(blanks(texts[plan_name]))
+        texts[plan_name] = fill(texts[plan_name], answers)
+    written = {name: write_new(folder / name, text) for name, text in texts.items()}
+    open_blanks = {
+        name: list(blanks(text if written[name] else (folder / name).read_text("utf-8", errors="replace")))
+        for name, text in texts.items()
+    }
+    if as_json:
+        said = {
+            "written": [str(folder / name) for name, new in written.items() if new],
+            "kept": [str(folder / name) for name, new in written.items() if not new],
+            "blanks": {str(folder / name): pointers for name, pointers in open_blanks.items()},
+        }
+        click.echo(msgspec.json.encode(said).decode())
+        return
+    for name, new in written.items():
+        state = "written" if new else "was there and is left as it is"
+        left = len(open_blanks[name])
+        said_left = f", {left} blank{'s' if left != 1 else ''} to fill in" if left else ", no blank left"
+        click.echo(f"{folder / name}: {state}{said_left}")
+        if left:
+            click.echo(f"  {' '.join(open_blanks[name])}")
+    first = "fill in the blanks, then " if any(open_blanks.values()) else ""
+    click.echo(f"next: {first}drillmaster run eviction {folder / plan_name}")
+
+
+def _asked(examples: dict[str, str]) -> dict[str, str]:
+    """Ask for a few blanks; an empty answer leaves one as it is."""
+    answers = {}
+    click.echo("An empty answer leaves the blank for later.", err=True)
+    for pointer, question in _QUESTIONS:
+        hint = f" [such as {examples[pointer]}]" if examples.get(pointer) else ""
+        answer = click.prompt(f"{question}{hint}", default="", show_default=False, err=True).strip()
+        if answer:
+            answers[pointer] = answer
+    return answers

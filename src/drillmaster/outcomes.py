@@ -12,7 +12,7 @@
 """
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Literal
 
@@ -177,7 +177,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     requests: tuple[Request, ...] = ()
     """The users' requests by due time: those that judge."""
     worker_requests: tuple[Request, ...] = ()
-    """What the worker's own start and end rows say."""
+    """What the worker's own start and end rows say: all of them for a bare file, else those that never ended."""
     attempts: tuple[Attempt, ...] = ()
     marks: tuple[Mark, ...] = ()
     notes: tuple[Note, ...] = ()
@@ -310,6 +310,9 @@ def join_bare(name: str, rows: Iterable[Row | Defect], *, digest: str = "") -> R
     )
 
 
+_TELLING = frozenset({"model_ok", "fallback_engaged", "unhandled_exception", "alert_fired", "alert_acked"})
+
+
 class _Lines:
     """Rows sorted into what they tell of."""
 
@@ -337,8 +340,11 @@ class _Lines:
         self._met: defaultdict[str, list[int]] = defaultdict(list)
         self._starts: dict[str, tuple[int, dict[str, Any], Cite]] = {}
         self._ends: dict[str, tuple[int, dict[str, Any], Cite]] = {}
-        self._worker_starts: dict[str, tuple[int, Cite]] = {}
-        self._worker_ends: dict[str, tuple[int, dict[str, Any], Cite]] = {}
+        self._open: defaultdict[str, deque[tuple[int, Cite]]] = defaultdict(deque)
+        """Worker requests begun and not ended, by id; an id may come again."""
+        self._early: defaultdict[str, deque[tuple[int, int | None, Cite]]] = defaultdict(deque)
+        """Ends whose start has not been seen yet: processes share the file, so lines are not quite in order."""
+        self._closed: list[Request] = []
         self._offsets: list[int] = []
 
     def take(self, row: Row | Defect) -> None:
@@ -489,8 +495,9 @@ class _Lines:
             case "note" if bare:
                 self._note(ns, f, cite)
                 return
-        self.marks.append(_mark(ns, row.event, f, cite))
         self.examined["marks"] += 1
+        if row.event in _TELLING:
+            self.marks.append(_mark(ns, row.event, f, cite))
 
     def _worker_request(self, row: Row, ns: int, f: dict[str, Any], cite: Cite) -> None:
         phase, status = f.get("phase"), f.get("status")
@@ -527,11 +534,25 @@ class _Lines:
             self._foreign(row, f"phase {phase} without an id", "the id that joins start and end")
             return
         key = str(f["id"])
+        self.examined["worker_rows"] += 1
         if phase == "start":
-            self._worker_starts.setdefault(key, (ns, cite))
+            if self._early.get(key):
+                end_ns, end_status, end_cite = self._early[key].popleft()
+                self._close(key, ns, end_ns, end_status, end_cite)
+            else:
+                self._open[key].append((ns, cite))
+        elif self._open.get(key):
+            self._close(key, self._open[key].popleft()[0], ns, status, cite)
         else:
-            self._worker_ends.setdefault(key, (ns, f, cite))
-        self.marks.append(_mark(ns, row.event, f, cite))
+            self._early[key].append((ns, status, cite))
+
+    def _close(self, key: str, start_ns: int, end_ns: int, status: int | None, cite: Cite) -> None:
+        for book in (self._open, self._early):
+            if key in book and not book[key]:
+                del book[key]
+        self.examined["worker_requests"] += 1
+        if self.manifest is None:  # beside the wire and the users a worker's good ends say nothing new
+            self._closed.append(_worker_request(key, start_ns, end_ns, status, cite))
 
     # -- what comes out
 
@@ -588,40 +609,29 @@ class _Lines:
         return found
 
     def worker_requests(self) -> list[Request]:
-        found = []
-        for key, (ns, cite) in self._worker_starts.items():
-            end = self._worker_ends.get(key)
-            status = end[1].get("status") if end else None
-            found.append(
-                Request(
-                    id=key,
-                    source="worker",
-                    due_ns=ns,
-                    sent_ns=ns,
-                    first_ns=None,
-                    end_ns=end[0] if end else None,
-                    status=status,
-                    outcome="never_ended" if end is None else _by_status(status),
-                    cite=end[2] if end else cite,
-                )
-            )
-        for key, (ns, fields, cite) in self._worker_ends.items():
-            if key not in self._worker_starts:  # its start was torn, or it began before the file did
-                status = fields.get("status")
-                found.append(
-                    Request(
-                        id=key,
-                        source="worker",
-                        due_ns=ns,
-                        sent_ns=ns,
-                        first_ns=None,
-                        end_ns=ns,
-                        status=status,
-                        outcome=_by_status(status),
-                        cite=cite,
-                    )
-                )
+        """What never ended; for a bare file also what did, and ends without a start: torn, or older than the file."""
+        found = list(self._closed)
+        for key, starts in self._open.items():
+            found += [_worker_request(key, ns, None, None, cite) for ns, cite in starts]
+        if self.manifest is None:
+            for key, ends in self._early.items():
+                found += [_worker_request(key, ns, ns, status, cite) for ns, status, cite in ends]
+        self.examined["worker_requests"] += len(found) - len(self._closed)
         return found
+
+
+def _worker_request(key: str, start_ns: int, end_ns: int | None, status: int | None, cite: Cite) -> Request:
+    return Request(
+        id=key,
+        source="worker",
+        due_ns=start_ns,
+        sent_ns=start_ns,
+        first_ns=None,
+        end_ns=end_ns,
+        status=status,
+        outcome="never_ended" if end_ns is None else _by_status(status),
+        cite=cite,
+    )
 
 
 def _mark(ns: int, event: str, f: dict[str, Any], cite: Cite) -> Mark:

@@ -632,7 +632,7 @@ def _exceptions(run: Run) -> Check:
     kinds = Counter(m.kind or "unnamed" for m in raised)
     parts = [f"{n} {kind}" for kind, n in kinds.most_common(4)] + [f"the worker ended with {m.kind}" for m in died[:2]]
     why = ", ".join(parts)
-    if not why and not run.marks:
+    if not why and not run.examined.get("marks") and not run.examined.get("worker_rows"):
         why = "the worker writes no timeline: judged by its process and by what users saw"
     return Check(
         id="exceptions",
@@ -661,7 +661,7 @@ def _ended(run: Run) -> Check:
     else:
         open_worker = [r for r in run.worker_requests if r.outcome == "never_ended" and r not in open_users]
     found = len(open_users) + len(open_worker)
-    total = len(run.requests) + (0 if run.bare else len(run.worker_requests))
+    total = len(run.requests) + (0 if run.bare else run.examined.get("worker_requests", 0))
     return Check(
         id="ended",
         role="judgement",

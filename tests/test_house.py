@@ -129,10 +129,13 @@ def documented_events(*files: str) -> set[str]:
     text = (ROOT / "docs/reference/events.md").read_text()
     sections = re.split(r"^## ", text, flags=re.M)[1:]
     kept = [s for s in sections if not files or any(s.startswith(f"`{file}`") for file in files)]
-    first_cells = [row.split("|")[1] for s in kept for row in s.splitlines() if row.startswith("| `")]
-    events = {name for cell in first_cells for name in re.findall(r"`([a-z_]+)`", cell)}
-    # A section without a table of events names its one event at the start of a line.
-    return events | {name for s in kept for name in re.findall(r"^`([a-z_]+)`: ", s, re.M)}
+    named: list[str] = []
+    for section in kept:
+        first_cells = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
+        # A section without a table names its one event at the start of a line.
+        cells = first_cells or re.findall(r"^`[a-z_]+`(?=: )", section, re.M)
+        named += [name for cell in cells for name in re.findall(r"`([a-z_]+)`", cell) if name not in ("start", "end")]
+    return set(named)
 
 
 def strings_in_source() -> dict[str, set[str]]:

@@ -587,7 +587,6 @@ class _Lines:
         found = []
         for key, (_, start, cite) in self._starts.items():
             _, end, end_cite = self._ends.get(key, (0, {}, cite))
-            self.examined["requests"] += 1
             outcome, status = _by_result(end)
             found.append(
                 Request(

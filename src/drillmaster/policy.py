@@ -64,7 +64,7 @@ def pin_problems(pin: Pin, *, now_ns: int) -> list[tuple[str, str, str]]:
 
 def share_text(ratio: float) -> str:
     """Write a ratio as people say it: 0.01 is "1 %", 0.0027 is "0.27 %"."""
-    return f"{round(ratio * 100, 4):g} %"
+    return f"{ratio * 100:.3g} %"
 
 
 def seconds_text(seconds: float) -> str:

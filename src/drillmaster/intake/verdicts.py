@@ -116,7 +116,7 @@ def _format(path: Path) -> strict.Format:
 def _counts(run: Run) -> dict[str, int]:
     return {
         **run.examined,
-        "user requests": len(run.requests),
+        "requests": len(run.requests),
         "attempts": len(run.attempts),
         "windows": len(run.windows),
         "damaged": len(run.defects),

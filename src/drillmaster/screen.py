@@ -53,7 +53,7 @@ _SHAPES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
         (("whsec_",), r"(?P<s>whsec_[A-Za-z0-9+/=_-]{6,})"),
         (("eyj",), r"(?<![A-Za-z0-9])(?P<s>eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{2,}(?:\.[A-Za-z0-9_-]*){0,3})"),
         (("bearer",), rf"(?i:bearer)(?:\s{{1,4}}|%20)(?!(?i:{_PROSE})[a-z]{{0,12}}\b)(?P<s>[A-Za-z0-9._~+/=-]{{6,}})"),
-        (("basic ",), r"(?i:basic)\s{1,4}(?=[A-Za-z0-9+/]{0,512}[0-9=])(?P<s>[A-Za-z0-9+/]{8,}={0,2})"),
+        (("basic",), r"(?i:basic)\s{1,4}(?=[A-Za-z0-9+/]{0,512}[0-9=]|[A-Za-z]{0,512}[a-z][A-Z])(?P<s>[A-Za-z0-9+/]{8,}={0,2})"),
         (("/services/", "/webhook", "/workflows/"),
          r"(?i:hooks\.slack\.com/(?:services|workflows)/|discord(?:app)?\.com/api/webhooks/"
          r"|office\.com/webhook(?:b2)?/)(?P<s>[^\s\"'<>\\]+)"),
@@ -73,7 +73,14 @@ _SHAPES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
          rf"(?i:passwords?|passwd|passphrase|pwd)\\*[\"']?\s{{0,4}}:{_OPEN}(?P<s>{_KEPT}{_BARE}+)(?=\s{{0,4}}(?:[\r\n,;}}]|\Z))"),
     )
 )  # fmt: skip
-_TRIGGERS = tuple(dict.fromkeys(trigger for triggers, _ in _SHAPES for trigger in triggers if trigger not in "@?"))
+# One pass that says no to ordinary lines in 2 µs where 36 searches take 9. Each alternative begins with a letter that
+# is rare in text, and looks back from there: for a trigger above there is one here, which a test checks. The field `key`
+# of our own evidence, 16 hex digits of a digest, is let by.
+_QUICK = re.compile(
+    r"k(?:[-_](?<=[sr]k.)|(?<=tok)|(?<=ook)|ia(?<=akia))|x(?:ox|app-|ai-)|z(?:(?<=thoriz)|a(?<=aiza))"
+    r"|y(?:(?<=key)(?!(?<=\"key)\": ?\"[0-9a-f]{16}\")|a29\.|j(?<=eyj))|g(?:h[opsur]_|ithub_pat_|lpat-)"
+    r"|b(?:earer|asic)|f_(?<=hf_)|m_(?<=npm_)|c(?:re[td]|_(?<=sec_))|p(?:ass|wd)"
+)
 _PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----")
 _RUN_END = re.compile(r"[\n\"']")
 _GAP = re.compile(r"[\s,;}\]]")
@@ -81,7 +88,23 @@ _QUERY_PART = re.compile(r"([^&;=]*)(=?)([^&;]*)([&;]?)")
 _URL = re.compile(r"((?:[A-Za-z][A-Za-z0-9+.-]*:)?//|)([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.DOTALL)
 
 _SECRET_HEADERS = frozenset(
-    ["authorization", "proxy-authorization", "cookie", "set-cookie", "cookie2", "x-api-key", "api-key", "x-goog-api-key", "x-auth-token", "x-amz-security-token", "x-csrf-token", "x-functions-key", "ocp-apim-subscription-key", "www-authenticate", "authentication-info"]
+    (
+        "authorization",
+        "proxy-authorization",
+        "cookie",
+        "set-cookie",
+        "cookie2",
+        "x-api-key",
+        "api-key",
+        "x-goog-api-key",
+        "x-auth-token",
+        "x-amz-security-token",
+        "x-csrf-token",
+        "x-functions-key",
+        "ocp-apim-subscription-key",
+        "www-authenticate",
+        "authentication-info",
+    )
 )
 
 Span = tuple[int, int]
@@ -146,10 +169,9 @@ class Screener:
 def _suspicious(text: str) -> bool:
     """A quick no: whether any expression could match at all."""
     low = text.lower()
-    for trigger in _TRIGGERS:
-        if trigger in low:
-            return True
-    return "//" in text.replace("\\", "") and ("@" in text or "?" in text)
+    if _QUICK.search(low) or "asia" in low:
+        return True
+    return ("@" in low or "?" in low) and ("//" in low or "\\/" in low)
 
 
 def _screened_query(query: str) -> Iterator[str]:

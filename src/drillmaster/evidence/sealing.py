@@ -189,6 +189,12 @@ def _align(was: list[int], now: Sequence[int], same: int, file: str) -> Iterator
         gone.extend(range(a0, a1))
         # What stands at the sealed end in place of fewer lines may be late ones.
         new.extend(range(b0, min(b1, b0 + a1 - a0) if a1 == len(a) and a_ends else b1))
+    # Lines that repeat let the alignment slide. Place by place is the better story where it is as short, and two swapped
+    # lines are two changes, though one move would do.
+    in_place = [at for at, (old, found) in enumerate(zip(a, b, strict=False)) if old != found]
+    aligned_cost = max(len(gone), len(new))
+    if len(in_place) <= max(2, aligned_cost) if len(was) == len(now) else len(in_place) < aligned_cost:
+        gone = new = in_place
     found = sorted(_name(a, b, gone, new, same, file), key=attrgetter("line"))
     yield from found[:_NAMED]
     if len(found) > _NAMED:

@@ -20,6 +20,7 @@ import fcntl
 import operator
 import os
 import sys
+from collections.abc import Callable
 from enum import Enum
 from queue import Empty, SimpleQueue
 from threading import RLock
@@ -29,7 +30,7 @@ from typing import Any, Never
 from drillmaster.timeline.line import LINE_CAP_BYTES, Stamps, encode, fit
 from drillmaster.timeline.opening import complaint, open_append
 
-__all__ = ["mark"]
+__all__ = ["Marks", "mark"]
 
 STALL_NS = 50_000_000
 CHECK_NS = 50_000_000
@@ -68,10 +69,11 @@ class _Open:
         self.checked_ns = checked_ns
 
 
-class _Marks:
-    """All that this process knows about its timeline."""
+class Marks:
+    """All that this process knows about its timeline. `write` is the system's, or a test's slow or full disk."""
 
-    def __init__(self) -> None:
+    def __init__(self, write: Callable[[int, bytes], int] = os.write) -> None:
+        self._system_write = write
         self._stamps = Stamps()
         self._open: _Open | None = None
         self._hooked = False
@@ -148,7 +150,7 @@ class _Marks:
             self.lose(found, f"lines are lost: DRILL_LOG={os.fsdecode(name)}: {found}; {remedy}")
 
     def _write(self, fd: int, line: bytes) -> None:
-        if os.write(fd, line) != len(line) and os.write(fd, line) != len(line):
+        if self._system_write(fd, line) != len(line) and self._system_write(fd, line) != len(line):
             # A part is on the disk and is torn. The line begins with a newline, so the second try stands by itself.
             raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -201,7 +203,7 @@ class _Marks:
             lost, self._lost = self._lost, 0
         line = b"\n" + self._stamps.opening(time_ns()) + b'"mark_losses","lost":%d,"pid":%d}\n' % (lost, os.getpid())
         try:
-            wrote = os.write(fd, line)
+            wrote = self._system_write(fd, line)
         except OSError:
             wrote = 0
         if wrote != len(line):
@@ -353,4 +355,4 @@ def _repr(value: object) -> str:
         return f"<{type(value).__name__}>"
 
 
-_marks = _Marks()
+_marks = Marks()

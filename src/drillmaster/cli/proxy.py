@@ -1,0 +1,243 @@
+"""`drillmaster proxy`: the wire, by hand."""
+
+import ipaddress
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from drillmaster.errors import Problem
+
+__all__ = ["command"]
+
+_EXAMPLES = """
+\b
+Examples:
+  drillmaster proxy --upstream https://api.openai.com
+  drillmaster proxy --upstream http://127.0.0.1:9000 --port 8081 --mode reset
+  drillmaster proxy inject --mode reset --for 60
+  drillmaster proxy lift
+  drillmaster proxy --mode 503            # no upstream: dead from the start
+"""
+
+
+def _state_folder() -> Path:
+    import platformdirs
+
+    folder = Path(os.environ.get("DRILLMASTER_STATE") or platformdirs.user_state_path("drillmaster"))
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def _default_control(port: int) -> str:
+    path = _state_folder() / f"proxy-{port}.sock"
+    # A Unix socket's path has a hard limit of 107 bytes.
+    return str(path) if len(os.fsencode(path)) < 100 else f"/tmp/drillmaster-{os.getuid()}-{port}.sock"  # noqa: S108 - the socket itself is 0600 and its peer's uid is checked
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@click.group("proxy", invoke_without_command=True, epilog=_EXAMPLES)
+@click.option("--upstream", metavar="URL", help="The real model endpoint. Without it the proxy is dead from the start.")
+@click.option("--upstream-ca", metavar="FILE", help="A PEM file to trust besides the system's store.")
+@click.option("--mode", default=None, metavar="FAULT", help="What it does when dead, or when told: reset, 503, hang.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address to listen on.")
+@click.option("--port", default=8081, show_default=True, type=click.IntRange(0, 65535), help="0: any free port.")
+@click.option("--listen", metavar="ADDR:PORT", help="Listen beyond loopback, say for an agent in a container.")
+@click.option("--dialect", default="auto", show_default=True, help="auto, openai_chat, anthropic or plain.")
+@click.option("--events", metavar="FILE", help="Append evidence (events/proxy.jsonl) to this file.")
+@click.option("--control", metavar="PATH", help="Where the control socket is (mode 0600).")
+@click.option("--control-port", type=click.IntRange(0, 65535), help="Control on loopback TCP too; needs --token-file.")
+@click.option("--token-file", metavar="FILE", help="A 0600 file; its first line is the bearer token for control.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    upstream: str | None,
+    upstream_ca: str | None,
+    mode: str | None,
+    host: str,
+    port: int,
+    listen: str | None,
+    dialect: str,
+    events: str | None,
+    control: str | None,
+    control_port: int | None,
+    token_file: str | None,
+) -> None:
+    """Pass a model endpoint through on loopback, and fail it on order.
+
+    With --upstream it passes through until told; `drillmaster proxy inject` in another terminal puts a fault on for a
+    time, `lift` takes it off, `state` shows what it did. A fault ends by itself when its time is over. Without an
+    upstream it is dead from the start, and a drill on it has no baseline.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from drillmaster.faults import make
+    from drillmaster.proxy.server import Server, run
+    from drillmaster.proxy.settings import Settings
+
+    if listen is not None:
+        host, _, digits = listen.rpartition(":")
+        host = host.strip("[]")
+        if not host or not digits.isdigit() or int(digits) > 65535:
+            raise Problem("--listen", found=repr(listen), wanted="ADDR:PORT", remedy="write it as 172.17.0.1:8081")
+        port = int(digits)
+    elif not _is_loopback(host):
+        raise Problem(
+            "--host",
+            found=host,
+            wanted="a loopback address; whoever reaches this port spends your key",
+            remedy=f"if you mean it: drillmaster proxy --listen {host}:{port}",
+        )
+    make(mode or "503")  # an unknown mode is told before anything listens
+    if control is None:
+        control = _default_control(port)
+    settings = Settings(
+        host=host,
+        port=port,
+        upstream=upstream,
+        upstream_ca=upstream_ca,
+        mode=mode or "503",
+        dialect=dialect,
+        control_path=control,
+        control_port=control_port,
+        token_file=token_file,
+        events=events,
+        say="lines",
+    )
+
+    def ready(server: Server) -> None:
+        at_host, at_port = server.address
+        shown = f"[{at_host}]:{at_port}" if ":" in at_host else f"{at_host}:{at_port}"
+        if server.control_tcp is not None:
+            print(f"control also on 127.0.0.1:{server.control_tcp.getsockname()[1]}", file=sys.stderr)
+        if upstream is None:
+            print(f"dead proxy listening on {shown} mode={settings.mode}", flush=True)
+            print("no upstream: dead from the start, so a drill on it has no baseline", file=sys.stderr)
+            return
+        word = "0.0.0.0" if at_host in ("0.0.0.0", "::") else None  # noqa: S104 - compared, not bound
+        base = f"http://{'<this host>' if word else shown}" + (f":{at_port}" if word else "")
+        path = upstream.split("://", 1)[-1].partition("/")[2].strip("/")
+        tail = "" if path.endswith("v1") else "/v1"
+        print(f"proxy listening on {shown}, passing through to {upstream}", flush=True)
+        print(
+            f"point the agent at it:\n"
+            f"  export MODEL_BASE_URL={base} OPENAI_BASE_URL={base}{tail} ANTHROPIC_BASE_URL={base}\n"
+            f"in another terminal:\n"
+            f"  drillmaster proxy inject --control {control} --mode {mode or 'reset'} --for 60\n"
+            f"  drillmaster proxy lift --control {control}\n"
+            f"  drillmaster proxy state --control {control}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    sys.exit(run(settings, ready))
+
+
+def _where(control: str | None, port: int) -> str:
+    return control if control is not None else _default_control(port)
+
+
+def _token(token_file: str | None) -> str | None:
+    if token_file is None:
+        return None
+    try:
+        return Path(token_file).read_text("ascii").split("\n", 1)[0]
+    except (OSError, UnicodeDecodeError) as error:
+        raise Problem(
+            f"token file {token_file}",
+            found=str(error),
+            wanted="a readable token",
+            remedy="name the proxy's token file",
+        ) from None
+
+
+_control = click.option("--control", metavar="PATH", help="The proxy's control socket, or HOST:PORT.")
+_port = click.option(
+    "--port", default=8081, show_default=True, help="Without --control: the port the proxy listens on."
+)
+_token_file = click.option("--token-file", metavar="FILE", help="The token file the proxy was started with.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+
+
+@command.command("inject")
+@_control
+@_port
+@_token_file
+@click.option("--mode", default="reset", show_default=True, metavar="FAULT", help="reset, 503, hang.")
+@click.option("--for", "for_s", default=60.0, show_default=True, help="Seconds until it ends by itself.")
+@click.option("--linger", "linger_s", default=0.0, help="Seconds a request in flight may go on after the lift.")
+@click.option("--window", help="Name of this injection; by default one is made up.")
+@_json
+def inject(
+    control: str | None,
+    port: int,
+    token_file: str | None,
+    mode: str,
+    for_s: float,
+    linger_s: float,
+    window: str | None,
+    as_json: bool,
+) -> None:
+    """Put a fault on, for a time."""
+    import time
+
+    from drillmaster.proxy.remote import ask
+
+    window = window or f"hand-{time.time_ns() // 1_000_000:x}"
+    where = _where(control, port)
+    order = {"window": window, "fault": mode, "params": {}, "ttl_s": for_s, "linger_s": linger_s}
+    answer = ask(where, "POST", "/inject", order, token=_token(token_file))
+    _print(as_json, {"window": window, **answer}, f"{mode} is on for {for_s:g} s (window {window})")
+
+
+@command.command("lift")
+@_control
+@_port
+@_token_file
+@_json
+def lift(control: str | None, port: int, token_file: str | None, as_json: bool) -> None:
+    """Take the fault off."""
+    from drillmaster.proxy.remote import ask
+
+    where, token = _where(control, port), _token(token_file)
+    window = ask(where, "GET", "/state", token=token)["window"]
+    if window is None:
+        _print(as_json, {"window": None}, "no fault is on; passing through")
+        return
+    answer = ask(where, "POST", "/lift", {"window": window}, token=token)
+    _print(as_json, {"window": window, **answer}, f"lifted (window {window}); passing through")
+
+
+@command.command("state")
+@_control
+@_port
+@_token_file
+@_json
+def state(control: str | None, port: int, token_file: str | None, as_json: bool) -> None:
+    """Show what is on and what was counted."""
+    from drillmaster.proxy.remote import ask
+
+    found = ask(_where(control, port), "GET", "/state", token=_token(token_file))
+    counts = "  ".join(f"{name} {value}" for name, value in found["counts"].items() if value)
+    left = f", {found['deadline_in_s']:.1f} s left" if found["deadline_in_s"] is not None else ""
+    _print(
+        as_json, found, f"mode {found['mode']}{left}, met {found['met']} in this window\n{counts or 'no requests yet'}"
+    )
+
+
+def _print(as_json: bool, value: dict[str, object], text: str) -> None:
+    if as_json:
+        import msgspec
+
+        print(msgspec.json.encode(value).decode())
+    else:
+        print(text)

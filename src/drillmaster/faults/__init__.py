@@ -1,0 +1,263 @@
+"""Faults: the contract of a fault's script, and the catalogue by name. One file an entry.
+
+1. A fault is a script: a generator that yields what happens (`Action`) and is sent what came of it (`Event`). It owns no
+   clock and no socket, so it can neither hang nor leak; the driver owns both, and bounds every hold and every buffer
+   whatever a script says.
+2. The tag a user types is the file's name: `cut_stream.py` is `cut-stream`; a tag of three digits is the file
+   `status_NNN.py`. Listing reads names; only the entry that is asked for is imported.
+3. Without a `Read(side="upstream")` or a `Pass` the upstream is never dialled.
+4. When the client is gone the generator is closed. At a lift, or when the fault's deadline passed unrenewed, `Lifted` is
+   thrown in; a script that catches it may go on for at most the plan's `linger_s`, then the driver cuts.
+5. A script that returns has no more to say: an answer it began is ended, and one it did not begin is passed through.
+6. The fault has *met* a request, and the evidence says so, at the first action that a client could feel: `Send`, `Wait`,
+   `Close` or `Refuse`.
+"""
+
+import difflib
+import importlib
+import pkgutil
+import random
+import re
+from collections.abc import Callable, Generator
+from typing import Any, ClassVar, Literal, Protocol
+
+import msgspec
+
+from drillmaster.errors import Problem
+from drillmaster.http1 import Answer, RequestHead
+
+__all__ = [
+    "Action",
+    "Close",
+    "Cx",
+    "Data",
+    "Dialect",
+    "End",
+    "Event",
+    "Fault",
+    "Frame",
+    "Head",
+    "Late",
+    "Lifted",
+    "Lost",
+    "Pass",
+    "Passed",
+    "Raw",
+    "Read",
+    "Refuse",
+    "Script",
+    "Send",
+    "Wait",
+    "load",
+    "make",
+    "names",
+    "read_request_whole",
+    "send_answer",
+]
+
+Side = Literal["client", "upstream"]
+Scope = Literal["port", "connection", "exchange"]
+Proof = Literal["bytes", "connections", "probe"]
+
+
+# What a script says and hears. `Head`, `Data`, `Frame` and `End` go both ways: heard from a Read, said by a Send.
+
+
+class Head(msgspec.Struct, frozen=True, gc=False):
+    """The head of an answer. Without a Content-Length among `headers` the driver frames the body itself."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...] = ()
+    reason: str | None = None
+
+
+class Data(msgspec.Struct, frozen=True, gc=False):
+    """Bytes of a body, unframed."""
+
+    body: bytes
+
+
+class Frame(msgspec.Struct, frozen=True, gc=False):
+    """One server-sent event, with its blank line."""
+
+    body: bytes
+
+
+class End(msgspec.Struct, frozen=True, gc=False):
+    """The message is whole."""
+
+
+class Raw(msgspec.Struct, frozen=True, gc=False):
+    """Bytes as they are, framed by nobody: header drip, malformed chunks. The connection ends after such an answer."""
+
+    wire: bytes
+
+
+class Lost(msgspec.Struct, frozen=True, gc=False):
+    """That side is gone: `cut`, `reset`, `refused`, `timeout`, `too large`, or what TLS said."""
+
+    why: str
+
+
+class Late(msgspec.Struct, frozen=True, gc=False):
+    """Nothing came `within_s`."""
+
+
+class Passed(msgspec.Struct, frozen=True, gc=False):
+    """What came of a Pass: bytes of body that went to the client, and whether that was all of the answer."""
+
+    body_bytes: int
+    whole: bool
+
+
+class Read(msgspec.Struct, frozen=True, gc=False):
+    """Wait for the next event of one side.
+
+    From the client: `Data`, then `End` (its head is `cx.request`; with connection scope `Data` are raw bytes). From the
+    upstream, which is dialled by the first such Read and given the whole request: `Head`, then `Data` or, `by` frames,
+    `Frame`, then `End`. `Lost` when that side breaks, `Late` when nothing came `within_s`.
+    """
+
+    side: Side
+    within_s: float | None = None
+    by: Literal["data", "frame"] = "data"
+
+
+class Send(msgspec.Struct, frozen=True, gc=False):
+    """Send towards the client. Resumes once the client has taken enough of what was sent before."""
+
+    part: Head | Data | Frame | Raw | End
+
+
+class Wait(msgspec.Struct, frozen=True, gc=False):
+    """Let time pass, both sides open. None: for as long as the driver allows."""
+
+    seconds: float | None = None
+
+
+class Pass(msgspec.Struct, frozen=True, gc=False):
+    """Relay the exchange to and from the upstream until this many bytes of the answer's body went through; None: all."""
+
+    until_bytes: int | None = None
+
+
+class Close(msgspec.Struct, frozen=True, gc=False):
+    """End it: `rst`, `fin`, or `half` (end our sending side, go on reading). `stream` is the connection in HTTP/1.1."""
+
+    how: Literal["fin", "rst", "half"]
+    scope: Literal["stream", "connection"] = "connection"
+
+
+class Refuse(msgspec.Struct, frozen=True, gc=False):
+    """Port scope: nobody listens, connections are refused, until the lift."""
+
+
+Action = Read | Send | Wait | Pass | Close | Refuse
+Event = Head | Data | Frame | End | Lost | Late | Passed | None
+Script = Generator[Action, Any, None]
+
+
+class Lifted(Exception):
+    """Thrown into a running script when its fault was lifted or has expired."""
+
+
+class Dialect(Protocol):
+    """As much of a dialect as a script needs; see `drillmaster.dialects`."""
+
+    def error(self, status: int, condition: str | None = None, *, request_id: str) -> Answer:
+        """The provider's own error for a status and, where one status has several, a condition."""
+
+
+class Cx(msgspec.Struct, frozen=True, kw_only=True):
+    """What a script knows. Nothing in it moves by itself."""
+
+    request: RequestHead | None
+    """None with connection and port scope: no head has been read."""
+    conn: int
+    nth: int
+    """Which request on this connection, from 1; 0 with connection scope."""
+    dialect: Dialect
+    rng: random.Random
+    """Seeded by run, window, connection and request: the same fate in any order of arrival."""
+    now_ns: Callable[[], int]
+    """CLOCK_MONOTONIC, to read and not to wait on."""
+    cell: Callable[[str], dict[str, Any]]
+    """State of this window that outlives the request, by key: buckets, first-N counters, dead credentials."""
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One way to fail. A subclass is one entry: its docstring is its page, its fields are its parameters."""
+
+    scope: ClassVar[Scope] = "exchange"
+    proof: ClassVar[Proof] = "bytes"
+    """What shows that it met somebody: bytes that a client sent, connections, or the injector's own probe."""
+    asks_upstream: ClassVar[bool] = True
+    """False: no path through the script reads from the upstream or passes, so what it reads of a body is not kept."""
+
+    def script(self, cx: Cx) -> Script:
+        """What happens to one exchange (one connection, one port: see `scope`)."""
+        raise NotImplementedError
+
+
+def read_request_whole() -> Generator[Action, Any, bool]:
+    """Read the client's request to its end, any size; False when it broke off."""
+    while True:
+        event = yield Read("client")
+        if isinstance(event, End):
+            return True
+        if isinstance(event, Lost):
+            return False
+
+
+def send_answer(answer: Answer) -> Script:
+    """Send a whole, well-formed answer; the connection stays usable."""
+    length = ("content-length", str(len(answer.body)))
+    yield Send(Head(answer.status, (*answer.headers, length)))
+    yield Send(Data(answer.body))
+    yield Send(End())
+
+
+_DIGITS_FILE = re.compile(r"status_([0-9]{3})")
+_TAG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+
+
+def names() -> tuple[str, ...]:
+    """The tags of the catalogue, without importing an entry."""
+    found = []
+    for module in pkgutil.iter_modules(__path__):
+        digits = _DIGITS_FILE.fullmatch(module.name)
+        found.append(digits[1] if digits else module.name.replace("_", "-"))
+    return tuple(sorted(found))
+
+
+def load(tag: str) -> type[Fault]:
+    """The entry of this tag. Raises Problem for a tag that is not in the catalogue."""
+    if tag not in names():
+        near = difflib.get_close_matches(tag, names(), 1)
+        raise Problem(
+            "fault",
+            found=repr(tag[:40]),
+            wanted="one of " + ", ".join(names()),
+            remedy=f"did you mean {near[0]}?" if near else "write one of these",
+        )
+    module = importlib.import_module(
+        f"{__name__}.status_{tag}" if tag.isdigit() else f"{__name__}.{tag.replace('-', '_')}"
+    )
+    for value in vars(module).values():
+        if isinstance(value, type) and issubclass(value, Fault) and value.__module__ == module.__name__:
+            if value.__struct_config__.tag != tag:
+                raise RuntimeError(f"{module.__name__} says tag {value.__struct_config__.tag!r}, its file says {tag!r}")
+            return value
+    raise RuntimeError(f"{module.__name__} holds no Fault")
+
+
+def make(tag: str, params: dict[str, Any] | None = None) -> Fault:
+    """The fault of this tag with these parameters. Raises Problem for an unknown tag, a missing or a wrong parameter."""
+    kind = load(tag)
+    try:
+        return msgspec.convert({**(params or {}), "type": tag}, kind)
+    except msgspec.ValidationError as error:
+        fields = ", ".join(kind.__struct_fields__) or "none"
+        raise Problem(
+            f"fault {tag}", found=str(error), wanted=f"its parameters: {fields}", remedy="correct the fault's params"
+        ) from None

@@ -1,0 +1,177 @@
+"""What all connections of one proxy share: the switch, the upstream pool, the counters, the evidence, the deadlines."""
+
+import asyncio
+import hashlib
+import os
+import random
+import ssl
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from drillmaster.clock import Clock
+from drillmaster.dialects import Dialect, load, names
+from drillmaster.errors import Problem
+from drillmaster.http1 import RequestHead
+from drillmaster.proxy.pool import Pool
+from drillmaster.proxy.settings import Limits, Upstream
+from drillmaster.proxy.switch import Counters, Injection, Switch
+
+__all__ = ["NEVER_NS", "EventSink", "Hub", "NullSink", "Peer"]
+
+NEVER_NS = 1 << 62
+"""Later than any monotonic clock reads."""
+
+
+class EventSink(Protocol):
+    """Where evidence goes. `write` raises OSError or Problem when the line is not on its way to the disk."""
+
+    def write(self, event: str, /, **fields: Any) -> object: ...
+
+
+class Peer(Protocol):
+    """A client connection, as far as the hub knows it."""
+
+    deadline_ns: int
+
+    def on_deadline(self) -> None: ...
+
+
+class Running(Protocol):
+    """A script that is under way."""
+
+    injection: Injection
+
+    def lift(self) -> None: ...
+
+    def sweep(self, now_ns: int) -> None: ...
+
+
+class NullSink:
+    """No evidence: a proxy that a person started by hand without `--events`."""
+
+    def write(self, event: str, /, **fields: Any) -> None:
+        return None
+
+
+_MET = {"reset": "reset one connection", "503": "served 503", "hang": "hanging one connection"}
+
+
+class Hub:
+    """Shared state of one proxy. Made before the loop runs; `relay` and `control` use it from the loop."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        sink: EventSink,
+        *,
+        upstream: Upstream | None,
+        tls: ssl.SSLContext | None,
+        dialect: str,
+        limits: Limits,
+        mono0_ns: int,
+        seed: int,
+    ) -> None:
+        self.loop = loop
+        self.clock = clock
+        self.sink = sink
+        self.upstream = upstream
+        self.limits = limits
+        self.pool = Pool(loop, upstream, tls, limits) if upstream is not None else None
+        self.mono0_ns = mono0_ns
+        self.seed = seed
+        self.counters = Counters()
+        self.switch = Switch(clock, self._lifted)
+        self.clients: set[Any] = set()
+        self.running: set[Running] = set()
+        """The script drivers that are under way, of whatever window."""
+        self.dialects = tuple(load(name) for name in names() if name != "plain") if dialect == "auto" else ()
+        self.last_dialect = load("plain" if dialect == "auto" else dialect)
+        self.evidence_failed = False
+        self.tell: Callable[[str], None] | None = None
+        self._conn = 0
+        self._attempt_prefix = f"{os.getpid():x}-"
+        self._lifted_ns: dict[str, int] = {}
+        self._owed: list[tuple[str, dict[str, object]]] = []
+        self._key_hashes: dict[bytes, str] = {}
+
+    def next_conn(self) -> int:
+        self._conn += 1
+        return self._conn
+
+    def say(self, injection: Injection) -> None:
+        """Tell a person at the terminal that a request was met."""
+        if self.tell is not None:
+            self.tell(_MET.get(injection.tag, f"{injection.tag} met one request"))
+
+    def forget(self, client: Peer) -> None:
+        """This client's connection is closed."""
+        self.clients.discard(client)
+
+    # Evidence
+
+    def record(self, event: str, **fields: object) -> bool:
+        """Write one line; False when that was not possible. Then the fault is lifted, and traffic goes on passing."""
+        counters = self.counters
+        try:
+            self.sink.write(event, **fields)
+        except (OSError, Problem):
+            counters.evidence_lost += 1
+            if event == "fault_lifted":
+                self._owed.append((event, fields))
+            if not self.evidence_failed:
+                self.evidence_failed = True
+                self.switch.lift("exit")
+            return False
+        counters.evidence_lines += 1
+        if self.evidence_failed:
+            # There is room again. What is owed is written late rather than never; what was lost stays counted.
+            self.evidence_failed = False
+            owed, self._owed = self._owed, []
+            for late, late_fields in owed:
+                self.record(late, **late_fields)
+        return True
+
+    def _lifted(self, injection: Injection) -> None:
+        lifted_ns = (injection.lifted_ns or 0) - self.mono0_ns
+        self._lifted_ns[injection.window] = lifted_ns
+        self.record("fault_lifted", window=injection.window, why=injection.why, lifted_ns=lifted_ns)
+        for drive in tuple(self.running):
+            if drive.injection is injection:
+                drive.lift()
+
+    def lifted_ns(self, window: str) -> int | None:
+        """When that window was lifted, since the run's zero; None: it never was on."""
+        return self._lifted_ns.get(window)
+
+    def attempt_id(self, conn: int, nth: int) -> str:
+        """Unique in the run: a restarted proxy has another process id."""
+        return f"{self._attempt_prefix}{conn}-{nth}"
+
+    def dialect_of(self, request: RequestHead) -> Dialect:
+        for dialect in self.dialects:
+            if dialect.recognises(request):
+                return dialect
+        return self.last_dialect
+
+    def key_hash(self, request: RequestHead) -> str | None:
+        """The first 16 hex digits of the credential's sha256; never the credential."""
+        named = request.named
+        credential = named.get(b"authorization") or named.get(b"x-api-key") or named.get(b"api-key")
+        if credential is None:
+            return None
+        known = self._key_hashes.get(credential)
+        if known is None:
+            if len(self._key_hashes) >= 256:
+                self._key_hashes.clear()
+            bare = credential[7:].strip() if credential[:7].lower() == b"bearer " else credential
+            known = self._key_hashes[credential] = hashlib.sha256(bare).hexdigest()[:16]
+        return known
+
+    def rng(self, injection: Injection, conn: int, nth: int) -> random.Random:
+        """Seeded by run, window, connection and request."""
+        return random.Random(f"{self.seed}/{injection.window}/{conn}/{nth}")  # noqa: S311 - fates, not secrets
+
+    def now_ns(self) -> int:
+        return time.monotonic_ns()

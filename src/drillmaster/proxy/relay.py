@@ -1,0 +1,926 @@
+"""One client connection, the exchanges on it, and the upstream connections they borrow.
+
+1. An exchange is over when the request was read to its end and so was the answer; then both connections are free again.
+2. Nothing is buffered but heads, what a slow side has not taken yet (`wire.HIGH_BYTES`; above it the other side is not
+   read), and the first `REPLAY_BYTES` of a request, in case a pooled connection turns out to have been closed.
+3. A request is sent a second time only when the connection was a pooled one, not one byte of an answer came, and all that
+   was sent is still at hand. Otherwise a dead upstream is a 502, a silent one a 504, in the dialect's own words.
+4. A client that ends its sending side is taken to be gone, and the upstream request is cancelled: HTTP clients that give
+   up look exactly like this.
+5. The answer's connection option is mirrored: where the upstream would have closed, so do we.
+6. `Upgrade` requests go through; after a 101 both sides are an opaque tunnel. `Upgrade: h2c` is dropped, CONNECT is 501.
+"""
+
+import re
+import socket
+import time
+import zlib
+from typing import TYPE_CHECKING, Literal
+
+from drillmaster.dialects import EDGE_BYTES, Dialect, Peek, peek_json
+from drillmaster.http1 import (
+    LAST_CHUNK,
+    Answer,
+    Body,
+    ChunkedBody,
+    CloseBody,
+    Malformed,
+    RequestHead,
+    ResponseHead,
+    answer_head,
+    chunk,
+    chunked_end,
+    cut_head,
+    read_request,
+    read_response,
+    request_body,
+    response_body,
+)
+from drillmaster.proxy.hub import NEVER_NS, Hub
+from drillmaster.proxy.pool import UpstreamConn
+from drillmaster.wire import HIGH_BYTES, Wire
+
+if TYPE_CHECKING:  # driver and relay know each other; only one of them can import the other
+    from drillmaster.proxy.driver import Drive
+    from drillmaster.proxy.switch import Injection
+
+__all__ = ["Client", "Ending", "Exchange"]
+
+REPLAY_BYTES = 262_144
+PEEK_BYTES = 65_536
+LINGER_BYTES = 16 * 1024 * 1024
+LINGER_S = 2.0
+
+NAMED = frozenset(
+    (
+        b"authorization",
+        b"x-api-key",
+        b"api-key",
+        b"traceparent",
+        b"x-stainless-retry-count",
+        b"anthropic-version",
+    )
+)
+_NONCE = re.compile(rb"dmn[0-9a-f]{16}")
+_NONCE_BYTES = 19
+_TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*")
+_monotonic_ns = time.monotonic_ns
+
+
+def head_of(answer: Answer, *, keep_alive: bool) -> bytes:
+    """The head of a whole answer of ours."""
+    fields = [*answer.headers, ("content-length", str(len(answer.body)))]
+    if not keep_alive:
+        fields.append(("connection", "close"))
+    return answer_head(answer.status, fields)
+
+
+Ending = Literal["keep", "fin", "linger", "rst"]
+"""What becomes of the client's connection: the next request, FIN, FIN after reading what still comes, RST."""
+
+
+class Client:
+    """One accepted connection."""
+
+    __slots__ = ("_lingered_bytes", "_pumping", "buf", "deadline_ns", "ending", "ex", "hub", "id", "nth", "wire")
+
+    def __init__(self, hub: Hub, sock: socket.socket) -> None:
+        self.hub = hub
+        self.id = hub.next_conn()
+        self.nth = 0
+        self.buf = b""
+        self.ex: Exchange | None = None
+        self.ending = False
+        """We have ended our side and only wait for the client to end its own."""
+        self._pumping = False
+        self._lingered_bytes = 0
+        self.deadline_ns = _monotonic_ns() + round(hub.limits.head_s * 1e9)
+        self.wire = Wire(hub.loop, sock, self)
+        hub.clients.add(self)
+
+    # wire.Owner
+
+    def on_open(self) -> None:
+        """Accepted connections are open."""
+
+    def on_bytes(self, data: bytes) -> None:
+        if self.hub.switch.current is not None:
+            self.hub.switch.expire()
+        ex = self.ex
+        if ex is not None:
+            ex.from_client(data)
+            return
+        if self.ending:
+            self._lingered_bytes += len(data)
+            if self._lingered_bytes > LINGER_BYTES:
+                self.close()
+            return
+        self.buf = self.buf + data if self.buf else data
+        self.pump()
+
+    def on_end(self) -> None:
+        ex = self.ex
+        if ex is not None:
+            ex.client_gone()
+        self.close()
+
+    def on_lost(self, why: str) -> None:
+        ex = self.ex
+        if ex is not None:
+            ex.client_gone()
+        self.hub.forget(self)
+
+    def on_drained(self) -> None:
+        if self.ex is not None:
+            self.ex.client_drained()
+
+    # Requests
+
+    def pump(self) -> None:
+        """Begin the next request, if its head is here and no other is under way."""
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            while self.ex is None and self.buf and not self.ending and not self.wire.closed:
+                if self.buf[:2] == b"\r\n":  # one empty line before a request is forgiven (RFC 9112, 2.2)
+                    self.buf = self.buf[2:]
+                    continue
+                try:
+                    end = cut_head(self.buf)
+                    if not end:
+                        self.deadline_ns = min(self.deadline_ns, _monotonic_ns() + round(self.hub.limits.head_s * 1e9))
+                        return
+                    head = read_request(self.buf[:end], NAMED)
+                except Malformed as bad:
+                    self.refuse(400, bad.why)
+                    return
+                self.buf = self.buf[end:]
+                self.nth += 1
+                self.deadline_ns = NEVER_NS
+                self.ex = Exchange(self, head)
+                self.ex.start()
+        finally:
+            self._pumping = False
+
+    def refuse(self, status: int, why: str) -> None:
+        """Answer a head that is no request, and end the connection: where its end would be is anybody's guess."""
+        self.hub.counters.refused_heads += 1
+        answer = self.hub.last_dialect.error(status, why.replace(" ", "_"), request_id=f"req_{self.id}-{self.nth}")
+        self.wire.send(head_of(answer, keep_alive=False) + answer.body)
+        self.linger()
+
+    def next_request(self, how: Ending) -> None:
+        """The exchange is over; go on as it says."""
+        self.ex = None
+        if self.wire.closed:
+            self.hub.forget(self)
+        elif how == "keep":
+            self.deadline_ns = _monotonic_ns() + round(self.hub.limits.idle_s * 1e9)
+            self.wire.resume()
+            if self.buf:
+                self.pump()
+        elif how == "linger":
+            self.linger()
+        elif how == "rst":
+            self.abort()
+        else:
+            self.end()
+
+    def end(self) -> None:
+        """Close in order: what is written arrives, then FIN."""
+        if self.wire.backlog_bytes or self.buf:
+            self.linger()
+        else:
+            self.close()
+
+    def linger(self) -> None:
+        """End our side; read and forget what still comes, or the kernel answers it with a RST that eats our answer."""
+        if self.wire.closed:
+            return
+        self.ending = True
+        self.buf = b""
+        self.deadline_ns = _monotonic_ns() + round(LINGER_S * 1e9)
+        self.wire.finish()
+        self.wire.resume()
+
+    def close(self) -> None:
+        self.wire.close()
+        self.hub.forget(self)
+
+    def abort(self) -> None:
+        self.wire.abort()
+        self.hub.forget(self)
+
+    def on_deadline(self) -> None:
+        """The sweep found `deadline_ns` in the past."""
+        ex = self.ex
+        if ex is not None:
+            ex.on_deadline()
+            return
+        if not self.ending and (self.buf or not self.nth):
+            self.hub.counters.head_deadlines += 1
+        self.close()
+
+
+class Exchange:
+    """One request and its answer."""
+
+    __slots__ = (
+        "_body",
+        "_content",
+        "_edge",
+        "_inflate",
+        "_nonce_tail",
+        "_peek_bytes",
+        "_peek_parts",
+        "_peek_tail",
+        "_queue",
+        "_queue_bytes",
+        "_replay",
+        "_replay_bytes",
+        "_retried",
+        "_tunnel",
+        "_up_buf",
+        "body_to_upstream",
+        "client",
+        "dialect",
+        "down_body",
+        "down_bytes",
+        "drive",
+        "first_ns",
+        "head",
+        "held_down",
+        "hub",
+        "id",
+        "keep",
+        "limit_bytes",
+        "nonce",
+        "over",
+        "raw_down",
+        "real",
+        "req_done",
+        "resp",
+        "resp_done",
+        "start_ns",
+        "status",
+        "touched",
+        "up_bytes",
+        "upstream",
+    )
+
+    def __init__(self, client: Client, head: RequestHead) -> None:
+        hub = client.hub
+        self.hub = hub
+        self.client = client
+        self.head = head
+        self.id = hub.attempt_id(client.id, client.nth)
+        self.dialect: Dialect = hub.dialect_of(head)
+        self.start_ns = _monotonic_ns()
+        self.first_ns: int | None = None
+        self.body_to_upstream = False
+        """With a script: whether the client's body goes to the upstream by itself, unread by the script."""
+        self.up_bytes = self.down_bytes = 0
+        self.status: int | None = None
+        self.nonce: bytes | None = None
+        self.keep = head.keep_alive
+        self.over = self.req_done = self.resp_done = self.touched = False
+        self.real = False
+        """Whether bytes of a real upstream answer went to the client."""
+        self.drive: Drive | None = None
+        self.upstream: UpstreamConn | None = None
+        self.resp: ResponseHead | None = None
+        self.down_body: Body | None = None
+        self.raw_down = False
+        """The client is HTTP/1.0 and cannot read chunks: the body goes out bare and ends with the connection."""
+        self.limit_bytes: int | None = None
+        self.held_down = b""
+        self._body = request_body(head)
+        self._queue: list[bytes] = []
+        self._queue_bytes = 0
+        self._replay: list[bytes] | None = []
+        self._replay_bytes = 0
+        self._retried = False
+        self._up_buf = b""
+        self._tunnel = False
+        self._edge = b""
+        self._content = ""
+        self._inflate: zlib._Decompress | None = None
+        self._nonce_tail = b""
+        self._peek_parts: list[bytes] = []
+        self._peek_bytes = 0
+        self._peek_tail = b""
+
+    # The client's side
+
+    def start(self) -> None:
+        hub, client, head = self.hub, self.client, self.head
+        hub.counters.requests += 1
+        hub.counters.in_flight += 1
+        if head.method == "CONNECT":
+            self.answer(501, "connect_not_supported", "upstream_error")
+            return
+        if head.upgrade is not None and head.upgrade.lower().startswith(b"h2c"):
+            head.upgrade = None
+        i = head.target.find(b"dmn")
+        if i >= 0 and (match := _NONCE.search(head.target, i)):
+            self.nonce = match[0]
+        body = self._body
+        payload = b""
+        if body.done:
+            self.req_done = True
+        elif client.buf:
+            data, client.buf = client.buf, b""
+            payload = self._take(data)
+            if self.over:
+                return
+        injection = hub.switch.current
+        if injection is not None and injection.fault.scope == "exchange":
+            self._drive(injection, payload)
+        else:
+            self.begin_pass(payload)
+
+    def _drive(self, injection: "Injection", payload: bytes) -> None:
+        from drillmaster.proxy.driver import Drive
+
+        self.drive = Drive(self, injection)
+        self.drive.start(payload)
+
+    def _take(self, data: bytes) -> bytes:
+        """Read body bytes off the wire: unframed, counted, looked at. A malformed body ends the exchange."""
+        body = self._body
+        try:
+            payload = body.feed(data)
+        except Malformed as bad:
+            self._bad_body(bad.why)
+            return b""
+        if body.done:
+            self.req_done = True
+            self.client.buf = body.rest
+        if payload:
+            self.up_bytes += len(payload)
+            self._look(payload)
+        return payload
+
+    def _look(self, payload: bytes) -> None:
+        """Find the nonce, keep what `peek` needs. Each byte is searched once; the last nonce is this request's own."""
+        tail = self._nonce_tail
+        seen = tail + payload if tail else payload
+        at = seen.find(b"dmn")
+        while at >= 0:
+            if match := _NONCE.match(seen, at):
+                self.nonce = match[0]
+            at = seen.find(b"dmn", at + 3)
+        if not self.req_done:
+            self._nonce_tail = seen[-(_NONCE_BYTES - 1) :]
+        self._peek_bytes += len(payload)
+        if self._peek_bytes <= PEEK_BYTES:
+            self._peek_parts.append(payload)
+        else:
+            if len(self._peek_parts) > 1 or not self._peek_tail:
+                whole = b"".join(self._peek_parts)
+                self._peek_parts = [(whole + payload[:EDGE_BYTES])[:EDGE_BYTES]]
+                self._peek_tail = whole[-EDGE_BYTES:]
+            self._peek_tail = (self._peek_tail + payload[-EDGE_BYTES:])[-EDGE_BYTES:]
+
+    def peek(self) -> Peek:
+        """Model and stream, as far as the request says."""
+        if not self._peek_bytes:
+            return _NOTHING
+        parts = self._peek_parts
+        if self._peek_bytes > PEEK_BYTES or not self.req_done:
+            return peek_json(b"".join(parts)[:EDGE_BYTES], self._peek_tail)
+        return peek_json(parts[0] if len(parts) == 1 else b"".join(parts))
+
+    def from_client(self, data: bytes) -> None:
+        """Bytes came while this exchange is under way."""
+        if self._tunnel:
+            self.up_bytes += len(data)
+            assert self.upstream is not None and self.upstream.wire is not None
+            self.upstream.wire.send(data)
+            if self.upstream.wire.backlog_bytes > HIGH_BYTES:
+                self.client.wire.pause()
+            return
+        if self.req_done:
+            client = self.client  # the next request, early: it waits its turn, and is not read without end
+            client.buf += data
+            if len(client.buf) > HIGH_BYTES:
+                client.wire.pause()
+            return
+        payload = self._take(data)
+        if self.over:
+            return
+        if self.drive is not None and not self.drive.passing and not self.body_to_upstream:
+            self.drive.client_data(payload)
+        else:
+            self._up(payload)
+
+    def _bad_body(self, why: str) -> None:
+        self.hub.counters.refused_heads += 1
+        if self.resp is None and self.status is None:
+            self.keep = False
+            self.answer(400, why.replace(" ", "_"), "cut")
+        else:
+            self.finish("cut", "linger")
+
+    def client_gone(self) -> None:
+        """The client ended or was lost. Upstream work is cancelled."""
+        if self.over:
+            return
+        drive = self.drive
+        if drive is not None and not drive.passing:
+            drive.client_gone()
+            return
+        self.hub.counters.client_gone += 1
+        self.finish("clean" if self._tunnel else "client_gone")
+
+    # Towards the upstream
+
+    def begin_pass(self, payload: bytes) -> None:
+        """Relay this exchange from here on; `payload` is what was already read of the body."""
+        hub = self.hub
+        pool = hub.pool
+        if pool is None:
+            self.answer(502, "no_upstream", "upstream_error")
+            return
+        framed = self._frame_up(payload)
+        upstream = pool.take()
+        if upstream is not None:
+            self._attach(upstream, framed)
+            return
+        if framed:
+            self._queue.append(framed)
+            self._queue_bytes += len(framed)
+        self._dial()
+
+    def _dial(self) -> None:
+        self.client.deadline_ns = _monotonic_ns() + round(self.hub.limits.connect_s * 1e9)
+        assert self.hub.pool is not None
+        self.upstream = self.hub.pool.dial(self)
+
+    def _frame_up(self, payload: bytes) -> bytes:
+        if not self.head.chunked:
+            return payload
+        framed = chunk(payload) if payload else b""
+        body = self._body
+        if body.done and isinstance(body, ChunkedBody):
+            framed += chunked_end(body.trailers)
+        return framed
+
+    def _attach(self, upstream: "UpstreamConn", framed: bytes) -> None:
+        self.upstream = upstream
+        upstream.ex = self
+        upstream.answered = False
+        assert upstream.wire is not None
+        self._keep_for_replay(framed)
+        upstream.wire.send(self._upstream_head() + framed)
+        self._renew_deadline()
+        if upstream.wire.backlog_bytes > HIGH_BYTES and not self.req_done:
+            self.client.wire.pause()
+
+    def upstream_open(self) -> None:
+        """The connection that was dialled for this exchange stands."""
+        upstream = self.upstream
+        assert upstream is not None
+        framed = b"".join(self._queue)
+        self._queue.clear()
+        self._queue_bytes = 0
+        self._attach(upstream, framed)
+        self.client.wire.resume()
+
+    def _keep_for_replay(self, framed: bytes) -> None:
+        if self._replay is None or not framed:
+            return
+        self._replay_bytes += len(framed)
+        if self._replay_bytes > REPLAY_BYTES:
+            self._replay = None
+        else:
+            self._replay.append(framed)
+
+    def _upstream_head(self) -> bytes:
+        head, upstream = self.head, self.hub.upstream
+        assert upstream is not None
+        parts = [
+            b"%b %b%b HTTP/1.1\r\nHost: %b"
+            % (head.method.encode("ascii"), upstream.prefix, head.origin_form, upstream.authority)
+        ]
+        parts += head.lines
+        if head.chunked:
+            parts.append(b"Transfer-Encoding: chunked")
+        elif head.length is not None:
+            parts.append(b"Content-Length: %d" % head.length)
+        if head.upgrade is not None:
+            parts.append(b"Connection: Upgrade\r\nUpgrade: %b" % head.upgrade)
+        parts.append(b"\r\n")
+        return b"\r\n".join(parts)
+
+    def _up(self, payload: bytes) -> None:
+        framed = self._frame_up(payload)
+        if not framed:
+            return
+        upstream = self.upstream
+        if upstream is None or upstream.wire is None or not upstream.open:
+            self._queue.append(framed)
+            self._queue_bytes += len(framed)
+            if self._queue_bytes > HIGH_BYTES:
+                self.client.wire.pause()
+            return
+        self._keep_for_replay(framed)
+        upstream.wire.send(framed)
+        self._renew_deadline()
+        if upstream.wire.backlog_bytes > HIGH_BYTES:
+            self.client.wire.pause()
+        if self.req_done and self.resp_done:
+            self.finish("clean")
+
+    def upstream_drained(self) -> None:
+        if not self.req_done or self._tunnel:
+            self.client.wire.resume()
+
+    # From the upstream
+
+    def from_upstream(self, data: bytes) -> None:
+        if self._tunnel:
+            self._down_raw(data)
+            return
+        resp = self.resp
+        first = b""
+        if resp is None:
+            if self._up_buf:
+                data = self._up_buf + data
+                self._up_buf = b""
+            try:
+                while True:
+                    end = cut_head(data)
+                    if not end:
+                        self._up_buf = data
+                        return
+                    resp = read_response(data[:end])
+                    data = data[end:]
+                    if resp.status >= 200 or resp.status == 101:
+                        break
+                    self._interim(resp)
+                    if not data:
+                        return
+                self.resp = resp
+                if resp.status == 101:
+                    self._switch_protocols(resp, data)
+                    return
+                self.down_body = response_body(resp, self.head.method)
+            except Malformed as bad:
+                self.upstream_failed(502, f"bad_answer: {bad.why}")
+                return
+            if self.drive is not None and not self.drive.passing:
+                self.drive.upstream_head(resp)
+            else:
+                first = self._client_head(resp)
+        body = self.down_body
+        assert body is not None
+        payload = b""
+        if not body.done:
+            try:
+                payload = body.feed(data) if data else b""
+            except Malformed as bad:
+                if first:
+                    self.send_down(first)
+                self._cut("cut", f"bad answer body: {bad.why}")
+                return
+        elif data:
+            body.rest = data
+        if body.done:
+            self.resp_done = True
+        self._renew_deadline()
+        if self.drive is not None and not self.drive.passing:
+            self.drive.upstream_data(payload)
+            return
+        if self.limit_bytes is not None and self.down_bytes + len(payload) >= self.limit_bytes:
+            self._reach_limit(first, payload)
+            return
+        self._relay_down(first, payload)
+
+    def _relay_down(self, first: bytes, payload: bytes) -> None:
+        if payload:
+            self.down_bytes += len(payload)
+            self.watch(payload)
+            if isinstance(self.down_body, ChunkedBody) and not self.raw_down:
+                first += chunk(payload)
+            else:
+                first += payload
+        if self.resp_done and isinstance(self.down_body, ChunkedBody) and not self.raw_down:
+            trailers = self.down_body.trailers
+            first += chunked_end(trailers) if trailers else LAST_CHUNK
+        if first:
+            self.send_down(first)
+        if self.resp_done:
+            self._answer_over()
+
+    def send_down(self, data: bytes) -> None:
+        """Write towards the client; above the high mark the upstream is not read."""
+        wire = self.client.wire
+        if self.first_ns is None:
+            self.first_ns = _monotonic_ns()
+        wire.send(data)
+        if wire.backlog_bytes > HIGH_BYTES and self.upstream is not None and self.upstream.wire is not None:
+            self.upstream.wire.pause()
+
+    def client_drained(self) -> None:
+        if self.drive is not None and not self.drive.passing:
+            self.drive.drained()
+        elif self.upstream is not None and self.upstream.wire is not None:
+            self.upstream.wire.resume()
+            self._renew_deadline()
+
+    def send_client_head(self) -> None:
+        """Send the upstream's head, which a script has read and not answered itself."""
+        assert self.resp is not None
+        self.send_down(self._client_head(self.resp))
+
+    def answered_by_script(self) -> None:
+        """A script has ended its answer."""
+        self.finish("clean")
+
+    def _interim(self, resp: ResponseHead) -> None:
+        if not self.head.minor or (self.drive is not None and not self.drive.passing):
+            return
+        lines = [b"HTTP/1.1 %d %b" % (resp.status, resp.reason), *resp.lines, b"\r\n"]
+        self.client.wire.send(b"\r\n".join(lines))
+        if resp.status == 100:
+            self.head.expects = False
+
+    def _client_head(self, resp: ResponseHead) -> bytes:
+        """The head that goes to the client, and with it how the body is framed and whether the connection stays."""
+        parts = [b"HTTP/1.1 %d %b" % (resp.status, resp.reason), *resp.lines]
+        body = self.down_body
+        self.status = resp.status
+        self.real = True
+        if isinstance(body, ChunkedBody):
+            if self.head.minor:
+                parts.append(b"Transfer-Encoding: chunked")
+            else:
+                self.raw_down = True
+                self.keep = False
+        elif isinstance(body, CloseBody):
+            self.keep = False
+        elif resp.chunked and self.head.method == "HEAD":
+            parts.append(b"Transfer-Encoding: chunked")
+        if not resp.keep_alive or (self.head.expects and not self.req_done and not self.up_bytes):
+            self.keep = False
+        if not self.keep:
+            parts.append(b"Connection: close")
+        elif not self.head.minor:
+            parts.append(b"Connection: keep-alive")
+        if resp.content_encoding in (b"gzip", b"x-gzip", b"deflate"):
+            self._inflate = zlib.decompressobj(47)  # gzip or zlib, told by its header
+        parts.append(b"\r\n")
+        return b"\r\n".join(parts)
+
+    def watch(self, payload: bytes) -> None:
+        """Keep the decoded end of the answer."""
+        if self._inflate is not None:
+            try:
+                payload = self._inflate.decompress(payload, 1_048_576)
+            except zlib.error:
+                self._inflate = None
+                payload = b""
+        if len(payload) >= EDGE_BYTES or not self._edge:
+            self._edge = payload[-EDGE_BYTES:]
+        else:
+            self._edge = (self._edge + payload)[-EDGE_BYTES:]
+
+    def _answer_over(self) -> None:
+        """The answer is whole. If the request is too, so is the exchange; else the rest of the body is still relayed."""
+        if self.req_done:
+            self.finish("clean")
+        elif self.upstream is None or self.resp is None or not self.keep or not self.resp.keep_alive:
+            self.finish("clean", "linger")
+
+    def _reach_limit(self, first: bytes, payload: bytes) -> None:
+        assert self.limit_bytes is not None and self.drive is not None
+        take = self.limit_bytes - self.down_bytes
+        self.held_down = payload[take:]
+        if self.upstream is not None and self.upstream.wire is not None:
+            self.upstream.wire.pause()
+        passed, payload = payload[:take], b""
+        self.limit_bytes = None
+        if passed or first:
+            self.down_bytes += len(passed)
+            self.watch(passed)
+            if passed:
+                first += chunk(passed) if isinstance(self.down_body, ChunkedBody) and not self.raw_down else passed
+            self.send_down(first)
+        self.drive.limit_reached()
+
+    def continue_pass(self) -> None:
+        """Relay on after a limit: first what was held back."""
+        held, self.held_down = self.held_down, b""
+        if self.limit_bytes is not None and self.down_bytes + len(held) >= self.limit_bytes:
+            self._reach_limit(b"", held)
+            return
+        if self.upstream is not None and self.upstream.wire is not None:
+            self.upstream.wire.resume()
+        if held or self.resp_done:
+            self._relay_down(b"", held)
+
+    def upstream_ended(self) -> None:
+        """The upstream closed in order."""
+        if self.over:
+            return
+        if self._tunnel:
+            self.finish("clean", "fin")
+            return
+        if self.resp is None:
+            self.upstream_failed(502, "closed without an answer")
+            return
+        body = self.down_body
+        if self.resp_done:
+            # The answer is whole, the request is not: the upstream does not want the rest.
+            self.upstream = None
+            self._answer_over()
+            return
+        if isinstance(body, CloseBody):
+            body.end()
+            self.resp_done = True
+            if self.drive is not None and not self.drive.passing:
+                self.drive.upstream_data(b"")
+            else:
+                self._relay_down(b"", b"")
+            return
+        self._cut("cut", "cut")
+
+    def upstream_lost(self, why: str) -> None:
+        """The upstream connection broke, or could not be made."""
+        if self.over:
+            return
+        if self.resp is None:
+            self.upstream_failed(502, why)
+        elif self.resp_done:
+            self.upstream = None
+            self._answer_over()
+        else:
+            self._cut("rst" if why == "reset" else "cut", why)
+
+    def upstream_failed(self, status: int, why: str) -> None:
+        """No answer can be had. A stale pooled connection is replaced once; anything else is told to the client."""
+        upstream, self.upstream = self.upstream, None
+        if upstream is not None:
+            stale = upstream.uses > 1 and not upstream.answered and status == 502
+            upstream.drop()
+            if stale and self._replay is not None and not self._retried:
+                self._retried = True
+                self.hub.counters.upstream_retries += 1
+                self._queue = self._replay + self._queue
+                self._replay = []
+                self._replay_bytes = 0
+                self._dial()
+                return
+        if self.drive is not None and not self.drive.passing:
+            self.drive.upstream_lost("timeout" if status == 504 else why)
+            return
+        self.hub.counters.upstream_errors += 1
+        self.answer(status, "upstream_timeout" if status == 504 else "upstream_unavailable", "upstream_error")
+
+    def _cut(self, end: str, why: str) -> None:
+        """The answer broke off: the client is shown the same."""
+        if self.drive is not None and not self.drive.passing:
+            self.drive.upstream_lost(why)
+            return
+        self.finish(end, "rst" if end == "rst" else "fin")
+
+    def answer(self, status: int, condition: str, end: str) -> None:
+        """Answer in the dialect's words, and be done. A body that is still coming is read and dropped, within bounds."""
+        answer = self.dialect.error(status, condition, request_id=f"req_{self.id}")
+        if not self.req_done:
+            self.keep = False
+        self.status = status
+        body = b"" if self.head.method == "HEAD" else answer.body
+        self.down_bytes += len(body)
+        self.first_ns = _monotonic_ns()
+        self.client.wire.send(head_of(answer, keep_alive=self.keep) + body)
+        self.finish(end)
+
+    # Upgrade
+
+    def _switch_protocols(self, resp: ResponseHead, data: bytes) -> None:
+        self.status = 101
+        self.keep = False
+        self.real = True
+        lines = [b"HTTP/1.1 101 %b" % resp.reason, *resp.lines, b"Connection: Upgrade"]
+        if resp.upgrade is not None:
+            lines.append(b"Upgrade: %b" % resp.upgrade)
+        lines.append(b"\r\n")
+        self.send_down(b"\r\n".join(lines))
+        self._tunnel = True
+        self.req_done = True
+        self.client.deadline_ns = NEVER_NS
+        if data:
+            self._down_raw(data)
+        early, self.client.buf = self.client.buf, b""
+        if early:
+            self.from_client(early)
+
+    def _down_raw(self, data: bytes) -> None:
+        self.down_bytes += len(data)
+        self.send_down(data)
+
+    # Deadlines and the end
+
+    def _renew_deadline(self) -> None:
+        limits = self.hub.limits
+        self.client.deadline_ns = _monotonic_ns() + round((limits.answer_s if self.req_done else limits.body_s) * 1e9)
+
+    def on_deadline(self) -> None:
+        """Somebody was silent for too long."""
+        self.client.deadline_ns = NEVER_NS
+        if self.drive is not None and not self.drive.passing:
+            self.drive.upstream_lost("timeout")
+            return
+        connecting = self.upstream is not None and not self.upstream.open
+        if self.resp is None and (self.req_done or connecting):
+            self.upstream_failed(504, "timeout")
+        elif self.resp is None:
+            self.keep = False
+            self.answer(408, "request_body_timeout", "client_gone")
+        else:
+            self.finish("stall", "rst")
+
+    def finish(self, end: str, how: Ending | None = None) -> None:
+        """Write the attempt, free the upstream, go on to the client's next request, or as `how` says."""
+        if self.over:
+            return
+        self.over = True
+        hub, client = self.hub, self.client
+        upstream, self.upstream = self.upstream, None
+        if upstream is not None:
+            reusable = (
+                end == "clean"
+                and self.req_done
+                and self.resp_done
+                and self.resp is not None
+                and self.resp.keep_alive
+                and self.down_body is not None
+                and not self.down_body.rest
+                and not isinstance(self.down_body, CloseBody)
+            )
+            if reusable and hub.pool is not None:
+                hub.pool.give(upstream)
+            else:
+                upstream.drop()
+        hub.counters.in_flight -= 1
+        self._record(end)
+        drive, self.drive = self.drive, None
+        if drive is not None:
+            drive.over()
+        if how is None:
+            how = "linger" if not self.req_done else "keep" if self.keep else "fin"
+        client.next_request(how)
+
+    def trace(self) -> str | None:
+        """The trace id of the request's `traceparent` (W3C Trace Context)."""
+        traceparent = self.head.named.get(b"traceparent")
+        if traceparent is None or not (match := _TRACE.fullmatch(traceparent)):
+            return None
+        return match[1].decode("ascii")
+
+    def _terminal(self, *, whole: bool) -> bool | None:
+        """Whether the API's terminal state was reached; None where the answer is coded as we cannot read."""
+        resp = self.resp
+        if resp is None or self.status is None or not self.real:
+            return False
+        if whole and self.status == 200 and self._inflate is None and resp.content_encoding not in (b"", b"identity"):
+            return None
+        return self.dialect.finished(self.status, resp.content_type, self._edge, whole)
+
+    def _record(self, end: str) -> None:
+        hub, head, client, drive = self.hub, self.head, self.client, self.drive
+        named = head.named
+        retry = named.get(b"x-stainless-retry-count")
+        peek = self.peek()
+        mono0_ns = hub.mono0_ns
+        hub.record(
+            "attempt",
+            id=self.id,
+            window=drive.injection.window if drive is not None else None,
+            conn=client.id,
+            nth=client.nth,
+            method=head.method,
+            path=head.path[:200],
+            dialect=self.dialect.name,
+            model=peek.model,
+            stream=peek.stream,
+            status=self.status,
+            retry_count=int(retry) if retry is not None and retry.isdigit() and len(retry) < 6 else None,
+            key=hub.key_hash(head),
+            trace=self.trace(),
+            nonce=self.nonce.decode("ascii") if self.nonce is not None else None,
+            start_ns=self.start_ns - mono0_ns,
+            first_ns=self.first_ns - mono0_ns if self.first_ns is not None else None,
+            end_ns=_monotonic_ns() - mono0_ns,
+            up_bytes=self.up_bytes,
+            down_bytes=self.down_bytes,
+            end=end,
+            terminal=self._terminal(whole=end == "clean" and self.resp_done),
+            upstream=self.real,
+        )
+
+
+_NOTHING = Peek()

@@ -1,0 +1,497 @@
+"""One proxy process: its listeners, its clock ticks, its signals, its end.
+
+1. It starts passing through (with an upstream) or dead (without one), whatever came before: a restarted proxy holds no
+   fault of its predecessor.
+2. Of the descriptors it may open it keeps some for the control door and the evidence: a flood of clients can never keep
+   a lift out. Beyond them new connections are accepted and reset, counted, and said in the evidence.
+3. Every way out lifts the fault.
+"""
+
+import asyncio
+import contextlib
+import errno
+import os
+import resource
+import signal
+import socket
+import ssl
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from drillmaster.clock import SystemClock
+from drillmaster.errors import Problem
+from drillmaster.faults import make
+from drillmaster.proxy.control import ControlClient, Inject, Lift, Renew, peer_uid
+from drillmaster.proxy.hub import EventSink, Hub, NullSink
+from drillmaster.proxy.relay import Client
+from drillmaster.proxy.settings import Settings, Upstream
+from drillmaster.proxy.switch import Conflict
+from drillmaster.timeline import Writer
+from drillmaster.wire import Address
+
+__all__ = ["Server", "run"]
+
+SWEEP_S = 0.25
+DRAIN_S = 2.0
+RESOLVE_EVERY_S = 60.0
+BACKLOG = 1_024
+ACCEPTS_PER_WAKE = 64
+MAX_DESCRIPTORS = 65_536
+KEPT_DESCRIPTORS = 8
+"""For the control door, the evidence and the resolver, whatever clients do."""
+DEAD = "dead"
+"""The window of a proxy without an upstream."""
+
+
+class Server:
+    """What `python -m drillmaster.proxy` runs; a test runs it in its own loop."""
+
+    def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop, sink: EventSink | None = None) -> None:
+        """Raises Problem for settings that cannot work: upstream, mode, CA file, token, port in use."""
+        self.settings = settings
+        self._loop = loop
+        upstream = Upstream.parse(settings.upstream) if settings.upstream is not None else None
+        tls = _trust(settings.upstream_ca) if upstream is not None and upstream.tls else None
+        clock = SystemClock()
+        given: EventSink = sink if sink is not None else NullSink()
+        if sink is None and settings.events is not None:
+            given = Writer(settings.events, clock, settings.mono0_ns)
+        self.hub = Hub(
+            loop,
+            clock,
+            given,
+            upstream=upstream,
+            tls=tls,
+            dialect=settings.dialect,
+            limits=settings.limits,
+            mono0_ns=settings.mono0_ns,
+            seed=settings.seed,
+        )
+        if settings.say == "lines":
+            self.hub.tell = _tell
+        self._dead_fault = make(settings.mode, settings.params) if upstream is None else None
+        self._token = _token(settings.token_file)
+        if settings.control_port is not None and self._token is None:
+            raise Problem(
+                "--control-port",
+                found="no token file",
+                wanted="a token that callers of a TCP port must send",
+                remedy="add --token-file FILE",
+            )
+        self._reserve: int | None = None
+        self._limit = _raise_descriptors()
+        self._turned_away = 0
+        self._told_away_ns = 0
+        self._stopping = False
+        self._done = loop.create_future()
+        self._busy_ns = time.monotonic_ns()
+        self._owner_gone = False
+        self._tick: asyncio.TimerHandle | None = None
+        self._resolving: asyncio.Task[None] | None = None
+        self._resolved_ns = 0
+        self.listener = self._listen()
+        self.control: socket.socket | None = None
+        self.control_tcp: socket.socket | None = None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where clients connect."""
+        host, port = self.listener.getsockname()[:2]
+        return host, port
+
+    def _listen(self) -> socket.socket:
+        settings = self.settings
+        if settings.listen_fd is not None:
+            sock = socket.socket(fileno=settings.listen_fd)
+        else:
+            family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+            sock = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                sock.bind(("127.0.0.1" if settings.host == "localhost" else settings.host, settings.port))
+                sock.listen(BACKLOG)
+            except OSError as error:
+                sock.close()
+                raise Problem(
+                    f"--listen {settings.host}:{settings.port}",
+                    found=error.strerror or "an error",
+                    wanted="a free port on an address of this machine",
+                    remedy=f"see who holds it (ss -ltnp 'sport = :{settings.port}'), or choose another --port",
+                ) from None
+        sock.setblocking(False)
+        return sock
+
+    async def start(self) -> None:
+        """Resolve the upstream, open the doors, say so in the evidence. Raises Problem."""
+        hub, settings = self.hub, self.settings
+        if hub.upstream is not None:
+            await self._resolve()
+        if settings.control_path is not None:
+            self.control = _listen_unix(Path(settings.control_path))
+            self._loop.add_reader(self.control.fileno(), self._accept_control, self.control)
+        if settings.control_port is not None:
+            self.control_tcp = socket.create_server(("127.0.0.1", settings.control_port))
+            self.control_tcp.setblocking(False)
+            self._loop.add_reader(self.control_tcp.fileno(), self._accept_control, self.control_tcp)
+        host, port = self.address
+        shown = None
+        if hub.upstream is not None:
+            scheme = "https" if hub.upstream.tls else "http"
+            shown = f"{scheme}://{hub.upstream.authority.decode()}{hub.upstream.prefix.decode()}"
+        hub.record("proxy_started", pid=os.getpid(), listen=f"{host}:{port}", upstream=shown)
+        if self._dead_fault is not None:
+            injection = hub.switch.prepare(DEAD, settings.mode, self._dead_fault, settings.params, None, 0.0)
+            hub.record("fault_injected", window=DEAD, fault=settings.mode, params=settings.params)
+            hub.switch.inject(injection)
+        self._reserve = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        # Listeners and the loop's own descriptors stand; what is left is shared by clients and upstream connections.
+        self._limit = max(self._limit - _descriptors_in_use() - KEPT_DESCRIPTORS, 4)
+        self._loop.add_reader(self.listener.fileno(), self._accept)
+        self._sweep()
+
+    async def wait(self) -> int:
+        """Until it has ended; the exit code."""
+        code: int = await self._done
+        return code
+
+    # Accepting
+
+    def _accept(self) -> None:
+        hub = self.hub
+        pool = hub.pool
+        for _ in range(ACCEPTS_PER_WAKE):
+            try:
+                sock, _ = self.listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    self._shed()
+                    continue
+                if error.errno in (errno.ENOBUFS, errno.ENOMEM):
+                    return
+                raise
+            full = len(hub.clients) + (len(pool.all) if pool is not None else 0) >= self._limit
+            if self._stopping or (full and (pool is None or not pool.spare())):
+                self._turn_away(sock)
+                continue
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            hub.counters.connections += 1
+            Client(hub, sock)
+
+    def _shed(self) -> None:
+        """Not even the kept descriptors are left: use the one in reserve to take a connection, and drop it."""
+        if self._reserve is not None:
+            os.close(self._reserve)
+            self._reserve = None
+        try:
+            sock, _ = self.listener.accept()
+            self._turn_away(sock)
+        except OSError:
+            pass  # it went away by itself, or there is still none to be had; the next wake tries again
+        finally:
+            with contextlib.suppress(OSError):
+                self._reserve = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+
+    def _turn_away(self, sock: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+        sock.close()
+        self.hub.counters.refused_connections += 1
+        self._turned_away += 1
+
+    def _accept_control(self, listener: socket.socket) -> None:
+        try:
+            sock, _ = listener.accept()
+        except OSError:
+            return
+        sock.setblocking(False)
+        if listener is self.control and peer_uid(sock) not in (os.geteuid(), 0):
+            sock.close()
+            return
+        ControlClient(self.hub, sock, self, self._token)
+
+    # Orders
+
+    def state(self) -> dict[str, Any]:
+        hub = self.hub
+        hub.switch.expire()
+        current = hub.switch.current
+        dead = self._dead_fault is not None
+        deadline_ns = current.deadline_ns if current is not None else None
+        host, port = self.address
+        return {
+            "mode": "dead" if dead else "pass" if current is None else current.tag,
+            "fault": current.tag if current is not None else None,
+            "window": current.window if current is not None else None,
+            "deadline_in_s": None if deadline_ns is None else max(0, deadline_ns - time.monotonic_ns()) / 1e9,
+            "counts": msgspec.to_builtins(hub.counters),
+            "lingering": sum(1 for drive in hub.running if drive.injection is not current),
+            "met": current.met if current is not None else 0,
+            "client_bytes": current.client_bytes if current is not None else 0,
+            "evidence": "lost" if hub.evidence_failed else "kept",
+            "listen": f"{host}:{port}",
+            "pid": os.getpid(),
+        }
+
+    def inject(self, order: Inject) -> dict[str, Any]:
+        hub = self.hub
+        if self._dead_fault is not None:
+            raise Conflict("dead from the start: there is no upstream to pass through to; start with --upstream")
+        if self._stopping:
+            raise Conflict("the proxy is ending")
+        if not 0 <= order.linger_s <= hub.limits.hold_s:
+            raise ValueError(f"linger_s {order.linger_s} is not in 0 <= s <= {hub.limits.hold_s:g}")
+        fault = make(order.fault, order.params)
+        injection = hub.switch.prepare(order.window, order.fault, fault, order.params, order.ttl_s, order.linger_s)
+        # The line before the deed: a fault that nobody can prove must not happen.
+        if not hub.record("fault_injected", window=order.window, fault=order.fault, params=order.params):
+            raise OSError(errno.ENOSPC, "the line fault_injected was not written; nothing was injected")
+        hub.switch.inject(injection)
+        return {"injected_ns": injection.injected_ns - hub.mono0_ns}
+
+    def renew(self, order: Renew) -> dict[str, Any] | None:
+        if self.hub.switch.renew(order.window, order.ttl_s) is None:
+            return None
+        return {"deadline_in_s": order.ttl_s}
+
+    def lift(self, order: Lift) -> dict[str, Any]:
+        hub = self.hub
+        if self._dead_fault is not None:
+            raise Conflict("dead from the start: there is no upstream to pass through to; start with --upstream")
+        current = hub.switch.current
+        if current is not None and current.window == order.window:
+            hub.switch.lift("ordered")
+            return {"lifted_ns": (current.lifted_ns or 0) - hub.mono0_ns}
+        return {"lifted_ns": hub.lifted_ns(order.window)}
+
+    def quit(self) -> dict[str, Any]:
+        self._loop.call_soon(self.stop, "ordered")
+        return {"ending": True}
+
+    # Time
+
+    def _sweep(self) -> None:
+        """Four times a second: deadlines of the fault, the clients, the scripts, the pool; the owner; the resolver."""
+        hub = self.hub
+        now_ns = time.monotonic_ns()
+        hub.switch.expire()
+        for client in [c for c in hub.clients if c.deadline_ns < now_ns]:
+            client.on_deadline()
+        for drive in tuple(hub.running):
+            drive.sweep(now_ns)
+        if hub.pool is not None:
+            hub.pool.sweep(now_ns)
+            if now_ns - self._resolved_ns > RESOLVE_EVERY_S * 1e9 and self._resolving is None:
+                self._resolving = self._loop.create_task(self._resolve())
+        if self._turned_away and now_ns - self._told_away_ns > 1e9:
+            refused, self._turned_away = self._turned_away, 0
+            self._told_away_ns = now_ns
+            hub.record("descriptors_exhausted", refused=refused)
+            if hub.tell is not None:
+                hub.tell(f"out of descriptors: turned {refused} connections away")
+        self._watch_owner(now_ns)
+        if not self._done.done():
+            self._tick = self._loop.call_later(SWEEP_S, self._sweep)
+
+    def _watch_owner(self, now_ns: int) -> None:
+        if self.settings.owner_pid is None:
+            return
+        if self.hub.counters.in_flight or self.hub.counters.requests != getattr(self, "_seen_requests", -1):
+            self._seen_requests = self.hub.counters.requests
+            self._busy_ns = now_ns
+        self._owner_gone = self._owner_gone or os.getppid() != self.settings.owner_pid
+        if self._owner_gone and now_ns - self._busy_ns > self.settings.orphan_grace_s * 1e9:
+            self.stop("orphaned")
+
+    async def _resolve(self) -> None:
+        """Look the upstream's name up; what was known stays where that fails."""
+        hub = self.hub
+        upstream, pool = hub.upstream, hub.pool
+        assert upstream is not None and pool is not None
+        self._resolved_ns = time.monotonic_ns()
+        try:
+            async with asyncio.timeout(5):
+                found = await self._loop.getaddrinfo(upstream.host, upstream.port, type=socket.SOCK_STREAM)
+            addresses: list[Address] = [
+                (family, (str(where[0]), int(where[1])))
+                for family, _, _, _, where in found
+                if family in (socket.AF_INET, socket.AF_INET6)
+            ]
+            pool.addresses = list(dict.fromkeys(addresses))
+        except (OSError, TimeoutError):
+            # Tried again soon: a proxy started before its network must come to life by itself.
+            self._resolved_ns -= round((RESOLVE_EVERY_S - 2) * 1e9)
+        finally:
+            self._resolving = None
+
+    # The end
+
+    def stop(self, why: str) -> None:
+        """Lift, let what is under way finish briefly, end."""
+        if self._stopping:
+            return
+        self._stopping = True
+        if self._dead_fault is None:
+            self.hub.switch.lift("signal" if why.startswith("SIG") else "exit")
+        with contextlib.suppress(OSError, ValueError):
+            self._loop.remove_reader(self.listener.fileno())
+        self._stop_why = why
+        self._stop_ns = time.monotonic_ns() + round(DRAIN_S * 1e9)
+        self._drain()
+
+    def _drain(self) -> None:
+        hub = self.hub
+        under_way = hub.counters.in_flight - hub.counters.held
+        if under_way > 0 and time.monotonic_ns() < self._stop_ns:
+            self._loop.call_later(0.02, self._drain)
+            return
+        # Answers to the order that ended us leave first.
+        self._loop.call_later(0.05, self._end)
+
+    def _end(self) -> None:
+        hub = self.hub
+        if self._tick is not None:
+            self._tick.cancel()
+        current = hub.switch.current
+        if current is not None:
+            hub.switch.lift("signal" if self._stop_why.startswith("SIG") else "exit")
+        for client in tuple(hub.clients):
+            if isinstance(client, Client):
+                if client.ex is not None:
+                    client.ex.finish("cut", "rst")
+                client.close()
+        hub.record("proxy_ended", why=self._stop_why)
+        if hub.pool is not None:
+            hub.pool.close()
+        for listener in (self.control, self.control_tcp):
+            if listener is not None:
+                self._loop.remove_reader(listener.fileno())
+                listener.close()
+        for client in tuple(hub.clients):
+            client.on_deadline()
+        if self.settings.control_path is not None:
+            with contextlib.suppress(OSError):
+                Path(self.settings.control_path).unlink()
+        if self._resolving is not None:
+            self._resolving.cancel()
+        self.listener.close()
+        if self._reserve is not None:
+            os.close(self._reserve)
+            self._reserve = None
+        if not self._done.done():
+            self._done.set_result(2 if hub.counters.evidence_lost else 0)
+
+
+def _trust(ca_file: str | None) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    if ca_file is not None:
+        try:
+            context.load_verify_locations(ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise Problem(
+                f"--upstream-ca {ca_file}",
+                found=error.strerror or str(error),
+                wanted="a PEM file of certificates",
+                remedy="give the file of the authority that signed the upstream's certificate",
+            ) from None
+    return context
+
+
+def _token(path: str | None) -> bytes | None:
+    if path is None:
+        return None
+    try:
+        file = Path(path)
+        mode = file.stat().st_mode
+        lines = file.read_bytes()[:4_096].split(b"\n")
+    except OSError as error:
+        raise Problem(
+            f"token file {path}",
+            found=error.strerror or "an error",
+            wanted="a readable file",
+            remedy="name the token file",
+        ) from None
+    if mode & 0o077:
+        raise Problem(
+            f"token file {path}",
+            found=f"mode {mode & 0o777:04o}",
+            wanted="0600: nobody else may read it",
+            remedy=f"chmod 600 {path}",
+        )
+    if len(lines[0]) < 16:
+        raise Problem(
+            f"token file {path}",
+            found="a first line of under 16 characters",
+            wanted="a token that cannot be guessed",
+            remedy=f"head -c 24 /dev/urandom | base64 > {path}",
+        )
+    return lines[0]
+
+
+def _listen_unix(path: Path) -> socket.socket:
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)  # never open to others, not even between bind and chmod
+    try:
+        sock.bind(str(path))
+        sock.listen(64)
+    except OSError as error:
+        sock.close()
+        raise Problem(
+            f"control socket {path}",
+            found=error.strerror or str(error),
+            wanted="a path of under 100 bytes in a folder of yours",
+            remedy="choose another --control",
+        ) from None
+    finally:
+        os.umask(before)
+    sock.setblocking(False)
+    return sock
+
+
+def _raise_descriptors() -> int:
+    """Raise the soft limit as far as it may go; the limit that holds."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            return wanted
+    return MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+
+
+def _descriptors_in_use() -> int:
+    try:
+        return sum(1 for _ in Path("/proc/self/fd").iterdir())
+    except OSError:
+        return 16  # no /proc: standard streams, loop, listeners, evidence, and some
+
+
+def _tell(text: str) -> None:
+    stamp = datetime.now(UTC).isoformat(timespec="seconds")
+    print(f"{stamp} {text}", file=sys.stderr, flush=True)
+
+
+async def _serve(settings: Settings, ready: Any) -> int:
+    loop = asyncio.get_running_loop()
+    server = Server(settings, loop)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, server.stop, signal.Signals(number).name)
+    await server.start()
+    if ready is not None:
+        ready(server)
+    return await server.wait()
+
+
+def run(settings: Settings, ready: Any = None) -> int:
+    """Run one proxy until it is told to end; the exit code. `ready` is called with the Server once it listens."""
+    return asyncio.run(_serve(settings, ready))

@@ -46,7 +46,7 @@ reference: $(VENV)/.have-test ## write docs/reference anew from the code
 	$(PY) -m tools.reference
 
 bench: $(VENV)/.have-test ## measure the proxy beside nginx and HAProxy where they are installed
-	$(PY) -m bench
+	$(PY) bench/proxy.py
 
 clean: ## remove .venv, caches and builds; runs/ is evidence and stays
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

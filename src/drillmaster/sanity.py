@@ -23,6 +23,7 @@ from drillmaster.clock import parse_rfc3339, rfc3339
 from drillmaster.errors import Problem, Refused
 from drillmaster.pace import arrivals_in
 from drillmaster.plan import Attest, Phases, Plan
+from drillmaster.policy import share_text
 
 __all__ = [
     "Numbers",
@@ -529,7 +530,7 @@ def _arithmetic(plan: Plan, place: str, numbers: Numbers) -> Iterator[Problem]:
         yield Refused(
             f"{place}: /traffic/every_s",
             found=f"{requests} requests in the {numbers.failed_window} window of {window_s:g} s",
-            wanted=f"at least {least}: fewer cannot tell a budget of {_percent(numbers.max_failed_ratio)}",
+            wanted=f"at least {least}: fewer cannot tell a budget of {share_text(numbers.max_failed_ratio)}",
             remedy=f"set every_s to {_shorter(window_s / (least + 2)):g}",
         )
     for name, budget_s, phase, phase_s in (
@@ -543,10 +544,6 @@ def _arithmetic(plan: Plan, place: str, numbers: Numbers) -> Iterator[Problem]:
                 wanted="a window that is at least as long as its budget",
                 remedy=f"set {phase}_s to {budget_s:g} or more, or compress less: budgets stay in seconds",
             )
-
-
-def _percent(ratio: float) -> str:
-    return f"{ratio * 100:g} %"
 
 
 def _shorter(period_s: float) -> float:
@@ -583,7 +580,7 @@ def _warnings(plan: Plan, numbers: Numbers | None) -> Iterator[str]:
     if cost > allowed:
         yield (
             f"limits that exclude each other: a fallback that takes its whole {numbers.max_fallback_s:g} s costs "
-            f"{cost} requests at one in {plan.traffic.every_s:g} s, and {_percent(numbers.max_failed_ratio)} of the "
+            f"{cost} requests at one in {plan.traffic.every_s:g} s, and {share_text(numbers.max_failed_ratio)} of the "
             f"{numbers.failed_window} window's {requests} allows {allowed}: "
             f"in effect the fallback has {allowed * plan.traffic.every_s:g} s"
         )

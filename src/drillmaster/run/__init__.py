@@ -3,7 +3,19 @@
 `conduct` is the door. The rest knows its parts by protocol: traffic, an injector (the proxy), a worker, a Scribe.
 """
 
-from drillmaster.run.conductor import Options, RunResult, Scribe, conduct
+from drillmaster.run.conductor import Scene, Scribe
+from drillmaster.run.opening import Options, RunResult, conduct
 from drillmaster.run.progress import Plain, Progress, Silent, Terminal, progress_for
 
-__all__ = ["Options", "Plain", "Progress", "RunResult", "Scribe", "Silent", "Terminal", "conduct", "progress_for"]
+__all__ = [
+    "Options",
+    "Plain",
+    "Progress",
+    "RunResult",
+    "Scene",
+    "Scribe",
+    "Silent",
+    "Terminal",
+    "conduct",
+    "progress_for",
+]

@@ -53,7 +53,7 @@ _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS)
 class Log(Protocol):
     """Where events go. One call, one line."""
 
-    def write(self, event: str, **fields: Any) -> None: ...
+    def write(self, event: str, /, **fields: Any) -> object: ...
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -366,7 +366,7 @@ class Traffic:
         *,
         pace: Steady,
         time_limit_s: float,
-        seed: int,
+        seed: str,
         clock: Clock,
         mono0_ns: int,
         tally: Tally,

@@ -1,0 +1,652 @@
+"""The conductor: walks the drill's table, carries out its effects, and lifts on every way out.
+
+1. The table (`conduct`) decides; this carries out. An order and its effect are one step that nothing interleaves.
+2. Evidence first: what is about to be done is written before it is done. Where that cannot be written, it is not done,
+   the fault is lifted, what there is gets sealed, and the drill exits 3.
+3. The proxy holds the fault's deadline. The conductor only renews it, and only while it is well.
+4. A killed proxy is replaced at once, passing through, behind the socket that the conductor holds. The drill is stopped
+   all the same: its evidence has a hole.
+5. A worker that ends is an event. What its users get then is what the drill is about.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from drillmaster import conduct as table
+from drillmaster.clock import Clock, rfc3339
+from drillmaster.conduct import FINAL, Effect, Order, Role, State
+from drillmaster.errors import Exit, Problem, Refused
+from drillmaster.plan import Plan
+from drillmaster.run import control
+from drillmaster.run.control import Asked, Told
+from drillmaster.run.folder import Folder
+from drillmaster.run.parts import InjectorLost, ProxyPart, WorkerPart
+from drillmaster.run.preflight import Line, probe_proxy
+from drillmaster.run.progress import Progress
+from drillmaster.run.seats import State as Seats
+from drillmaster.run.traffic import Traffic
+from drillmaster.sanity import window_problem
+from drillmaster.timeline import Writer
+
+__all__ = ["NOTE_KINDS", "WINDOW", "Conductor", "Logs", "Scene", "Scribe"]
+
+NOTE_KINDS = ("injection_seen", "first_fallback_seen", "no_fallback_seen", "window_ended", "other")
+WINDOW = "w1"
+TTL_S = 8.0
+RENEW_S = 2.0
+TICK_S = 1.0
+BY_HAND_WAIT_S = 4 * 3_600.0
+"""How long a drill by hand waits in its baseline for the Lead."""
+SCRIBE_GRACE_S = 30.0
+MAX_NOTES = 500
+MAX_LATE_S = 10.0
+_MAX_PROXY_STARTS = 5
+_DEAF_TICKS = 3
+_EVIDENCE_TROUBLE = (OSError, Problem)
+
+
+class Scene(msgspec.Struct, frozen=True, kw_only=True):
+    """What a stand-in Scribe sees, once a second: the state, and what users got since the injection, by word."""
+
+    state: State
+    since_injection: Mapping[str, int]
+    run_dir: Path
+
+
+Note = Callable[[str, str], None]
+"""Write a Scribe's line: kind, text."""
+Scribe = Callable[[Scene, Note], None]
+
+
+class Logs(msgspec.Struct, frozen=True):
+    """The conductor's own writers, one file each."""
+
+    conductor: Writer
+    traffic: Writer
+    notes: Writer
+
+    def sync(self) -> None:
+        for writer in (self.conductor, self.traffic, self.notes):
+            writer.sync()
+
+    def close(self) -> None:
+        for writer in (self.conductor, self.traffic, self.notes):
+            writer.close()
+
+
+class Conductor:
+    """One drill. Made ready by `run.opening`; `walk` is called once."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        folder: Folder,
+        seats: Seats,
+        logs: Logs,
+        *,
+        proxy: ProxyPart,
+        proxy_url: str,
+        worker: WorkerPart | None,
+        traffic: Callable[[int], Traffic],
+        prepare: Callable[["Conductor"], Awaitable[None]],
+        code: Callable[[], dict[str, str | None]],
+        max_baseline_failed_ratio: float,
+        clock: Clock,
+        progress: Progress,
+        place: str,
+        by_hand: bool,
+        leaves_proxy: bool,
+        rehearsal: bool,
+        scribe: Scribe | None,
+    ) -> None:
+        self.plan = plan
+        self.folder = folder
+        self.proxy = proxy
+        self.worker = worker
+        self.state = State.PREPARING
+        self.why = ""
+        self.worker_alive = False
+        self.leaves_proxy = leaves_proxy
+        self.seal_failed = False
+        self._seats = seats
+        self._logs = logs
+        self._proxy_url = proxy_url
+        self._make_traffic = traffic
+        self._prepare = prepare
+        self._code = code
+        self._max_baseline_failed_ratio = max_baseline_failed_ratio
+        self._clock = clock
+        self._progress = progress
+        self._place = place
+        self._by_hand = by_hand
+        self._rehearsal = rehearsal
+        self._scribe = scribe
+        self._traffic: Traffic | None = None
+        self._traffic_over = False
+        self._injected = False
+        self._changed = asyncio.Event()
+        self._ordering = asyncio.Lock()
+        self._phase_ends_ns: int | None = None
+        self._ending = False
+        self._problem: Problem | None = None
+        self._notes: set[str] = set()
+        self._note_count = 0
+        self._at_injection: dict[str, int] = {}
+        self._background: set[asyncio.Task[None]] = set()
+        self._deaf = 0
+
+    # -- orders
+
+    async def order(self, role: Role, order: Order, *, by: str, why: str) -> State:
+        """Carry an order out, effects included. Raises Refused when it is not to be had; nothing changed then."""
+        async with self._ordering:
+            step = table.step(self.state, role, order)
+            if Effect.INJECT in step.effects:
+                self._may_inject(role)
+                if not self.write("inject_ordered", window=WINDOW, by=by, why=why):
+                    raise Refused(
+                        "inject", found="evidence that cannot be written", wanted="it can", remedy="free some disk"
+                    )
+                if not await self._inject():
+                    step = table.step(self.state, Role.GUARD, Order.STOP)
+            elif order is Order.LIFT:
+                self.write("lift_ordered", window=WINDOW, by=by, why=why)
+            elif order is Order.STOP:
+                self.write("stop_ordered", by=by, why=why)
+            if step.state is State.STOPPING:
+                self.why = self.why or why
+                self.folder.drop_ballast()
+                if self._traffic is not None:
+                    self._traffic.no_more()
+            if Effect.LIFT in step.effects:
+                await self._lift(why)
+            self.state = step.state
+            self._enter()
+            self._changed.set()
+            return step.state
+
+    async def stop(self, why: str) -> None:
+        """A guard's order: stop the drill, whatever it is doing. Harmless when it is stopping or over already."""
+        if self._ending:
+            return
+        with contextlib.suppress(Refused):
+            await self.order(Role.GUARD, Order.STOP, by="drillmaster", why=why)
+
+    def _may_inject(self, role: Role) -> None:
+        now_ns = self._clock.wall_ns()
+        outside = window_problem(
+            self.plan, place=self._place, from_ns=now_ns, until_ns=now_ns + round(self.plan.phases.fault_s * 1e9)
+        )
+        if outside is not None:
+            raise outside
+        tally = self._traffic.tally if self._traffic is not None else None
+        if tally is None or tally.done == 0:
+            raise Refused(
+                "baseline",
+                found="no request that has ended",
+                wanted="a healthy baseline before anything is injected",
+                remedy="wait for the first answers" if role is Role.LEAD else "lengthen phases.baseline_s",
+            )
+        ratio = tally.failed / tally.done
+        if ratio > self._max_baseline_failed_ratio:
+            words = ", ".join(f"{n} {word}" for word, n in tally.by_outcome.most_common(4))
+            raise Refused(
+                "baseline",
+                found=f"{tally.failed} of {tally.done} failed with nothing injected ({words})",
+                wanted=f"a share of at most {self._max_baseline_failed_ratio:g}",
+                remedy="mend the agent or its real endpoint, see that it answers, and run again",
+            )
+
+    async def _inject(self) -> bool:
+        fault = self.plan.fault
+        self._injected = True  # from here on nobody may take it for off
+        try:
+            await self.proxy.inject(WINDOW, fault.mode, fault.params, ttl_s=TTL_S, linger_s=fault.linger_s)
+        except InjectorLost as lost:
+            self.why = f"the injection failed: {lost.why}"
+            return False
+        return True
+
+    async def _lift(self, why: str) -> None:
+        for _ in range(2 if self._injected else 0):
+            try:
+                await self.proxy.lift(WINDOW, "ordered")
+            except InjectorLost as lost:
+                self.write("lift_failed", window=WINDOW, why=lost.why)
+            else:
+                return
+        if self._injected:
+            self._progress.line(f"the proxy does not answer; without renewals its fault ends within {TTL_S:g} s")
+
+    def _enter(self) -> None:
+        """Begin what the state asks for."""
+        now_ns = self._clock.mono_ns()
+        phases = self.plan.phases
+        match self.state:
+            case State.BASELINE:
+                self._traffic = self._make_traffic(now_ns)
+                self._spawn(self._run_traffic(self._traffic))
+                self._phase("baseline", phases.baseline_s, BY_HAND_WAIT_S if self._by_hand else phases.baseline_s)
+            case State.INJECTED:
+                assert self._traffic is not None
+                self._at_injection = dict(self._traffic.tally.by_outcome)
+                self._phase("fault", phases.fault_s, 2 * phases.fault_s if self._by_hand else phases.fault_s)
+                self._progress.injected(rfc3339(self._clock.wall_ns(), digits=3), self.plan.fault.mode)
+                self._spawn(self._renew())
+            case State.RECOVERY:
+                self._phase("recovery", phases.recovery_s, phases.recovery_s)
+                self._progress.line("fault lifted. Scribe: drillmaster note window_ended")
+                self._spawn(self._prove_gone())
+                self._spawn(self._record_code("lift"))
+            case State.DRAINING:
+                self._phase("drain", self.plan.traffic.time_limit_s, None)
+        if self.state in (State.RECOVERY, State.DRAINING, State.INJECTED):
+            with contextlib.suppress(*_EVIDENCE_TROUBLE):  # the next write says it again, and stops the drill
+                self._logs.sync()
+
+    def _phase(self, name: str, planned_s: float, ends_s: float | None) -> None:
+        self._phase_ends_ns = None if ends_s is None else self._clock.mono_ns() + round(ends_s * 1e9)
+        self.write("phase_started", phase=name, planned_s=planned_s)
+        self._progress.phase(name, planned_s if not self._by_hand or name in ("recovery", "drain") else None)
+
+    # -- evidence
+
+    def write(self, event: str, /, **fields: Any) -> bool:
+        """Write a line of our own. Where that fails the drill is stopped, and the answer is False."""
+        try:
+            self._logs.conductor.write(event, **fields)
+        except _EVIDENCE_TROUBLE as error:
+            self._spawn(self.stop(f"evidence cannot be written: {error}"))
+            return False
+        return True
+
+    def say(self, text: str) -> None:
+        """Tell the person at the terminal."""
+        self._progress.line(text)
+
+    def line(self, line: Line) -> None:
+        """Put a line of the pre-flight on record, and say it."""
+        extra = {name: value for name, value in (("by", line.by), ("at", line.at)) if value is not None}
+        self.write("preflight", check=line.check, status=line.status, why=line.why, **extra)
+        self._progress.line(
+            f"pre-flight  {line.status:8}  {line.check}" + (f"  {line.why or line.by}" if line.why or line.by else "")
+        )
+
+    async def _record_code(self, at: str) -> None:
+        self.write("code_state", at=at, **await asyncio.to_thread(self._code))
+
+    def note(self, kind: str, text: str, by: str, seen_at: str = "") -> None:
+        """Write a Scribe's line. Raises Problem where it cannot be written."""
+        self._note_count += 1
+        if self._note_count > MAX_NOTES:
+            raise Refused("note", found=f"{MAX_NOTES} notes", wanted="fewer", remedy="say it in fewer lines")
+        said = {"kind": kind, "text": text, "by": by} | ({"seen_at": seen_at} if seen_at else {})
+        self._logs.notes.write("note", **said)
+        self._notes.add(kind)
+        self._changed.set()
+        self._progress.line(f"note  {kind}  {text}".rstrip())
+
+    # -- the walk
+
+    async def walk(self) -> tuple[Exit, str]:
+        """Do the whole drill. Raises Problem where the pre-flight refused it; what there is has been written then."""
+        server = await control.serve(self._seats.control, self._told)
+        restore = self._on_signals()
+        try:
+            self.write("drill_started", run=self.folder.run, drill=self.plan.drill, service=self.plan.service)
+            await self._until_stopped(self._get_ready())
+            if self.state is State.PREPARING:
+                await self.order(Role.LEAD, Order.START, by=self._lead, why="pre-flight passed")
+                self._spawn(self._tick())
+                await self._phases()
+            if self.state is State.DRAINING:
+                await self._drain()
+        except Problem as problem:
+            self._problem = problem
+            await self.stop(str(problem))
+        finally:
+            # A cancelled walk must not leave a fault either: this is the one place every way out passes.
+            if self.state is not State.DRAINING and self.state not in FINAL:
+                await self.stop("the conductor was cancelled")
+            for task in tuple(self._background):
+                task.cancel()
+            await self._end()
+            restore()
+            server.close()
+        if self._problem is not None:
+            raise self._problem
+        return (Exit.PASS, "") if self.state is State.DRAINING else (Exit.ABORTED, self.why)
+
+    @property
+    def _lead(self) -> str:
+        return self.plan.seats.lead or "nobody named"
+
+    async def _get_ready(self) -> None:
+        await self._record_code("start")
+        await self.start_proxy()
+        await self._prepare(self)
+
+    async def start_proxy(self) -> None:
+        """Start the proxy and watch it. Raises Problem."""
+        self.write("proxy_started", pid=await self.proxy.start())
+        self._spawn(self._watch_proxy())
+
+    async def start_worker(self, argv: tuple[str, ...]) -> None:
+        """Start the worker and watch it. Raises Problem."""
+        assert self.worker is not None
+        pid = await self.worker.start()
+        self.worker_alive = True
+        self.write("worker_started", pid=pid, argv=list(argv))
+        self._spawn(self._watch_worker())
+
+    async def _until_stopped(self, doing: Coroutine[Any, Any, None]) -> None:
+        """Do something that a stop order cuts short. Raises what it raises."""
+        task = asyncio.create_task(doing)
+        task.add_done_callback(lambda _: self._changed.set())
+        await self._wait(lambda: task.done() or self.state is not State.PREPARING)
+        if not task.done():
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    async def _wait(self, until: Callable[[], bool], *, at_most_s: float | None = None) -> None:
+        """Wait until something holds; looked at whenever something changed, and at the latest after `at_most_s`."""
+        give_up_ns = None if at_most_s is None else self._clock.mono_ns() + round(at_most_s * 1e9)
+        while not until():
+            left_s = None if give_up_ns is None else (give_up_ns - self._clock.mono_ns()) / 1e9
+            if left_s is not None and left_s <= 0:
+                return
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._changed.wait()
+
+    async def _phases(self) -> None:
+        """Wait for each phase's end, and order the next in the Lead's name, until the drill drains or stops."""
+        following = {State.BASELINE: Order.INJECT, State.INJECTED: Order.LIFT, State.RECOVERY: Order.DRAIN}
+        while self.state in following:
+            before = self.state
+            left_s = ((self._phase_ends_ns or 0) - self._clock.mono_ns()) / 1e9
+            if left_s > 0:
+                await self._wait(lambda: self.state is not before, at_most_s=left_s)  # noqa: B023  # used within the turn
+                continue
+            if before is State.BASELINE and self._by_hand:
+                await self.stop(f"nobody injected within {BY_HAND_WAIT_S / 3600:g} h")
+                return
+            try:
+                await self.order(
+                    Role.SCHEDULE, following[before], by=f"the schedule that {self._lead} started", why="planned"
+                )
+            except Refused as refused:
+                if self.state is before:  # not overtaken by a person's order: it is the drill that cannot go on
+                    await self.stop(str(refused))
+
+    async def _drain(self) -> None:
+        """Wait for the requests under way, and a little for the Scribe."""
+        assert self._traffic is not None
+        self._traffic.no_more()
+        patience_s = self.plan.traffic.time_limit_s + 2
+        await self._wait(lambda: self._traffic_over or self.state is not State.DRAINING, at_most_s=patience_s)
+        if self._missing_notes() and not self._rehearsal and self._scribe is None:
+            self._progress.line(
+                f"Scribe: still missing {', '.join(self._missing_notes())}; sealing in {SCRIBE_GRACE_S:g} s"
+            )
+            done = lambda: not self._missing_notes() or self.state is not State.DRAINING  # noqa: E731  # one line, used once
+            await self._wait(done, at_most_s=SCRIBE_GRACE_S)
+
+    def _missing_notes(self) -> list[str]:
+        missing = [kind for kind in ("injection_seen", "window_ended") if kind not in self._notes]
+        if not self._notes & {"first_fallback_seen", "no_fallback_seen"}:
+            missing.insert(1 if "injection_seen" in missing else 0, "first_fallback_seen (or no_fallback_seen)")
+        return missing
+
+    async def _end(self) -> None:
+        """End the parts and write the end. The seal comes after this, when nothing of ours is open any more."""
+        self._ending = True
+        if self.worker is not None:
+            await self.worker.stop()
+            if self.worker_alive:
+                self.worker_alive = False
+                self.write("worker_exited", pid=self.worker.pid, code=await self.worker.wait(), expected=True)
+        if self.proxy.pid is not None and not self.leaves_proxy:
+            pid = self.proxy.pid
+            self.write("proxy_exited", pid=pid, code=await self.proxy.quit(), expected=True)
+        with contextlib.suppress(*_EVIDENCE_TROUBLE):
+            await self._record_code("end")
+        status = "completed" if self.state is State.DRAINING else "aborted"
+        self.write("drill_ended", status=status, why=self.why)
+        self.folder.drop_ballast()
+        with contextlib.suppress(*_EVIDENCE_TROUBLE):
+            self._logs.sync()
+
+    def sealed(self) -> None:
+        """The run has been sealed."""
+        self.state = table.step(self.state, Role.SCHEDULE, Order.SEAL).state
+
+    # -- what goes on meanwhile
+
+    def _spawn(self, doing: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(self._guarded(doing))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _guarded(self, doing: Coroutine[Any, Any, None]) -> None:
+        """Do something in the background; what goes wrong with it stops the drill."""
+        try:
+            await doing
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever it is: a drill whose part failed has to lift and stop
+            inner = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
+            said = str(inner) if isinstance(inner, Problem) else f"{type(inner).__name__}: {inner}"
+            await self.stop(said)
+
+    async def _run_traffic(self, traffic: Traffic) -> None:
+        await traffic.run()
+        self._traffic_over = True
+        self._changed.set()
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(RENEW_S)
+            if self.state is not State.INJECTED:
+                return
+            try:
+                if await self.proxy.renew(WINDOW, ttl_s=TTL_S):
+                    continue
+            except InjectorLost:
+                continue  # the next one may get through; the ticker counts silence
+            if self._is(State.INJECTED):
+                await self.stop("the fault ended before its lift: it was not renewed in time")
+
+    def _is(self, state: State) -> bool:
+        """Look again: while we waited for something, somebody may have ordered."""
+        return self.state is state
+
+    async def _prove_gone(self) -> None:
+        """After the lift, ask through the proxy until it passes, and write down what was seen."""
+        give_up_ns = self._clock.mono_ns() + round((self.plan.fault.linger_s + 10) * 1e9)
+        while True:
+            status, seen = await probe_proxy(self._proxy_url, within_s=5)
+            mode = "unknown"
+            with contextlib.suppress(InjectorLost):
+                mode = str((await self.proxy.state()).get("mode"))
+            gone = status is not None and mode == "pass"
+            if gone or self._clock.mono_ns() >= give_up_ns:
+                self.write("fault_gone", window=WINDOW, gone=gone, why=f"mode {mode}, the probe got {seen}")
+                return
+            await asyncio.sleep(0.2)
+
+    async def _watch_proxy(self) -> None:
+        starts = 0
+        while True:
+            pid = self.proxy.pid
+            code = await self.proxy.wait()
+            if self._ending:
+                return
+            self.write("proxy_exited", pid=pid, code=code, expected=False)
+            how = _how(code)
+            self._progress.line(f"the proxy ended by itself ({how}); starting it again, passing through")
+            starts += 1
+            if starts < _MAX_PROXY_STARTS:
+                try:
+                    self.write("proxy_started", pid=await self.proxy.start())
+                except Problem as problem:
+                    self._progress.line(str(problem))
+            await self.stop(f"the proxy ended by itself ({how}): the evidence has a hole")
+            if starts >= _MAX_PROXY_STARTS:
+                return
+
+    async def _watch_worker(self) -> None:
+        assert self.worker is not None
+        code = await self.worker.wait()
+        self.worker_alive = False
+        self.write("worker_exited", pid=self.worker.pid, code=code, expected=False)
+        self._progress.line(f"the worker ended by itself ({_how(code)})")
+
+    async def _tick(self) -> None:
+        """Once a second: the clock on record, the stop conditions, the screen, the stand-in Scribe."""
+        while True:
+            self.write("clock")
+            why = await self._stop_condition()
+            if why is not None:
+                await self.stop(why)
+            self._show()
+            await asyncio.sleep(TICK_S)
+
+    def _show(self) -> None:
+        if self._traffic is None:
+            return
+        tally = self._traffic.tally
+        left_s = None if self._phase_ends_ns is None else (self._phase_ends_ns - self._clock.mono_ns()) / 1e9
+        self._progress.tick(self.state, left_s, tally.by_outcome, tally.in_flight)
+        if self._scribe is not None:
+            since = (
+                {w: n - self._at_injection.get(w, 0) for w, n in tally.by_outcome.items()} if self._at_injection else {}
+            )
+            scene = Scene(state=self.state, since_injection=since, run_dir=self.folder.path)
+            self._scribe(scene, lambda kind, text: self.note(kind, text, self.plan.seats.scribe))
+
+    async def _stop_condition(self) -> str | None:
+        """Say why the drill has to stop, None where it need not."""
+        assert self._traffic is not None
+        if self.state not in (State.BASELINE, State.INJECTED, State.RECOVERY):
+            return None
+        stop, tally = self.plan.stop, self._traffic.tally
+        ratio = tally.recent_failed_ratio()
+        if stop.failed_ratio is not None and ratio is not None and ratio > stop.failed_ratio:
+            return f"{ratio:.0%} of the last {stop.over_requests} requests failed (stop.failed_ratio {stop.failed_ratio:g})"
+        if tally.late_ns > MAX_LATE_S * 1e9:
+            return f"the traffic was {tally.late_ns / 1e9:.1f} s late: this machine slept, or has too much to do"
+        try:
+            free = os.statvfs(self.folder.path)
+            timeline = os.stat(self.folder.timeline)  # noqa: PTH116  # one call on a local name
+        except OSError as error:
+            return f"the run folder cannot be read: {error.strerror}"
+        free_mb = free.f_bavail * free.f_frsize // 1_000_000
+        if free_mb < stop.min_free_mb:
+            return f"{free_mb} MB of disk left (stop.min_free_mb {stop.min_free_mb})"
+        if not os.access(self.folder.timeline, os.W_OK) or timeline.st_nlink < 1:
+            return "the timeline is not writable any more"
+        return await self._proxy_condition()
+
+    async def _proxy_condition(self) -> str | None:
+        try:
+            state = await self.proxy.state()
+        except InjectorLost as lost:
+            self._deaf += 1
+            if self._deaf < _DEAF_TICKS:
+                return None
+            self.proxy.kill()  # the watcher starts another, passing through
+            return f"the proxy does not answer: {lost.why}"
+        self._deaf = 0
+        counts = state.get("counts", {})
+        if counts.get("evidence_lost"):
+            return f"the proxy could not write {counts['evidence_lost']} lines of evidence"
+        spend = self.plan.spend
+        if spend is not None:
+            passed = int(counts.get("forwarded", int(counts.get("requests", 0)) - int(counts.get("met", 0))))
+            if passed >= spend.max_requests:
+                return f"{passed} requests went to the real endpoint (spend.max_requests {spend.max_requests})"
+            tokens = int(counts.get("tokens", 0))
+            if spend.max_tokens is not None and tokens >= spend.max_tokens:
+                return f"{tokens} tokens were spent (spend.max_tokens {spend.max_tokens})"
+        return None
+
+    # -- people and signals
+
+    async def _told(self, asked: Asked) -> Told:
+        """Answer an order from another terminal. Raises Problem."""
+        role = self._seats.role(asked.token)
+        if role is None:
+            raise Refused(
+                f"order {asked.order}",
+                found="a token of no seat of this run",
+                wanted=f"the {table.owner(Order(asked.order) if asked.order != 'state' else Order.STOP).capitalize()}'s token",
+                remedy=f"name its file: --token-file {self._seats.folder}/lead.token",
+            )
+        if self._ending:
+            raise Refused(
+                f"order {asked.order}",
+                found="a drill that is over",
+                wanted="a live one",
+                remedy="nothing is left to order",
+            )
+        if asked.order == "state":
+            return Told(done=True, state=self.state)
+        order = Order(asked.order)
+        name = getattr(self.plan.seats, role) or role
+        if order is Order.NOTE:
+            table.step(self.state, role, order)
+            if asked.kind not in NOTE_KINDS:
+                raise Refused(
+                    "note", found=asked.kind[:40], wanted=f"one of {', '.join(NOTE_KINDS)}", remedy="write `other`"
+                )
+            self.note(asked.kind, asked.text, asked.by or name, asked.seen_at)
+            return Told(
+                done=True, state=self.state, text=f"noted {asked.kind} at {rfc3339(self._clock.wall_ns(), digits=3)}"
+            )
+        state = await self.order(role, order, by=asked.by or name, why=asked.text or "ordered")
+        if order is Order.INJECT and state is not State.INJECTED:
+            raise Refused(
+                "inject", found=self.why, wanted="a fault that is on", remedy=f"see {self.folder.path}/proxy.log"
+            )
+        return Told(done=True, state=state, text=f"{order} done at {rfc3339(self._clock.wall_ns(), digits=3)}")
+
+    def _on_signal(self, name: str) -> None:
+        self._progress.line(f"{name}: lifting the fault, sealing what there is")
+        self._spawn(self.stop(f"{name}: somebody ended the drill"))
+
+    def _on_signals(self) -> Callable[[], None]:
+        """Make each ending signal a stop order. Only the main thread can; elsewhere the caller cancels."""
+        if threading.current_thread() is not threading.main_thread():
+            return lambda: None
+        loop = asyncio.get_running_loop()
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        for number in before:
+            loop.add_signal_handler(number, self._on_signal, number.name)
+
+        def restore() -> None:
+            for number, handler in before.items():
+                loop.remove_signal_handler(number)
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+        return restore
+
+
+def _how(code: int | None) -> str:
+    """How a process ended, in words."""
+    if code is None:
+        return "its keeper was killed"
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return signal.Signals(-code).name
+    return f"exit {code}"

@@ -1,0 +1,121 @@
+"""A run's folder: made once, never reused, with the manifest in it before anything happens."""
+
+import contextlib
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from drillmaster import strict
+from drillmaster.clock import Clock, rfc3339
+from drillmaster.errors import Problem
+from drillmaster.evidence import Manifest
+from drillmaster.plan import Plan
+
+__all__ = ["Folder", "make_folder", "versions"]
+
+BALLAST_BYTES = 256 * 1024
+"""Set aside at the start and given back at a stop, so that a full disk still takes the last lines and the seal."""
+
+
+class Folder(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run lies, and its zero on both clocks."""
+
+    run: str
+    path: Path
+    wall0_ns: int
+    mono0_ns: int
+
+    @property
+    def timeline(self) -> Path:
+        return self.path / "timeline.jsonl"
+
+    @property
+    def events(self) -> Path:
+        return self.path / "events"
+
+    @property
+    def ballast(self) -> Path:
+        return self.path / ".ballast"
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Write the manifest to the disk, whole or not at all. Raises OSError."""
+        text = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
+        with (self.path / "manifest.json").open("xb") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def drop_ballast(self) -> None:
+        """Give the reserve back; harmless when it is gone."""
+        with contextlib.suppress(OSError):
+            self.ballast.unlink()
+
+
+def make_folder(runs: Path, clock: Clock) -> Folder:
+    """Make `runs/<UTC start>-<4 hex>/`. Raises Problem where that cannot be written."""
+    wall0_ns, mono0_ns = clock.wall_ns(), clock.mono_ns()
+    stamp = rfc3339(wall0_ns, digits=0).replace("-", "").replace(":", "")
+    try:
+        runs.mkdir(parents=True, exist_ok=True)
+        for _ in range(100):
+            run = f"{stamp}-{secrets.token_hex(2)}"
+            with contextlib.suppress(FileExistsError):
+                path = runs.absolute() / run
+                path.mkdir()
+                folder = Folder(run=run, path=path, wall0_ns=wall0_ns, mono0_ns=mono0_ns)
+                folder.events.mkdir()
+                folder.timeline.touch()
+                fd = os.open(folder.ballast, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                try:
+                    os.posix_fallocate(fd, 0, BALLAST_BYTES)
+                finally:
+                    os.close(fd)
+                return folder
+    except OSError as error:
+        raise Problem(
+            str(runs),
+            found=error.strerror or "an error",
+            wanted="a folder that can be written",
+            remedy="choose one with --runs DIR",
+        ) from None
+    raise Problem(
+        str(runs), found="100 names taken", wanted="a free name", remedy="choose another folder with --runs DIR"
+    )
+
+
+def versions() -> dict[str, str]:
+    """What the run was made with."""
+    import importlib.metadata
+
+    found = {"python": sys.version.split()[0], "platform": sys.platform}
+    for name in ("drillmaster", "msgspec"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
+def plan_on_record(plan: Plan) -> dict[str, Any]:
+    """The plan as the manifest holds it: values of headers and of the worker's environment stay out, their names stay."""
+    record: dict[str, Any] = msgspec.to_builtins(plan)
+    record["target"]["headers"] = dict.fromkeys(plan.target.headers, "(not recorded)")
+    if record["worker"] is not None:
+        record["worker"]["env"] = dict.fromkeys(record["worker"]["env"], "(not recorded)")
+    return record
+
+
+def payload_sha256(plan: Plan) -> str:
+    """The digest of what users ask: method, URL, names of headers, body and payload set."""
+    target = plan.target
+    return strict.digest(
+        {
+            "method": target.method,
+            "url": target.url,
+            "headers": sorted(target.headers),
+            "body": target.body,
+            "payloads": list(target.payloads),
+        }
+    )

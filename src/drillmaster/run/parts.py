@@ -1,0 +1,331 @@
+"""The parts of a drill as the conductor knows them, and the two that are processes: the worker and the proxy.
+
+The worker ends with the drill, whatever becomes of the drill. The proxy does not: it outlives a killed conductor, lets
+its fault expire and passes through, since an agent's way to its model must not die of the drill.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from drillmaster.errors import Problem
+from drillmaster.plan import Worker
+from drillmaster.proxy.settings import Settings
+from drillmaster.screen import Screener
+
+__all__ = ["Injector", "InjectorLost", "ProxyPart", "WorkerPart", "bind", "listen_url", "raise_descriptor_limit"]
+
+KEEPER = Path(__file__).with_name("keeper.py")
+MAX_LOG_BYTES = 20 * 1024 * 1024
+_CALL_S = 5.0
+
+
+class InjectorLost(Exception):
+    """The injector did not answer, or not as it should; whether the fault is on is not known. `why` is for people."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class Injector(Protocol):
+    """What puts a fault on and takes it off. All raise InjectorLost."""
+
+    async def state(self) -> dict[str, Any]:
+        """Mode, window, deadline and counts."""
+
+    async def inject(
+        self, window: str, fault: str, params: Mapping[str, Any], *, ttl_s: float, linger_s: float
+    ) -> None:
+        """Put the fault on for `ttl_s` seconds, unless renewed."""
+
+    async def renew(self, window: str, *, ttl_s: float) -> bool:
+        """Move the deadline; False when that fault is not on any more."""
+
+    async def lift(self, window: str, why: str) -> None:
+        """Take the fault off. Harmless when none is on."""
+
+
+class ProxyPart:
+    """The wire proxy as a child, with the listening socket that stays ours: a killed proxy is replaced behind it."""
+
+    def __init__(self, settings: Settings, control: Path, *, log: Path, env: Mapping[str, str]) -> None:
+        """`settings.listen_fd` is a listening socket of this process; the child inherits it."""
+        self._settings = settings
+        self._control = control
+        self._log = log
+        self._env = env
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    async def start(self, *, ready_s: float = 10.0) -> int:
+        """Start the child and wait until it answers. Raises Problem."""
+        fd = self._settings.listen_fd
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._control)  # noqa: PTH108  # one call on a local name
+        log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "drillmaster.proxy",
+                msgspec.json.encode(self._settings).decode(),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=() if fd is None else (fd,),
+                env=dict(self._env),
+                start_new_session=True,  # a Ctrl-C in the terminal is the conductor's to handle
+            )
+        finally:
+            os.close(log)
+        give_up = asyncio.get_running_loop().time() + ready_s
+        while asyncio.get_running_loop().time() < give_up and self._process.returncode is None:
+            with contextlib.suppress(InjectorLost):
+                await self.state()
+                return self._process.pid
+            await asyncio.sleep(0.02)
+        raise Problem(
+            "the proxy",
+            found=f"exit {self._process.returncode}"
+            if self._process.returncode is not None
+            else f"no answer in {ready_s:g} s",
+            wanted="a proxy that answers on its control socket",
+            remedy=f"see {self._log}",
+        )
+
+    async def wait(self) -> int:
+        """Wait until the child is gone; its exit code, negative for a signal."""
+        assert self._process is not None
+        return await self._process.wait()
+
+    async def state(self) -> dict[str, Any]:
+        status, body = await self._call("GET", "/state")
+        if status != 200:
+            raise InjectorLost(f"GET /state: status {status}")
+        return body
+
+    async def inject(
+        self, window: str, fault: str, params: Mapping[str, Any], *, ttl_s: float, linger_s: float
+    ) -> None:
+        status, body = await self._call(
+            "POST",
+            "/inject",
+            {"window": window, "fault": fault, "params": dict(params), "ttl_s": ttl_s, "linger_s": linger_s},
+        )
+        if status != 200:
+            raise InjectorLost(f"POST /inject: status {status} {body.get('error', '')}".rstrip())
+
+    async def renew(self, window: str, *, ttl_s: float) -> bool:
+        status, _ = await self._call("POST", "/renew", {"window": window, "ttl_s": ttl_s})
+        if status not in (200, 404):
+            raise InjectorLost(f"POST /renew: status {status}")
+        return status == 200
+
+    async def lift(self, window: str, why: str) -> None:
+        status, _ = await self._call("POST", "/lift", {"window": window, "why": why})
+        if status != 200:
+            raise InjectorLost(f"POST /lift: status {status}")
+
+    def kill(self) -> None:
+        """End a child that does not answer; whoever waits for it starts another."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+
+    async def quit(self, *, within_s: float = 8.0) -> int:
+        """Ask it to end, insist after half the time; its exit code."""
+        assert self._process is not None
+        with contextlib.suppress(InjectorLost):
+            await self._call("POST", "/quit", {})
+        for number in (None, signal.SIGTERM, signal.SIGKILL):
+            if number is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    self._process.send_signal(number)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(within_s / 2):
+                    return await self._process.wait()
+        return await self._process.wait()
+
+    async def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        return await call_control(self._control, method, path, body)
+
+
+async def call_control(
+    control: Path, method: str, path: str, body: Mapping[str, Any] | None = None
+) -> tuple[int, dict[str, Any]]:
+    """Ask a proxy's control socket; status and JSON body. Raises InjectorLost."""
+    content = b"" if body is None else json.dumps(body).encode()
+    head = f"{method} {path} HTTP/1.1\r\nHost: control\r\nConnection: close\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+    try:
+        async with asyncio.timeout(_CALL_S):
+            reader, writer = await asyncio.open_unix_connection(control)
+            try:
+                writer.write(head.encode() + content)
+                await writer.drain()
+                answer = await reader.read(1 << 20)
+                while piece := await reader.read(1 << 20):
+                    answer += piece
+            finally:
+                writer.close()
+    except (OSError, TimeoutError) as error:
+        raise InjectorLost(f"{method} {path}: {type(error).__name__}") from None
+    top, _, rest = answer.partition(b"\r\n\r\n")
+    try:
+        status = int(top.split(b" ", 2)[1])
+        found = json.loads(rest) if rest.strip() else {}
+    except (IndexError, ValueError):
+        raise InjectorLost(f"{method} {path}: an answer that is none") from None
+    return status, found if isinstance(found, dict) else {}
+
+
+class WorkerPart:
+    """The agent under drill, behind its keeper."""
+
+    def __init__(self, worker: Worker, *, cwd: Path, env: Mapping[str, str], log: Path, soft_limit: int) -> None:
+        self._worker = worker
+        self._cwd = cwd
+        self._env = env
+        self._log = log
+        self._soft_limit = soft_limit
+        self._keeper: asyncio.subprocess.Process | None = None
+        self._lead: socket.socket | None = None
+        self._lines: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._copy: asyncio.Task[None] | None = None
+        self.pid: int | None = None
+
+    async def start(self) -> int:
+        """Start it; its process id. Raises Problem where the program cannot be started."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._keeper = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-I",
+                "-S",
+                str(KEEPER),
+                str(theirs.fileno()),
+                str(self._soft_limit),
+                *self._worker.cmd,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                pass_fds=(theirs.fileno(),),
+                cwd=self._cwd,
+                env=dict(self._env),
+                start_new_session=True,
+            )
+        self._lines, self._writer = await asyncio.open_connection(sock=ours)
+        self._copy = asyncio.create_task(self._copy_output())
+        said = await self._said()
+        if "pid" not in said:
+            raise Problem(
+                "the worker", found="a keeper that died", wanted="a started process", remedy=f"see {self._log}"
+            )
+        self.pid = int(said["pid"])
+        return self.pid
+
+    async def _said(self) -> dict[str, Any]:
+        assert self._lines is not None
+        line = await self._lines.readline()
+        said: dict[str, Any] = json.loads(line) if line else {}
+        return said
+
+    async def wait(self) -> int | None:
+        """Wait until the worker itself has ended; its exit code, negative for a signal; None: its keeper was killed."""
+        return (await self._said()).get("code")
+
+    async def stop(self) -> None:
+        """End it and all it started: SIGTERM, and SIGKILL after the keeper's grace. `wait` returns after this."""
+        if self._writer is None or self._keeper is None:
+            return
+        with contextlib.suppress(OSError):
+            self._writer.write_eof()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(12):
+                await self._keeper.wait()
+        if self._keeper.returncode is None:
+            self._keeper.kill()
+            await self._keeper.wait()
+        if self._copy is not None:
+            with contextlib.suppress(TimeoutError, asyncio.CancelledError):
+                async with asyncio.timeout(1):
+                    await self._copy
+        self._writer.close()
+
+    async def _copy_output(self) -> None:
+        """Copy what the worker prints to its log, screened, up to a cap; then read on and drop, so that it never blocks."""
+        assert self._keeper is not None and self._keeper.stdout is not None
+        log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        screener = Screener()
+        left_bytes = MAX_LOG_BYTES
+        try:
+            while piece := await self._keeper.stdout.read(65_536):
+                if left_bytes > 0:
+                    self._write(log, screener.feed(piece))
+                    left_bytes -= len(piece)
+                    if left_bytes <= 0:
+                        self._write(log, screener.close() + b"\n(the rest is not kept)\n")
+            if left_bytes > 0:
+                self._write(log, screener.close())
+        finally:
+            os.close(log)
+
+    @staticmethod
+    def _write(log: int, data: bytes) -> None:
+        with contextlib.suppress(OSError):  # its log is a convenience; evidence is watched elsewhere
+            os.write(log, data)
+
+
+async def bind(host: str, port: int, *, retry_s: float = 0.0) -> socket.socket:
+    """Bind and listen, trying again for `retry_s` seconds. Raises Problem where the port is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    give_up = asyncio.get_running_loop().time() + retry_s
+    while True:
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(("127.0.0.1" if host == "localhost" else host, port))
+            sock.listen(1024)
+            sock.setblocking(False)
+            return sock
+        except OSError as error:
+            sock.close()
+            if asyncio.get_running_loop().time() >= give_up:
+                raise Problem(
+                    f"/proxy/listen {host}:{port}",
+                    found=error.strerror or "an error",
+                    wanted="a free port on an address of this machine",
+                    remedy=f"see who holds it (ss -ltnp 'sport = :{port}'), or choose another port in the plan",
+                ) from None
+        await asyncio.sleep(0.05)
+
+
+def listen_url(sock: socket.socket) -> str:
+    """The URL at which an agent on this machine reaches a listening socket."""
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def raise_descriptor_limit() -> tuple[int, int]:
+    """Raise this process's soft limit to its hard one; what it was before, and what it is now."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = hard if hard != resource.RLIM_INFINITY else max(soft, 65_536)
+    if soft < wanted:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return soft, resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -1,0 +1,339 @@
+"""The pre-flight, executed and not ticked: everything that would make the drill worthless, found before anything is hurt.
+
+1. Each line is looked at by doing it, in the order in which a failure explains the next, and is written down.
+2. What only people can know is attested by name and time in the plan. A rehearsal needs none of it.
+3. A line that does not hold refuses the drill, with the one thing to do.
+"""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from drillmaster.clock import Clock, parse_rfc3339, rfc3339
+from drillmaster.errors import Problem, Refused
+from drillmaster.plan import Attest, Plan
+from drillmaster.run.traffic import PROBE_TRACE, Answer, Asker, look_up, outcome_of, prepare
+from drillmaster.sanity import window_problem
+
+__all__ = ["ATTESTED", "Ground", "Line", "attested", "ground", "probe_proxy", "reach_agent", "reach_upstream", "tls_to"]
+
+ATTESTED = ("quiet_window_agreed", "on_call_told", "status_note_drafted")
+ATTEST_DAYS = 31
+OWN_DESCRIPTORS = 40
+"""What the conductor itself has open, besides one per request in flight."""
+_CONNECT_S = 10.0
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the pre-flight as it goes on record."""
+
+    check: str
+    status: str
+    """`pass`, `refused` or `attested`."""
+    why: str = ""
+    by: str | None = None
+    at: str | None = None
+
+
+class Ground(msgspec.Struct, frozen=True, kw_only=True):
+    """What the drill stands on, as it is: handed in, so that it can be judged without a machine."""
+
+    free_bytes: int
+    descriptors: int
+    wall_ns: int
+    drift_s: float
+    """How far the wall clock moved against the monotonic one since the run's zero."""
+
+
+def ground(folder: Path, clock: Clock, *, wall0_ns: int, mono0_ns: int, descriptors: int) -> Ground:
+    """Look at disk and clocks."""
+    wall_ns, mono_ns = clock.wall_ns(), clock.mono_ns()
+    return Ground(
+        free_bytes=shutil.disk_usage(folder).free,
+        descriptors=descriptors,
+        wall_ns=wall_ns,
+        drift_s=((wall_ns - wall0_ns) - (mono_ns - mono0_ns)) / 1e9,
+    )
+
+
+def attested(plan: Plan, *, place: str, wall_ns: int) -> list[Line | Refused]:
+    """The human lines: as attested, or refused where nobody did, or did so too long ago."""
+    found: list[Line | Refused] = []
+    for check in ATTESTED:
+        attest: Attest | None = getattr(plan.preflight, check)
+        at_ns = None if attest is None else parse_rfc3339(attest.at)
+        remedy = f"fill in `preflight: {{{check}: {{by: NAME, at: {rfc3339(wall_ns, digits=0)}}}}}`, or use --rehearsal"
+        if attest is None or at_ns is None:
+            found.append(
+                Refused(
+                    f"{place}: /preflight/{check}",
+                    found="nobody's word",
+                    wanted="who saw to it, and when",
+                    remedy=remedy,
+                )
+            )
+        elif not -300 <= (wall_ns - at_ns) / 1e9 <= ATTEST_DAYS * 86_400:
+            found.append(
+                Refused(
+                    f"{place}: /preflight/{check}/at",
+                    found=f"{attest.at}, and it is {rfc3339(wall_ns, digits=0)} now",
+                    wanted=f"a time of the last {ATTEST_DAYS} days",
+                    remedy="have it seen to again, and write when",
+                )
+            )
+        else:
+            found.append(Line(check=check, status="attested", by=attest.by, at=attest.at))
+    return found
+
+
+def standing(plan: Plan, here: Ground, *, place: str, timeline: Path) -> list[Line | Refused]:
+    """The lines about this machine and this hour."""
+    found: list[Line | Refused] = []
+    if plan.window is not None:
+        from_ns = here.wall_ns + round(plan.phases.baseline_s * 1e9)
+        outside = window_problem(
+            plan, place=place, from_ns=from_ns, until_ns=from_ns + round(plan.phases.fault_s * 1e9)
+        )
+        found.append(outside or Line(check="window", status="pass", why=f"{plan.window.start} .. {plan.window.end}"))
+    free_mb = here.free_bytes // 1_000_000
+    if free_mb < plan.stop.min_free_mb:
+        found.append(
+            Refused(
+                "disk_space",
+                found=f"{free_mb} MB free",
+                wanted=f"at least {plan.stop.min_free_mb} MB (stop.min_free_mb)",
+                remedy="free some, or choose another disk with --runs DIR",
+            )
+        )
+    else:
+        found.append(Line(check="disk_space", status="pass", why=f"{free_mb} MB free"))
+    need = OWN_DESCRIPTORS + int(plan.traffic.time_limit_s / plan.traffic.every_s) + 1
+    if need > here.descriptors:
+        found.append(
+            Refused(
+                "descriptors",
+                found=f"{here.descriptors} allowed",
+                wanted=f"{need}: one for each request that may be in flight when nothing answers",
+                remedy=f"run `ulimit -n {need}` first, or raise traffic.every_s",
+            )
+        )
+    else:
+        found.append(Line(check="descriptors", status="pass", why=f"{here.descriptors} allowed, {need} needed"))
+    if not 1_735_689_600_000_000_000 <= here.wall_ns < 7_258_118_400_000_000_000 or abs(here.drift_s) > 0.5:
+        found.append(
+            Refused(
+                "clock",
+                found=f"{rfc3339(here.wall_ns)}, moved {here.drift_s:.3f} s against the monotonic clock while we looked",
+                wanted="a wall clock that is set and steady",
+                remedy="see timedatectl status",
+            )
+        )
+    else:
+        found.append(Line(check="clock", status="pass", why=rfc3339(here.wall_ns)))
+    if os.access(timeline, os.W_OK):
+        found.append(Line(check="timeline_writable", status="pass", why=str(timeline)))
+    else:
+        found.append(
+            Refused(
+                "timeline_writable", found=f"no right to write {timeline}", wanted="one", remedy="choose --runs DIR"
+            )
+        )
+    return found
+
+
+def tls_to(scheme: str, ca: Path | None) -> ssl.SSLContext | None:
+    """The TLS of one peer; None for plain http. Raises Problem for a CA file that is none."""
+    if scheme != "https":
+        return None
+    context = ssl.create_default_context()
+    if ca is not None:
+        try:
+            context.load_verify_locations(ca)
+        except (OSError, ssl.SSLError) as error:
+            raise Problem(
+                str(ca), found=str(error), wanted="a PEM file of certificates", remedy="mend /proxy/upstream_ca"
+            ) from None
+    return context
+
+
+async def reach_upstream(plan: Plan, *, ca: Path | None) -> Line:
+    """Connect to the real endpoint as the proxy will, TLS and certificate included. Raises Refused."""
+    parts = urlsplit(plan.proxy.upstream or "")
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        async with asyncio.timeout(_CONNECT_S):
+            _, writer = await asyncio.open_connection(host, port, ssl=tls_to(parts.scheme, ca))
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+    except (OSError, TimeoutError) as error:
+        why = getattr(error, "verify_message", "") or getattr(error, "strerror", "") or type(error).__name__
+        remedy = f"see that this machine reaches it: curl -v {parts.scheme}://{host}:{port}/"
+        if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLCertVerificationError):
+            remedy = "if it speaks plain http, write http:// in /proxy/upstream"
+        elif isinstance(error, ssl.SSLCertVerificationError):
+            remedy = "if its authority is your own, name its PEM file in /proxy/upstream_ca"
+        raise Refused(
+            f"upstream_reachable {host}:{port}", found=str(why), wanted="a connection", remedy=remedy
+        ) from None
+    return Line(check="upstream_reachable", status="pass", why=f"{parts.scheme}://{host}:{port}")
+
+
+async def probe_proxy(url: str, *, within_s: float) -> tuple[int | None, str]:
+    """Send one GET through the proxy, as nobody's request; the status, or None and what came instead."""
+    parts = urlsplit(url)
+    trace = PROBE_TRACE + secrets.token_hex(8)
+    head = (
+        f"GET / HTTP/1.1\r\nHost: {parts.netloc}\r\nUser-Agent: drillmaster-probe\r\nAccept: */*\r\n"
+        f"traceparent: 00-{trace}-{secrets.token_hex(8)}-01\r\nConnection: close\r\n\r\n"
+    )
+    try:
+        async with asyncio.timeout(within_s):
+            reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+            try:
+                writer.write(head.encode())
+                line = await reader.readline()
+            finally:
+                writer.transport.abort()
+    except TimeoutError:
+        return None, f"no answer in {within_s:g} s"
+    except (OSError, ValueError) as error:
+        return None, type(error).__name__
+    words = line.split()
+    if len(words) >= 2 and words[0].startswith(b"HTTP/1.") and words[1].isdigit():
+        return int(words[1]), f"status {words[1].decode()}"
+    return None, "no HTTP" if line else "closed without an answer"
+
+
+async def reach_agent(
+    plan: Plan,
+    asker: Asker,
+    *,
+    clock: Clock,
+    proxy_url: str,
+    proxy_counts: Callable[[], Awaitable[dict[str, Any]]],
+    wait_s: float,
+    alive: Callable[[], bool],
+) -> list[Line]:
+    """Ask the agent what users will ask, until it answers as the plan expects; then see that it asked through the proxy.
+
+    `wait_s` is how long it may take to start; `alive` False: the worker that the drill started has ended. Raises Refused.
+    """
+    give_up_ns = clock.mono_ns() + round(wait_s * 1e9)
+    before = await proxy_counts()
+    tried = 0
+    while True:
+        answer = await _probe_agent(plan, asker, clock, tried)
+        tried += 1
+        if answer.answer == "ok":
+            break
+        if not alive() or clock.mono_ns() >= give_up_ns:
+            raise _no_answer(plan, answer, before, await proxy_counts(), proxy_url=proxy_url, alive=alive())
+        await asyncio.sleep(0.2)
+    found = [
+        Line(
+            check="target_answers",
+            status="pass",
+            why=f"status {answer.status} in {(answer.end_ns - answer.sent_ns) / 1e6:.0f} ms",
+        )
+    ]
+    for more in range(3):
+        counts = await proxy_counts()
+        if _seen(counts) > _seen(before):
+            found.append(
+                Line(
+                    check="agent_uses_proxy",
+                    status="pass",
+                    why=f"{_seen(counts) - _seen(before)} attempts came through",
+                )
+            )
+            return found
+        await _probe_agent(plan, asker, clock, tried + more)
+    raise Refused(
+        "agent_uses_proxy",
+        found="answers of the agent, and no request of its through the proxy",
+        wanted=f"an agent whose model base URL is {proxy_url}",
+        remedy=f"export MODEL_BASE_URL={proxy_url}, or what your agent reads; if a cache answered, put {{nonce}} into the prompt",
+    )
+
+
+def _seen(counts: dict[str, Any]) -> int:
+    return int(counts.get("requests", 0))
+
+
+async def _probe_agent(plan: Plan, asker: Asker, clock: Clock, nth: int) -> Answer:
+    due_ns = clock.mono_ns()
+    request = prepare(
+        plan.target,
+        id=f"preflight{nth + 1}",
+        trace=PROBE_TRACE + secrets.token_hex(8),
+        span=secrets.token_hex(8),
+        nonce="dmn" + secrets.token_hex(8),
+        payload=nth % len(plan.target.payloads) if plan.target.payloads else None,
+    )
+    return await asker.ask(request, due_ns=due_ns, time_limit_s=plan.traffic.time_limit_s)
+
+
+def _no_answer(
+    plan: Plan, answer: Answer, before: dict[str, Any], after: dict[str, Any], *, proxy_url: str, alive: bool
+) -> Refused:
+    """Say why the agent did not answer, with what the proxy knows of it."""
+    found = f"{outcome_of(answer)} ({answer.why})" if answer.why else outcome_of(answer)
+    place = f"target_answers {plan.target.url}"
+    wanted = "an answer as /target/expect says"
+    if not alive:
+        return Refused(
+            place,
+            found="a worker that ended before it answered",
+            wanted=wanted,
+            remedy="see worker.log in the run folder",
+        )
+    if int(after.get("refused_heads", 0)) > int(before.get("refused_heads", 0)):
+        return Refused(
+            place,
+            found=f"{found}; what reached the proxy was no HTTP: most likely TLS, from a base URL that begins with https://",
+            wanted=wanted,
+            remedy=f"set the agent's base URL to {proxy_url}: the proxy speaks plain http to the agent and TLS to the endpoint",
+        )
+    if answer.result in ("refused", "reset") and plan.worker is None:
+        return Refused(
+            place, found=found, wanted=wanted, remedy="start the agent, or let the drill do it: --cmd 'python agent.py'"
+        )
+    if answer.result == "timeout":
+        return Refused(
+            place, found=found, wanted=wanted, remedy="raise traffic.time_limit_s, or see what the agent waits for"
+        )
+    return Refused(place, found=found, wanted=wanted, remedy=f"see what it says: curl -i '{plan.target.url}'")
+
+
+async def addresses_of(plan: Plan, *, loopback_only: Callable[[str], bool]) -> tuple[str, ...]:
+    """Look the target up, once for the whole drill. Raises Refused for a name that is unknown, or leads elsewhere."""
+    parts = urlsplit(plan.target.url)
+    host = parts.hostname or ""
+    try:
+        found: Sequence[str] = await look_up(host, parts.port or (443 if parts.scheme == "https" else 80))
+    except OSError as error:
+        raise Refused(
+            f"target {host}",
+            found=error.strerror or "an error",
+            wanted="a name that is known",
+            remedy="mend /target/url",
+        ) from None
+    outside = [address for address in found if not loopback_only(address)]
+    if outside and plan.target.permit is None:
+        raise Refused(
+            f"target {host}",
+            found=f"{outside[0]}, which is not loopback",
+            wanted="loopback: load and faults go nowhere else without permission",
+            remedy="write the agent's loopback address, or add `permit:`",
+        )
+    return tuple(found)

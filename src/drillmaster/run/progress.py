@@ -1,0 +1,146 @@
+"""What a person sees while a drill runs: phase, countdown and live counts on a terminal, plain lines elsewhere.
+
+Everything goes to stderr; stdout is for results. A terminal that goes away takes the drill's picture along, not the drill.
+"""
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol, TextIO
+
+__all__ = ["Plain", "Progress", "Silent", "Terminal", "large", "progress_for"]
+
+PLAIN_EVERY_S = 10.0
+
+# Five rows of three, for the one moment that is to be read across a room.
+_FONT = {
+    "0": "███ █ █ █ █ █ █ ███",
+    "1": " █  ██   █   █  ███",
+    "2": "███   █ ███ █   ███",
+    "3": "███   █ ███   █ ███",
+    "4": "█ █ █ █ ███   █   █",
+    "5": "███ █   ███   █ ███",
+    "6": "███ █   ███ █ █ ███",
+    "7": "███   █   █   █   █",
+    "8": "███ █ █ ███ █ █ ███",
+    "9": "███ █ █ ███   █ ███",
+    ":": "     █       █     ",
+    "Z": "███   █  █  █   ███",
+}
+
+
+def large(text: str) -> list[str]:
+    """Write digits, `:` and `Z` in large type, five rows."""
+    return [
+        "  ".join(_FONT[char].ljust(19)[4 * row : 4 * row + 3] for char in text if char in _FONT) for row in range(5)
+    ]
+
+
+class Progress(Protocol):
+    """Where a drill says what it is doing."""
+
+    def line(self, text: str) -> None:
+        """Say something once."""
+
+    def phase(self, name: str, planned_s: float | None) -> None:
+        """A phase began. `planned_s` None: it lasts until somebody orders its end."""
+
+    def tick(self, name: str, left_s: float | None, counts: Mapping[str, int], in_flight: int) -> None:
+        """The phase goes on; called about once a second."""
+
+    def injected(self, at: str, fault: str) -> None:
+        """The fault is on since `at` (RFC 3339): to be said aloud."""
+
+
+class Silent:
+    """Says nothing."""
+
+    def line(self, text: str) -> None:
+        pass
+
+    def phase(self, name: str, planned_s: float | None) -> None:
+        pass
+
+    def tick(self, name: str, left_s: float | None, counts: Mapping[str, int], in_flight: int) -> None:
+        pass
+
+    def injected(self, at: str, fault: str) -> None:
+        pass
+
+
+class Plain:
+    """Plain lines: one at each change, and one about every ten seconds."""
+
+    def __init__(self, out: TextIO, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._out = out
+        self._now_s = now_s
+        self._said_s = now_s()
+
+    def line(self, text: str) -> None:
+        self._write(text + "\n")
+
+    def phase(self, name: str, planned_s: float | None) -> None:
+        self._said_s = self._now_s()
+        self.line(f"phase {name}" + (f", {_span(planned_s)}" if planned_s is not None else ", until ordered"))
+
+    def tick(self, name: str, left_s: float | None, counts: Mapping[str, int], in_flight: int) -> None:
+        if self._now_s() - self._said_s >= PLAIN_EVERY_S:
+            self._said_s = self._now_s()
+            self.line(_status(name, left_s, counts, in_flight))
+
+    def injected(self, at: str, fault: str) -> None:
+        self.line(f"FAULT INJECTED at {at}: {fault}. Lead: say the time aloud; Scribe: drillmaster note injection_seen")
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+            self._out.write(text)
+            self._out.flush()
+
+
+class Terminal(Plain):
+    """A status line that is written over, and large type for the injection."""
+
+    def __init__(self, out: TextIO, *, colour: bool, now_s: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(out, now_s)
+        self._colour = colour
+        self._open = False
+
+    def line(self, text: str) -> None:
+        self._write(("\r\x1b[K" if self._open else "") + text + "\n")
+        self._open = False
+
+    def tick(self, name: str, left_s: float | None, counts: Mapping[str, int], in_flight: int) -> None:
+        columns = 80
+        with contextlib.suppress(OSError, ValueError):
+            columns = os.get_terminal_size(self._out.fileno()).columns
+        self._write("\r\x1b[K" + _status(name, left_s, counts, in_flight)[: columns - 1])
+        self._open = True
+
+    def injected(self, at: str, fault: str) -> None:
+        on, off = ("\x1b[1;31m", "\x1b[0m") if self._colour else ("", "")
+        rows = "\n".join(f"    {on}{row}{off}" for row in large(at[11:19] + "Z"))
+        self.line(f"\n{rows}\n\n    FAULT INJECTED at {at}: {fault}")
+        self.line("    Lead: say the time aloud.  Scribe: drillmaster note injection_seen\n")
+
+
+def progress_for(out: TextIO | None = None) -> Progress:
+    """The right kind for stderr (or `out`): a terminal's, or plain lines."""
+    out = out or sys.stderr
+    if out.isatty() and os.environ.get("TERM") != "dumb":
+        return Terminal(out, colour="NO_COLOR" not in os.environ)
+    return Plain(out)
+
+
+def _span(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min" + (f" {rest} s" if rest else "")
+
+
+def _status(name: str, left_s: float | None, counts: Mapping[str, int], in_flight: int) -> str:
+    left = "" if left_s is None else f" {int(max(0.0, left_s)) // 60:02d}:{int(max(0.0, left_s)) % 60:02d} left"
+    seen = "  ".join(f"{word} {n}" for word, n in sorted(counts.items(), key=lambda item: (item[0] != "ok", item[0])))
+    return f"{name}{left}  {seen or 'no answer yet'}  in flight {in_flight}"

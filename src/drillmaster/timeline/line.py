@@ -1,12 +1,13 @@
-"""One line: the stamp in front, and no more than 4 kB."""
+"""One line: the stamp in front, no secret in it that we know the look of, and no more than 4 kB."""
 
 from typing import Any
 
 import msgspec
 
 from drillmaster.clock import rfc3339
+from drillmaster.screen import screen_text
 
-__all__ = ["LINE_CAP_BYTES", "Stamps", "encode", "fit"]
+__all__ = ["LINE_CAP_BYTES", "Stamps", "compose", "encode", "fit", "screened"]
 
 LINE_CAP_BYTES = 4096
 """The longest line we write, newlines included."""
@@ -14,6 +15,8 @@ LINE_CAP_BYTES = 4096
 encode = msgspec.json.Encoder().encode  # NaN and infinities become null
 
 _SHORTEST_CHARS = 32
+_TOO_SHORT_CHARS = 12  # for a secret that has a shape; shorter ones are known by the name before them
+_OUR_OWN = frozenset({"attempt", "id", "key", "nonce", "trace", "window"})  # made or matched by our own code
 
 
 class Stamps:
@@ -60,3 +63,54 @@ def fit(fields: dict[str, Any], room_bytes: int) -> dict[str, Any]:
             break
         kept[name] = value
     return {**kept, "fields_left_out": len(fields) - len(kept)}
+
+
+def compose(opening: bytes, fields: dict[str, Any]) -> bytes:
+    """Put a line of somebody's own fields together: screened, at most 4 kB with a newline at each end.
+
+    The line is screened whole, so that `"token":"..."` is seen for what it is; only where something was found, which is
+    rare, its values are taken one by one.
+    """
+    body = encode(fields)
+    text = body.decode()
+    if screen_text(text) is not text:
+        fields = {name: _screened_by_name(name, value) for name, value in fields.items()}
+        body = encode(fields)
+    if len(opening) + len(body) + 3 > LINE_CAP_BYTES:
+        body = encode(fit(fields, LINE_CAP_BYTES - len(opening) - 3))
+    return opening + (b"," + body[1:] if len(body) > 2 else b"}") + b"\n"
+
+
+def screened(fields: dict[str, Any]) -> dict[str, Any]:
+    """Screen the texts among our own fields, one by one; the same object where there is nothing to hide."""
+    clean: dict[str, Any] | None = None
+    for name, value in fields.items():
+        kind = type(value)
+        if kind is str:
+            if len(value) <= _TOO_SHORT_CHARS or name in _OUR_OWN:
+                continue
+            better: Any = screen_text(value)
+        elif kind is dict or kind is list or kind is tuple:
+            better = _screened_by_name(name, value)
+        else:
+            continue
+        if better is not value:
+            clean = clean or dict(fields)
+            clean[name] = better
+    return clean or fields
+
+
+def _screened_by_name(name: str, value: Any) -> Any:
+    match value:
+        case str():
+            # As `name="value"`, so that a telling name tells; what is cut off again is what was put in front.
+            front = f'{name}="'
+            said = screen_text(f'{front}{value}"')
+            if said.startswith(front) and said.endswith('"'):
+                return said[len(front) : -1]
+            return screen_text(value)
+        case dict():
+            return {key: _screened_by_name(str(key), inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_screened_by_name(name, inner) for inner in value]
+    return value

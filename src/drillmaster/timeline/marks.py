@@ -27,7 +27,7 @@ from threading import RLock
 from time import monotonic_ns, sleep, time_ns
 from typing import Any, Never
 
-from drillmaster.timeline.line import LINE_CAP_BYTES, Stamps, encode, fit
+from drillmaster.timeline.line import Stamps, compose, encode
 from drillmaster.timeline.opening import complaint, open_append
 
 __all__ = ["Marks", "mark"]
@@ -92,7 +92,7 @@ class Marks:
             self._open.checked_ns = 0
 
     def take(self, name: bytes, event: str, stray: tuple[object, ...], fields: dict[str, Any]) -> None:
-        opening = self._stamps.opening(time_ns())
+        opening = b"\n" + self._stamps.opening(time_ns())
         plain = type(event) is str and event and not stray and "t" not in fields and "event" not in fields
         if plain:
             for value in fields.values():
@@ -102,17 +102,15 @@ class Marks:
                         continue
                     plain = False
                     break
-        body = head = b""
+        line = None
         if plain:
             try:
-                head, body = opening + encode(event), encode(fields)
-            except (UnicodeEncodeError, ValueError):  # half a surrogate pair, an integer of thousands of digits
-                plain = False
-        if not plain or len(head) + len(body) + 3 > LINE_CAP_BYTES:
+                line = compose(opening + encode(event), fields)
+            except (UnicodeError, ValueError):  # half a surrogate pair, an integer of thousands of digits
+                line = None
+        if line is None:
             event, fields = self._plain(event, stray, fields)
-            head = opening + encode(event)
-            body = encode(fit(fields, LINE_CAP_BYTES - len(head) - 3))
-        line = b"\n" + head + (b"," + body[1:] if len(body) > 2 else b"}") + b"\n"
+            line = compose(opening + encode(event), fields)
         if self._stalled:
             self._enqueue(name, line)
             return

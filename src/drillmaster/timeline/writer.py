@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from drillmaster.clock import Clock
-from drillmaster.timeline.line import LINE_CAP_BYTES, Stamps, encode, fit
+from drillmaster.timeline.line import LINE_CAP_BYTES, Stamps, compose, encode, fit, screened
 from drillmaster.timeline.opening import Unwritable, complaint, open_append
 
 __all__ = ["Writer", "append", "sync_folder"]
@@ -42,8 +42,9 @@ class Writer:
             raise ValueError(f"{sorted(_OURS & fields.keys())}: the clock and the event are not fields")
         ns = self._clock.mono_ns() - self._mono0_ns
         opening = self._stamps.opening(self._clock.wall_ns()) + encode(event) + b',"ns":%d' % ns
+        fields = screened(fields)
         body = encode(fields)
-        if len(opening) + len(body) + 2 > LINE_CAP_BYTES:
+        if len(opening) + len(body) + 3 > LINE_CAP_BYTES:
             body = encode(fit(fields, LINE_CAP_BYTES - len(opening) - 3))
         line = opening + (b"," + body[1:] if fields else b"}") + b"\n"
         self._put(b"\n" + line if self._torn else line)
@@ -103,11 +104,7 @@ class Writer:
 
 def append(path: str | os.PathLike[str], event: str, fields: dict[str, Any], *, clock: Clock) -> None:
     """Append one line to a file that others append to, as `mark` does, and raise Unwritable where `mark` would not."""
-    opening = b"\n" + Stamps().opening(clock.wall_ns()) + encode(event)
-    body = encode(fields)
-    if len(opening) + len(body) + 2 > LINE_CAP_BYTES:
-        body = encode(fit(fields, LINE_CAP_BYTES - len(opening) - 3))
-    line = opening + (b"," + body[1:] if fields else b"}") + b"\n"
+    line = compose(b"\n" + Stamps().opening(clock.wall_ns()) + encode(event), fields)
     try:
         fd = open_append(os.fspath(path))
         try:

@@ -1,0 +1,224 @@
+"""A run is sealed once, and says ever after what happened to it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from drillmaster.clock import ManualClock
+from drillmaster.errors import Exit, Problem, Refused
+from drillmaster.timeline import chunks, is_evidence, read_seal, seal_run, verify_run
+
+LINE = b'{"t":"2026-11-29T12:00:00Z","event":"e%d"}\n'
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = tmp_path / "20261129T120000Z-1a2b"
+    (folder / "events").mkdir(parents=True)
+    (folder / "manifest.json").write_bytes(b"{}\n")
+    (folder / "policy.yaml").write_bytes(b"kind: policy\nlimit: 1\n")
+    (folder / "timeline.jsonl").write_bytes(b"".join(b"\n" + LINE % n for n in range(600)))
+    (folder / "events" / "proxy.jsonl").write_bytes(b"".join(LINE % n for n in range(300)))
+    (folder / "events" / "notes.jsonl").write_bytes(b"")
+    return folder
+
+
+def changed(run: Path) -> list[tuple[str, int, str]]:
+    return [(c.file, c.line, c.kind) for c in verify_run(run).changes]
+
+
+def test_a_sealed_run_is_as_it_was_sealed(run: Path) -> None:
+    seal = seal_run(run, ManualClock())
+    report = verify_run(run)
+    assert report.changes == ()
+    assert report.head == seal.head
+    assert report.sealed_at == "2026-01-01T00:00:00.000000Z"
+    assert not report.signed
+    assert {name: file.lines for name, file in report.files.items()} == {
+        "events/notes.jsonl": 0,
+        "events/proxy.jsonl": 300,
+        "manifest.json": 1,
+        "policy.yaml": 2,
+        "timeline.jsonl": 1200,
+    }
+    assert not list(run.glob(".*"))
+
+
+def test_what_is_made_from_the_seal_is_not_sealed(run: Path) -> None:
+    seal_run(run, ManualClock())
+    for name in (
+        "verdict.json",
+        "verdict.json.sig",
+        "card.md",
+        "report.html",
+        "seal.json.sig",
+        ".draft",
+        "my-notes.txt",
+    ):
+        (run / name).write_text("x")
+    (run / "issues").mkdir()
+    assert changed(run) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("manifest.json", True),
+        ("plan.yaml", True),
+        ("samples.parquet", True),
+        ("events/proxy.jsonl", True),
+        ("seal.json", False),
+        ("verdict.json", False),
+        ("verdict.junit.xml", False),
+        ("issues/1.md", False),
+        ("events/deeper/x.jsonl", False),
+        (".hidden", False),
+    ],
+)
+def test_which_files_a_seal_covers(name: str, is_one: bool) -> None:
+    assert is_evidence(name) == is_one
+
+
+def test_each_kind_of_change_is_named_with_its_file(run: Path) -> None:
+    seal_run(run, ManualClock())
+    timeline = run / "timeline.jsonl"
+    lines = timeline.read_bytes().splitlines(keepends=True)
+    timeline.write_bytes(b"".join([*lines[:699], lines[699].replace(b"e", b"E"), *lines[700:]]))
+    (run / "policy.yaml").write_bytes(b"kind: policy\nlimit: 1\nlimit_2: 9\n")
+    (run / "manifest.json").unlink()
+    (run / "events" / "proxy.jsonl").write_bytes(LINE % 0 + LINE % 1)
+    (run / "events" / "extra.jsonl").write_bytes(LINE % 0)
+    (run / "second.jsonl").write_bytes(LINE % 0)
+    assert changed(run) == [
+        ("events/proxy.jsonl", 3, "truncated"),
+        ("manifest.json", 0, "missing"),
+        ("policy.yaml", 3, "grown"),
+        ("timeline.jsonl", 700, "altered"),
+        ("events/extra.jsonl", 0, "added"),
+        ("second.jsonl", 0, "added"),
+    ]
+
+
+def test_a_worker_that_goes_on_writing_is_late(run: Path) -> None:
+    seal_run(run, ManualClock())
+    with (run / "timeline.jsonl").open("ab") as worker:
+        worker.write(b"\n" + LINE % 1 + b"\n" + LINE % 2 + b"torn")
+    report = verify_run(run)
+    assert report.changes == ()
+    assert report.files["timeline.jsonl"].late_lines == 3
+    assert report.files["timeline.jsonl"].defects == {}
+
+
+def test_defects_of_the_sealed_lines_are_counted_and_the_first_named(run: Path) -> None:
+    with (run / "timeline.jsonl").open("ab") as worker:
+        worker.write(b'[]\n{"event":"x"}\n{"event":"y"}\n')
+    seal_run(run, ManualClock())
+    file = verify_run(run).files["timeline.jsonl"]
+    assert file.defects == {"foreign": 1, "undated": 2}
+    assert [(d.line, d.kind) for d in file.first_defects] == [(1201, "foreign"), (1202, "undated"), (1203, "undated")]
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder", "link", "device"])
+def test_a_sealed_file_replaced_by_something_else_is_named_and_not_waited_for(kind: str, run: Path) -> None:
+    seal_run(run, ManualClock())
+    path = run / "events" / "proxy.jsonl"
+    kept = run.parent / "kept"
+    path.rename(kept)
+    match kind:
+        case "fifo":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+        case "link":
+            path.symlink_to(kept)  # the very bytes, elsewhere
+        case "device":
+            path.symlink_to("/dev/zero")
+    assert changed(run) == [("events/proxy.jsonl", 0, "altered")]
+
+
+def test_a_seal_whose_own_words_were_changed_is_named(run: Path) -> None:
+    seal_run(run, ManualClock())
+    path = run / "seal.json"
+    path.write_text(path.read_text().replace("2026-01-01", "2026-01-02"))
+    assert changed(run) == [("seal.json", 0, "seal")]
+
+
+NEGATIVE = '{"version":1,"sealed_at":"x","files":{"a":{"bytes":-1,"lines":0,"sha256":"","blocks":[]}},"head":""}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", '{"version":1,"version":1}', '{"version":1}', "null", "\xff", NEGATIVE],
+)  # fmt: skip
+def test_a_file_that_is_no_seal_is_a_problem_a_person_can_read(text: str, run: Path) -> None:
+    (run / "seal.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(Problem, match=r"seal\.json"):
+        verify_run(run)
+
+
+def test_a_seal_that_names_files_outside_of_its_run_reads_none_of_them(run: Path) -> None:
+    (run.parent / "outside.jsonl").write_bytes(b"x\n")
+    seal_run(run, ManualClock())
+    path = run / "seal.json"
+    path.write_text(path.read_text().replace('"events/proxy.jsonl"', '"../outside.jsonl"'))
+    found = changed(run)
+    assert ("seal.json", 0, "seal") in found
+    assert not any("outside" in name for name, _, _ in found)
+
+
+def test_a_run_that_is_not_sealed_is_refused_with_the_command_that_seals_it(run: Path) -> None:
+    with pytest.raises(Refused) as caught:
+        verify_run(run)
+    assert caught.value.remedy == f"drillmaster seal {run}"
+    assert caught.value.exit == Exit.REFUSED
+
+
+@pytest.mark.parametrize("name", ["nowhere", "a-file"])
+def test_what_is_no_run_is_a_problem(name: str, tmp_path: Path) -> None:
+    (tmp_path / "a-file").touch()
+    with pytest.raises(Problem, match="run's folder"):
+        verify_run(tmp_path / name)
+    with pytest.raises(Problem, match="run's folder"):
+        seal_run(tmp_path / name, ManualClock())
+
+
+def test_a_folder_without_a_manifest_is_not_sealed(run: Path) -> None:
+    (run / "manifest.json").unlink()
+    with pytest.raises(Problem, match=r"manifest\.json"):
+        seal_run(run, ManualClock())
+    assert not (run / "seal.json").exists()
+
+
+def test_a_run_is_sealed_once(run: Path) -> None:
+    clock = ManualClock()
+    first = seal_run(run, clock)
+    clock.advance(60)
+    with (run / "timeline.jsonl").open("ab") as worker:
+        worker.write(LINE % 1)  # late
+    assert seal_run(run, clock) == first
+    (run / "manifest.json").write_bytes(b"{ }\n")
+    with pytest.raises(Refused, match="changed since"):
+        seal_run(run, clock)
+    assert read_seal(run) == first
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link"])
+def test_a_run_with_something_else_among_its_evidence_is_not_sealed(kind: str, run: Path) -> None:
+    path = run / "events" / "x.jsonl"
+    if kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/etc/hostname")
+    with pytest.raises(Problem, match=r"x\.jsonl"):
+        seal_run(run, ManualClock())
+
+
+def test_a_sealed_prefix_is_read_to_its_end_and_no_further(run: Path) -> None:
+    seal = seal_run(run, ManualClock())
+    path = run / "timeline.jsonl"
+    before = path.read_bytes()
+    with path.open("ab") as worker:
+        worker.write(LINE % 1)
+    assert b"".join(chunks(path, limit_bytes=seal.files["timeline.jsonl"].bytes)) == before
+    assert b"".join(chunks(path)) == before + LINE % 1

@@ -205,10 +205,10 @@ class _Choosy(Agent):
 
 
 class _Cold(Agent):
-    """The fallback is cold: it loads something for over a second on every call."""
+    """The fallback is cold: it loads something for over half a second on every call."""
 
     def ask_fallback(self, prompt: str, trace: str | None) -> str:
-        time.sleep(1.2)
+        time.sleep(0.6)
         return super().ask_fallback(prompt, trace)
 
 

@@ -1,0 +1,49 @@
+"""`drillmaster demo`: two whole drills against stand-ins, on loopback, in about a minute."""
+
+import sys
+
+import click
+
+__all__ = ["command"]
+
+
+@click.command("demo")
+@click.option(
+    "--mode",
+    type=click.Choice(["reset", "503", "hang"]),
+    default="reset",
+    show_default=True,
+    help="What happens to the model endpoint.",
+)
+@click.option("--bug", metavar="NAME", help="What the second agent does wrong. Default: wrong-except.")
+@click.option("--pass", "only_healthy", is_flag=True, help="The healthy agent alone; exits with the gate's code.")
+@click.option("--fail", "only_buggy", is_flag=True, help="The agent with the bug alone; exits with the gate's code.")
+@click.option("--runs", metavar="DIR", help="Where run folders go. Default: runs, or a temporary folder.")
+@click.option("--json", "as_json", is_flag=True, help="Print what came out as JSON.")
+@click.option("--no-color", is_flag=True, help="No colour, whatever the terminal.")
+def command(
+    mode: str, bug: str | None, only_healthy: bool, only_buggy: bool, runs: str | None, as_json: bool, no_color: bool
+) -> None:
+    """Watch two eviction drills, over real sockets, with nothing of yours involved.
+
+    A model provider, an agent that uses it, users, and drillmaster's proxy between agent and provider. In the first drill
+    the agent is healthy, in the second it has one mistake, so that a pass and a fail are seen. People, limits and notes are
+    made up, and everything is stamped DEMO. Exits 0 when both verdicts are the expected ones, 1 when one is not, 2 when
+    a drill could not be judged, 3 when it was stopped.
+
+    \b
+    Examples:
+      drillmaster demo
+      drillmaster demo --mode hang --bug no-client-timeout
+      drillmaster demo --pass; echo $?
+      drillmaster standin agent --list-bugs
+    """
+    from drillmaster.cli._demo import Demo
+    from drillmaster.errors import Problem
+
+    if only_healthy and only_buggy:
+        raise Problem("demo", found="both --pass and --fail", wanted="one of them", remedy="leave both out to see both")
+    if only_healthy and bug is not None:
+        raise Problem("demo", found="--pass and --bug", wanted="one of them", remedy="use --fail with --bug")
+    demo = Demo(mode=mode, bug=bug, runs=runs, as_json=as_json, colour=False if no_color else None)
+    sys.exit(demo.play(healthy=not only_buggy, buggy=not only_healthy))

@@ -136,3 +136,14 @@ def test_append_writes_a_line_that_begins_with_a_newline(tmp_path: Path) -> None
         append(tmp_path, "note", {}, clock=ManualClock())
     assert caught.value.__cause__ is not None
     assert getattr(caught.value.__cause__, "errno", None) in (errno.EISDIR, errno.EINVAL)
+
+
+def test_a_secret_in_our_own_lines_is_not_written(tmp_path: Path) -> None:
+    with Writer(tmp_path / "f", ManualClock(), 0) as writer:
+        writer.write("worker_started", argv=["serve", "--api-key=zzz999zzz999"], env={"TOKEN": "hunter2"})
+        writer.write("attempt", model="Bearer abcdef123456", trace="0af7651916cd43dd8448eb211c80319c")
+    text = (tmp_path / "f").read_text()
+    assert "zzz999" not in text
+    assert "hunter2" not in text
+    assert "0af7651916cd43dd8448eb211c80319c" in text
+    assert "abcdef123456" not in text

@@ -142,7 +142,13 @@ class Marks:
                 return
             if self._lost:
                 self._confess(opened.fd)
-            self._write(opened.fd, line)
+            try:
+                self._write(opened.fd, line)
+            except OSError as error:
+                if error.errno != errno.EBADF:
+                    raise
+                opened.checked_ns = 0  # somebody closed all descriptors; ours is not at fault, and opens again
+                self._write(self._look(name, now_ns).fd, line)
         except OSError as error:
             found, remedy = complaint(error)
             self.lose(found, f"lines are lost: DRILL_LOG={os.fsdecode(name)}: {found}; {remedy}")
@@ -264,8 +270,11 @@ class Marks:
             if left:
                 self.lose("exit", f"{left} lines were still queued at exit and are lost", left)
         opened = self._open
-        if self._lost and opened is not None and not self._draining and _identity(opened.fd) == opened.file:
-            self._confess(opened.fd)
+        if self._lost and opened is not None and not self._draining:
+            try:
+                self._confess(self._look(opened.name, monotonic_ns()).fd)
+            except OSError as error:
+                self.say("exit", f"{self._lost} lines are lost: {complaint(error)[0]}")
 
     # -- values --
 

@@ -224,7 +224,11 @@ def _option(parameter: click.Option) -> str:
     )
     must = " Must be given." if parameter.required else ""
     many = " May be given more than once." if parameter.multiple else ""
-    return f"| {names}{value} | {(parameter.help or '').rstrip('.')}.{must}{many} |".replace("\n", " ")
+    text = f"{(parameter.help or '').rstrip('.')}."
+    if parameter.show_default and parameter.default is not None:
+        text += f" Default: {parameter.default}."
+    cells = (f"{names}{value}", f"{text}{must}{many}")
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |".replace("\n", " ")
 
 
 def cli_page() -> str:

@@ -23,9 +23,12 @@ MARK = "[screened]"
 HOLD_BYTES = 64 * 1024
 """The most that a `Screener` holds back: a longer line is screened in windows of this size."""
 _TAIL = 4 * 1024  # of a window, held for the next one, so that what begins there is seen whole
+_LOOKS = 8  # at one window: each finds what only the secret before it had hidden
 _PEM_CHARS = 32 * 1024  # no private key is longer; behind that a missing END hides nothing any more
 
-_KEPT = rf"(?!{re.escape(MARK)}|\*{{3}}|\$\{{?[A-Z]|<|(?:null|none|true|false|undefined|nil)\b)"
+_BLOT = "\ufdd0"  # never a character of any text, and no part of a word
+
+_KEPT = rf"(?!{re.escape(MARK)}|{_BLOT}|\*{{3}}|\$\{{?[A-Z]|<|(?:null|none|true|false|undefined|nil)\b)"
 _NAMES = (
     r"(?:passwords?|passwd|passphrase|pwd|secrets?|(?<![a-z])token|[_-]token|(?:access|auth|refresh|bearer|session|id)token"
     r"|(?:api|access|secret|private|signing|routing|auth|encryption)[_-]?keys?|authorization|credentials?|cookie)"
@@ -33,7 +36,7 @@ _NAMES = (
 _CLOSED = r"\\*[\"']?\s{0,4}"  # the quote after a name, also one escaped inside a JSON string
 _OPEN = r"\s{0,4}"
 _QUOTED = r"(?:\\+\"(?P<a>KEPT[^\"\\\n]+)|\"(?P<b>KEPT(?:[^\"\\\n]|\\.)+)|'(?P<c>KEPT[^'\n]+))".replace("KEPT", _KEPT)
-_BARE = r"[^\s\"'`,;&)}\]<>\\{\[]"
+_BARE = rf"[^\s\"'`,;&)}}\]<>\\{{\[{_BLOT}]"
 _PROSE = "auth|cred|token|scheme|header|format|the|is|and|or|of|for|in|with|must|should|not"
 
 # Each: the lower-case substrings without which it cannot match, and the expression, whose named groups are the secrets.
@@ -41,13 +44,13 @@ _SHAPES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
     (triggers, re.compile(expression, re.ASCII))
     for triggers, expression in (
         (("sk-",), r"(?<![A-Za-z0-9])(?P<s>sk-[A-Za-z0-9_-]{6,})"),
-        (("sk_", "rk_"), r"(?<![A-Za-z0-9])(?P<s>(?:pc)?[sr]k_[A-Za-z0-9_]{12,})"),
-        (("ghp_", "gho_", "ghs_", "ghu_", "ghr_"), r"(?<![A-Za-z0-9])(?P<s>gh[opsur]_[A-Za-z0-9]{10,})"),
-        (("github_pat_",), r"(?P<s>github_pat_[A-Za-z0-9_]{10,})"),
+        (("sk_", "rk_"), r"(?<![A-Za-z0-9])(?P<s>(?:pc)?[sr]k_[A-Za-z0-9_]{12,}[\w-]*)"),
+        (("ghp_", "gho_", "ghs_", "ghu_", "ghr_"), r"(?<![A-Za-z0-9])(?P<s>gh[opsur]_[A-Za-z0-9]{10,}[\w-]*)"),
+        (("github_pat_",), r"(?P<s>github_pat_[A-Za-z0-9_]{10,}[\w-]*)"),
         (("glpat-",), r"(?P<s>glpat-[A-Za-z0-9_-]{10,})"),
         (("hf_", "gsk_", "npm_", "xai-"), r"(?<![A-Za-z0-9])(?P<s>(?:hf_|gsk_|npm_|xai-)[A-Za-z0-9_-]{16,})"),
-        (("xox", "xapp-"), r"(?<![A-Za-z0-9])(?P<s>(?:xox[a-z]-|xapp-)[A-Za-z0-9-]{8,})"),
-        (("akia", "asia"), r"(?<![A-Za-z0-9])(?P<s>A(?:KI|SI)A[A-Z0-9]{12,})"),
+        (("xox", "xapp-"), r"(?<![A-Za-z0-9])(?P<s>(?:xox[a-z]-|xapp-)[A-Za-z0-9-]{8,}[\w-]*)"),
+        (("akia", "asia"), r"(?<![A-Za-z0-9])(?P<s>A(?:KI|SI)A[A-Z0-9]{12,}[\w-]*)"),
         (("aiza",), r"(?<![A-Za-z0-9])(?P<s>AIza[A-Za-z0-9_-]{16,})"),
         (("ya29.",), r"(?<![A-Za-z0-9])(?P<s>ya29\.[A-Za-z0-9_-]{10,})"),
         (("whsec_",), r"(?P<s>whsec_[A-Za-z0-9+/=_-]{6,})"),
@@ -228,23 +231,20 @@ class _Core:
             yield text[:cut]
             return
         matches, secrets, pem = _spans(text)
-        cut = pem if pem is not None else len(text)
-        if not whole:
-            cut = min(cut, self._edge(text, len(text) - _TAIL))
-            held = [start for start, end in matches if start < cut < end]
-            if held and min(held) == 0:  # longer than a window: it goes, and so does what follows up to its end
-                self._until, self._inside = _RUN_END, len(text)
-                yield self._mark(text)
-                return
-            cut = min([cut, *held])
-        yield self._without(text[:cut], secrets)
-        if pem is not None and cut == pem:
+        cut = len(text) if whole else self._edge(text, len(text) - _TAIL)
+        held = next((start for start, end in matches if start < cut < end), cut)
+        if pem is not None and (whole or pem < held):
+            # What runs into the key has one mark with it.
+            begin = next((start for start, end in secrets if start < pem <= end), pem)
+            yield self._without(text[:begin], secrets) + self._mark(text[begin : pem + 5])
             self._until, self._inside = _PEM_END, 0
-            yield self._mark(text[pem : pem + 5], gone="")
-            yield MARK if not self._keep_length else ""
             self._back(text[pem + 5 :])
+        elif held == 0 and cut > 0:  # longer than a window: it goes, and so does what follows up to its end
+            yield self._mark(text)
+            self._until, self._inside = _RUN_END, 0
         else:
-            self._back(text[cut:])
+            yield self._without(text[:held], secrets)
+            self._back(text[held:])
 
     def _swallow(self, text: str, *, whole: bool) -> Iterator[str]:
         assert self._until is not None
@@ -279,36 +279,53 @@ class _Core:
         for start, end in secrets:
             if start >= len(text):
                 break
-            if start > at or at == 0:
-                parts += (text[at:start], self._mark(text[start:end]))
-            elif end > at:  # overlaps the one before it, which has its mark
-                parts.append(self._mark(text[at:end], gone=""))
-            at = max(at, end)
+            parts += (text[at:start], self._mark(text[start:end]))
+            at = end
         parts.append(text[at:])
         return "".join(parts)
 
 
+def _merged(spans: list[Span]) -> list[Span]:
+    """Join spans that overlap; those that only touch stay apart."""
+    merged: list[Span] = []
+    for start, end in sorted(spans):
+        if merged and start < merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((start, end))
+    return merged
+
+
 def _spans(text: str) -> tuple[list[Span], list[Span], int | None]:
-    """Where expressions match, where in it the secrets are (by start), and where the first private key begins."""
+    """Where expressions match, where in it the secrets are, both by start, and where the first private key begins.
+
+    Looks again with what it found blotted out, until there is no more (or _LOOKS times): one secret may hide the next.
+    """
     matches: list[Span] = []
     secrets: list[Span] = []
     pem: int | None = None
-    low = text.lower()
-    for triggers, expression in _SHAPES:
-        if not any(trigger in low for trigger in triggers):
-            continue
-        for match in expression.finditer(text):
-            group = match.lastgroup or "s"
-            start, end = match.span(group)
-            if group == "pem":
-                pem = start if pem is None else min(pem, start)
-            elif group == "query":
+    for _ in range(_LOOKS):
+        found: list[Span] = []
+        low = text.lower()
+        for triggers, expression in _SHAPES:
+            if not any(trigger in low for trigger in triggers):
+                continue
+            for match in expression.finditer(text):
+                group = match.lastgroup or "s"
+                if group == "pem":
+                    pem = match.start() if pem is None else min(pem, match.start())
+                    continue
                 matches.append(match.span())
-                secrets += _query_values(match[group], start)
-            else:
-                matches.append(match.span())
-                secrets.append((start, end))
-    return matches, sorted(secrets), pem
+                found += _query_values(match[group], match.start(group)) if group == "query" else [match.span(group)]
+        found = [(start, end) for start, end in found if text[start:end].strip(_BLOT)]
+        if not found:
+            break
+        secrets += found
+        chars = list(text)
+        for start, end in found:
+            chars[start:end] = _BLOT * (end - start)
+        text = "".join(chars)
+    return _merged(matches), _merged(secrets), pem
 
 
 def _query_values(query: str, at: int) -> Iterator[Span]:

@@ -80,7 +80,9 @@ def of_commands(page: Path, text: str, known: dict[str, click.Command]) -> Itera
     """Yield each `drillmaster` command whose verb or option does not exist."""
     for line in _lines(text):
         try:
-            words = shlex.split(line, comments=True)[1:]
+            lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+            lexer.whitespace_split = True
+            words = list(lexer)[1:]
         except ValueError as why:
             yield f"{page}: {line!r} is no shell line: {why}"
             continue

@@ -87,6 +87,8 @@ def _no_client_limit(s: _Scene) -> Iterator[Finding]:
 
 def _late_fallback(s: _Scene) -> Iterator[Finding]:
     came = [r for r in s.during if r.outcome == "ok_fallback"]
+    if any(_no_client_limit(s)):
+        return  # that says more; what came is what the lift let go
     if s.status("fallback") == "fail" and came:
         lost = [r for r in s.during if r.outcome in FAILED and r.due_ns <= came[0].due_ns]
         yield Finding(

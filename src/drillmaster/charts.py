@@ -18,7 +18,7 @@ __all__ = ["Band", "Callout", "Kind", "Point", "Rule", "Tone", "mark", "scatter"
 
 Tone = Literal["good", "other", "unsure", "soft", "bad", "worst"]
 Shape = Literal[
-    "dot", "diamond", "ring", "triangle", "wedge", "square", "box", "cross", "plus", "star", "bar", "dash", "gate"
+    "dot", "diamond", "lozenge", "triangle", "wedge", "square", "box", "cross", "plus", "star", "bar", "dash", "gate"
 ]
 
 _FALLBACK: Final[dict[Tone, str]] = {
@@ -29,11 +29,11 @@ _FALLBACK: Final[dict[Tone, str]] = {
     "bad": "#c2571a",
     "worst": "#b3261e",
 }
-# Each is drawn relative to the mark's middle. Outlined ones are not filled.
+# Each is drawn relative to the mark's middle, in few bytes, since a picture holds thousands. Outlined ones are not filled.
 _SHAPES: Final[dict[Shape, tuple[str, bool]]] = {
-    "dot": ("m-2.7 0a2.7 2.7 0 1 0 5.4 0a2.7 2.7 0 1 0-5.4 0z", True),
+    "dot": ("h0", False),  # a line of no length with round ends
     "diamond": ("m0-4l4 4-4 4-4-4z", True),
-    "ring": ("m-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0z", False),
+    "lozenge": ("m0-4l4 4-4 4-4-4z", False),
     "triangle": ("m0-4l4 7h-8z", True),
     "wedge": ("m0 4l4-7h-8z", False),
     "square": ("m-3-3h6v6h-6z", True),
@@ -163,7 +163,10 @@ def span_text(seconds: float) -> str:
 def _path(marks: str, kind: Kind) -> str:
     colour = f"var(--mark-{kind.tone},{_FALLBACK[kind.tone]})"
     filled = _SHAPES[kind.shape][1]
-    paint = f"fill:{colour};fill-opacity:.8" if filled else f"fill:none;stroke:{colour};stroke-width:1.6"
+    if kind.shape == "dot":
+        paint = f"fill:none;stroke:{colour};stroke-width:5.4;stroke-linecap:round;stroke-opacity:.8"
+    else:
+        paint = f"fill:{colour};fill-opacity:.8" if filled else f"fill:none;stroke:{colour};stroke-width:1.6"
     return f'<path d="{marks}" style="{paint}"/>'
 
 

@@ -39,6 +39,15 @@ def decode_gate(policy: Policy, name: str, *, place: str) -> Gate[Any]:
             remedy=f"drillmaster init {name} writes a policy with every limit explained",
         )
     index, entry = entries[0]
+    # A gate may know a limit that is None, for evidence without it; a policy that leaves one blank has forgotten it.
+    blank = next((field for field, value in entry.items() if value is None), None)
+    if blank is not None:
+        raise Problem(
+            f"{place}: /gates/{index}/{blank}",
+            found="nothing (null)",
+            wanted="a limit; limits have no default",
+            remedy=f"copy {blank} from the runbook; drillmaster init {name} explains it, with an example",
+        )
     limits: Gate[Any] = strict.as_type(entry, wanted, place=place, path=("gates", index))
     return limits
 

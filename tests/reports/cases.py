@@ -1,6 +1,13 @@
-"""Runs that reports are tested on: whole ones, joined and judged as real ones are, from lines made here with a fixed seed."""
+"""Runs that reports are tested on: whole ones, joined and judged as real ones are, from lines made here with a fixed seed.
+
+The golden cases on disk are such runs, frozen: `verdict.json` and `run.json` are what goes in, the rest is what came out
+and was read by a person. `python -m tests.reports.cases` writes what comes out anew (read the diff); with `--inputs` it
+freezes what goes in anew as well, which only a change of `Verdict` or `RunView` calls for.
+"""
 
 import random
+import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -96,13 +103,13 @@ def run(
         for minute, (check, who) in enumerate(
             (("quiet_window_agreed", "Ana"), ("on_call_told", "Ben"), ("status_note_drafted", "Ana"))
         ):
-            at = f"2026-11-30T07:{30 + minute}:00Z"
-            out.add(conductor, "preflight", 0.0, check=check, status="attested", why="", by=who, at=at)
+            when = f"2026-11-30T07:{30 + minute}:00Z"
+            out.add(conductor, "preflight", 0.0, check=check, status="attested", why="", by=who, at=when)
     for check in ("target_answers", "timeline_writable", "proxy_passes_through", "upstream_reachable", "clock_sane"):
         out.add(conductor, "preflight", 0.1, check=check, status="pass", why="")
     for at, phase, start_s in (
         ("start", "baseline", 0.0),
-        (None, "fault", baseline_s),
+        ("", "fault", baseline_s),
         ("lift", "recovery", lift_s),
         ("end", "drain", end_s),
     ):
@@ -151,6 +158,9 @@ def _request(
     met: bool,
 ) -> None:
     faulted = baseline_s <= due_s < lift_s and met
+    result: str
+    answer: str | None
+    status: int | None
     trace = f"{n + 1:032x}"
     took_s = 0.55 + 0.5 * rng.random() ** 2 + (rng.random() < 0.03) * 2.5
     result, answer, status = "answered", "ok", 200
@@ -207,6 +217,42 @@ def judged(case: Run) -> Verdict:
     )
 
 
+GOLDEN = Path(__file__).parent.parent / "golden" / "reports"
+
+
+def frozen(name: str) -> tuple[Verdict, RunView]:
+    """Read a golden case's inputs."""
+    folder = GOLDEN / name
+    verdict = reports.form("json").parse((folder / "verdict.json").read_bytes(), place=name)
+    return verdict, msgspec.json.decode((folder / "run.json").read_bytes(), type=RunView)
+
+
+def outputs(verdict: Verdict, view: RunView) -> dict[str, str]:
+    """Render every form but the page, by file name."""
+    out = {
+        "gate.txt": reports.form("text").render(verdict, colour=False),
+        "card.md": reports.form("card").render(verdict, view),
+    }
+    issues = reports.form("issues").render(verdict, view)
+    return out | {f"issues/{name}": text for name, text in issues.items()}
+
+
+def write(*, inputs: bool) -> None:
+    for name, make in CASES.items():
+        folder = GOLDEN / name
+        folder.mkdir(parents=True, exist_ok=True)
+        if inputs:
+            verdict, view = both(make())
+            (folder / "verdict.json").write_text(reports.form("json").render(verdict), encoding="utf-8")
+            (folder / "run.json").write_bytes(msgspec.json.encode(view) + b"\n")
+        verdict, view = frozen(name)
+        for file, text in outputs(verdict, view).items():
+            (folder / file).parent.mkdir(exist_ok=True)
+            (folder / file).write_text(text, encoding="utf-8")
+        if name in PAGES:
+            (folder / "report.html").write_text(reports.form("html").render(verdict, view), encoding="utf-8")
+
+
 def both(case: Run) -> tuple[Verdict, RunView]:
     verdict = judged(case)
     return verdict, reports.view(case, verdict, gate_command=GATE_COMMAND)
@@ -228,9 +274,8 @@ def refusing() -> Run:
 
 
 def rehearsal() -> Run:
-    return run(
-        stamps=("REHEARSAL", "DEMO", "COMPRESSED 30x"), noted=False, attested=False, seats={}, every_s=1.0, scale=1 / 10
-    )
+    stamps = ("REHEARSAL", "DEMO", "COMPRESSED 30x")
+    return run(stamps=stamps, noted=False, attested=False, seats={}, every_s=1.0, scale=1 / 30)
 
 
 def hostile() -> Run:
@@ -244,3 +289,8 @@ def hostile() -> Run:
 
 
 CASES = {"pass": passing, "fail": failing, "refused": refusing, "rehearsal": rehearsal, "hostile": hostile}
+PAGES = ("rehearsal",)
+"""Whose page is kept on disk too."""
+
+if __name__ == "__main__":
+    write(inputs="--inputs" in sys.argv[1:])

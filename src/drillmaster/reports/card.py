@@ -26,6 +26,8 @@ _WIDTH: Final = 110  # what can be followed with a finger while it is read out
 _OUTPUT_WIDTH: Final = 160
 _NAME: Final = 60
 
+_VERDICT_LINES: Final = 4
+
 _HUMAN: Final = (
     ("quiet_window_agreed", "quiet window agreed"),
     ("on_call_told", "on-call told"),
@@ -40,10 +42,10 @@ def owner(check_id: str, owners: dict[str, str]) -> str | None:
 
 def render(verdict: Verdict, view: RunView) -> str:
     """Write the card; ends with a newline."""
-    head = [*_head(verdict, view), "", *_preflight(view), "", *_run(view), "", *_verdict(verdict, view)]
+    head = [*_head(verdict, view), "", *_preflight(view), "", *_run(view), ""]
     follow_up = _follow_up(verdict, view)
     lines = [(check.role, clip(check_line(check), _OUTPUT_WIDTH)) for check in verdict.checks]
-    room = MAX_LINES - len(head) - 4  # a blank line, "Gate output:" and the two fences
+    room = MAX_LINES - len(head) - _VERDICT_LINES - 4  # a blank line, "Gate output:" and the two fences
     output = _fit(lines, room - len(follow_up) - 1)
     if output is None and len(follow_up) > 1:
         nobody = sum(line.endswith(" OPEN") for line in follow_up)
@@ -53,7 +55,9 @@ def render(verdict: Verdict, view: RunView) -> str:
         output = _fit(lines, room - 2)
     if output is None:
         output = _cut(lines, room - len(follow_up) - 1)
+    whole = not lines or output == [line for _, line in lines]
     output.append(clip(last_line(verdict), _OUTPUT_WIDTH))
+    head += _verdict(verdict, view, whole=whole)
     fence = "`" * max(3, 1 + max(len(run) for line in output for run in ["", *re.findall("`+", line)]))
     return "\n".join([*head, *follow_up, "", "Gate output:", fence, *output, fence]) + "\n"
 
@@ -169,14 +173,16 @@ def _run(view: RunView) -> list[str]:
     ]
 
 
-def _verdict(verdict: Verdict, view: RunView) -> list[str]:
+def _verdict(verdict: Verdict, view: RunView, *, whole: bool) -> list[str]:
     failed = [check for check in verdict.checks if check.status == "fail"]
     owned = all(owner(check.id, view.owners) for check in failed)
     return [
         "Verdict",
         _command(view.gate_command),
-        *_box(True, "gate output below, verbatim"),
-        *_box(owned, "one follow-up issue per FAIL line, each with an owner" + ("" if failed else ": no FAIL line")),
+        "- [x] gate output below, "
+        + ("verbatim" if whole else "its lines verbatim, with others counted to fit this page"),
+        f"- [{'x' if owned else ' '}] one follow-up issue per FAIL line, each with an owner"
+        + ("" if failed else ": no FAIL line"),
     ]
 
 

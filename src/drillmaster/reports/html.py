@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import jinja2
 import msgspec
+from markupsafe import Markup
 
 from drillmaster.charts import Band, Callout, Kind, Point, Rule, mark, scatter, span_text
 from drillmaster.reports import (
@@ -39,12 +40,13 @@ __all__ = ["KINDS", "MAX_BYTES", "render", "sample"]
 
 MAX_BYTES: Final = 200_000
 _MOST_MARKS: Final = 2_000
+_MOST_NOTES: Final = 40
 _WORD: Final[dict[Status, str]] = {"pass": "Pass", "fail": "Fail", "refused": "Refused"}
 
 KINDS: Final[dict[Outcome, Kind]] = {
     "ok_primary": Kind("answered by the primary", "good", "dot"),
     "ok_fallback": Kind("answered by the fallback", "other", "diamond"),
-    "ok": Kind("answered, path unknown", "unsure", "ring"),
+    "ok": Kind("answered, path unknown", "unsure", "lozenge"),
     "degraded": Kind("degraded answer", "soft", "triangle"),
     "empty": Kind("empty answer", "soft", "wedge"),
     "http_3xx": Kind("HTTP 3xx", "bad", "gate"),
@@ -98,9 +100,14 @@ def sample(requests: Sequence[RequestView], most: int) -> tuple[list[RequestView
     return [requests[index] for index in sorted(chosen)], every
 
 
+def _visible(value: object) -> object:
+    """Make what a template prints safe to look at; autoescape then makes it safe to parse. Our own markup passes."""
+    return one_line(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 def _page(verdict: Verdict, view: RunView | None, most_marks: int, most_cites: int) -> str:
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        autoescape=True, undefined=jinja2.StrictUndefined, finalize=_visible, trim_blocks=True, lstrip_blocks=True
     )
     template = environment.from_string(resources.files(__package__).joinpath("page.html.jinja").read_text("utf-8"))
     checks = [_check(check) for check in verdict.checks]
@@ -108,9 +115,7 @@ def _page(verdict: Verdict, view: RunView | None, most_marks: int, most_cites: i
         verdict=verdict,
         view=view,
         word=_WORD[verdict.status],
-        subject=one_line(clip(view.service if view else verdict.subject or verdict.gate, 120)),
-        stamps=[one_line(stamp) for stamp in verdict.stamps],
-        headline=[one_line(line) for line in verdict.headline],
+        subject=clip(view.service if view else verdict.subject or verdict.gate, 120),
         summary=_summary(verdict),
         barred=_barred(verdict) > 0,
         last_line=last_line(verdict),
@@ -159,22 +164,22 @@ def _tiles(checks: Sequence[Check]) -> list[int]:
 
 def _check(check: Check) -> dict[str, Any]:
     return {
-        "id": one_line(check.id),
-        "name": one_line(check.id.replace("_", " ").replace("-", " ")),
+        "id": check.id,
+        "name": check.id.replace("_", " ").replace("-", " "),
         "role": check.role,
         "status": check.status,
-        "title": one_line(check.title),
+        "title": check.title,
         "observed": measure(check.observed, check.unit),
         "limit": limit(check.limit, check.unit),
-        "why": one_line(check.why),
-        "remedy": one_line(check.remedy),
+        "why": check.why,
+        "remedy": check.remedy,
         "cites": where(check.cites),
     }
 
 
 def _owners(verdict: Verdict, view: RunView | None) -> list[tuple[str, str]]:
     failed = [check for check in verdict.checks if check.status == "fail"]
-    return [(one_line(c.title), one_line(owner(c.id, view.owners) or "OPEN")) for c in failed] if view else []
+    return [(c.title, owner(c.id, view.owners) or "OPEN") for c in failed] if view else []
 
 
 def _machine(verdict: Verdict, most_cites: int) -> dict[str, Any]:
@@ -207,7 +212,7 @@ def _run(view: RunView, most_marks: int) -> dict[str, Any]:
         "outcomes": [KINDS[outcome].label[:1].upper() + KINDS[outcome].label[1:] for outcome in present],
         "phases": [
             {
-                "name": one_line(phase.name),
+                "name": phase.name,
                 "span": f"{span_text(phase.start_s)} to {span_text(phase.end_s)}",
                 "total": sum(phase.counts.values()),
                 "counts": [phase.counts.get(outcome, 0) for outcome in present],
@@ -222,17 +227,17 @@ def _run(view: RunView, most_marks: int) -> dict[str, Any]:
                     (
                         f"{r.due_s:.1f}",
                         "none" if r.latency_s is None else f"{r.latency_s:.3f}",
-                        KINDS[r.outcome].label,
+                        KINDS[r.outcome].label.removeprefix("answered by the "),
                     )
                     for r in group
                 ],
             )
-            for phase, group in ((p, list(g)) for p, g in groupby(shown, key=lambda r: one_line(r.phase)))
+            for phase, group in ((p, list(g)) for p, g in groupby(shown, key=lambda r: r.phase))
         ],
-        "seats": [(seat.title(), one_line(view.seats.get(seat, "nobody"))) for seat in ("lead", "scribe", "verifier")],
+        "seats": [(seat.title(), view.seats.get(seat, "nobody")) for seat in ("lead", "scribe", "verifier")],
         "windows": [
             {
-                "fault": one_line(window.fault),
+                "fault": window.fault,
                 "injected": f"{window.injected_at} ({span_text(window.injected_s)} into the run)",
                 "lifted": "never" if window.lifted_s is None else f"{span_text(window.lifted_s)} into the run",
                 "met": window.met,
@@ -245,15 +250,16 @@ def _run(view: RunView, most_marks: int) -> dict[str, Any]:
         ],
         "preflight": [
             {
-                "check": one_line(line.check.replace("_", " ").replace("-", " ")),
-                "status": one_line(line.status),
-                "why": one_line(line.why or (f"{line.by}, {line.at}" if line.by else "")),
+                "check": line.check.replace("_", " ").replace("-", " "),
+                "status": line.status,
+                "why": line.why or (f"{line.by}, {line.at}" if line.by else ""),
             }
             for line in view.preflight
         ],
         "notes": [
-            (one_line(n.at), one_line(n.kind.replace("_", " ")), one_line(n.text), one_line(n.by)) for n in view.notes
+            (n.at, n.kind.replace("_", " "), clip(n.text, 200), clip(n.by, 60)) for n in view.notes[:_MOST_NOTES]
         ],
+        "notes_left": max(0, len(view.notes) - _MOST_NOTES),
         "manifest": _manifest(view.manifest),
     }
 
@@ -262,12 +268,12 @@ def _manifest(manifest: dict[str, Any]) -> list[tuple[str, str]]:
     texts = {
         key: value if isinstance(value, str) else msgspec.json.encode(value).decode() for key, value in manifest.items()
     }
-    return [(one_line(key), one_line(clip(text, 400))) for key, text in texts.items()]
+    return [(key, clip(text, 400)) for key, text in texts.items()]
 
 
 def _sentence(text: str) -> str:
     """Begin with a capital and end with a full stop, for prose that a gate wrote as a clause."""
-    text = one_line(text.strip())
+    text = text.strip()
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?", "!")) else ".")
 
 

@@ -3,6 +3,7 @@
 The name of a file is the run and the check, so the same verdict gives the same files with the same bytes.
 """
 
+import hashlib
 import re
 
 from drillmaster.reports import RunView, clip, code_span, limit, markdown, measure
@@ -22,8 +23,13 @@ def render(verdict: Verdict, view: RunView) -> dict[str, str]:
 
 
 def _slug(text: str) -> str:
-    """Keep what is safe in a file name on any system."""
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:80] or "unnamed"
+    """Keep what is safe in a file name on any system; where that changes the text, a digest keeps two apart."""
+    kept = re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:80]
+    return (
+        kept
+        if kept == text and text
+        else f"{kept or 'unnamed'}-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:6]}"
+    )
 
 
 def _issue(check: Check, verdict: Verdict, view: RunView) -> str:

@@ -4,9 +4,9 @@
 
 Behind the first three keys stand the fields of `Verdict`, in their order, every one of them every time; `counts` is
 sorted by name. `observed` is null or an object whose `type` says what kind of measure it is: `exact`, `at_least`,
-`at_most`, `absent`. All numbers are finite: one that is not refuses the whole document, since JSON cannot say it and
-null would read as "not measured". UTF-8, two spaces of indentation, a newline at the end. The same verdict gives the
-same bytes.
+`at_most`, `absent`. Whole numbers are written whole. All numbers are finite: one that is not refuses the whole
+document, since JSON cannot say it and null would read as "not measured". UTF-8, two spaces of indentation, a newline at
+the end. The same verdict gives the same bytes.
 """
 
 import math
@@ -21,6 +21,7 @@ from drillmaster.verdict import Verdict, conclude
 __all__ = ["SCHEMA_VERSION", "document", "parse", "render"]
 
 SCHEMA_VERSION: Final = 1
+_WHOLE: Final = 2**53  # past it a float does not tell whole numbers apart
 _ENVELOPE: Final = ("kind", "schema_version", "exit")
 
 
@@ -28,8 +29,7 @@ def document(verdict: Verdict) -> dict[str, Any]:
     """Turn a verdict into plain lists and dicts; `Problem` where a number is not finite."""
     fields: dict[str, Any] = msgspec.to_builtins(verdict)
     fields["counts"] = dict(sorted(verdict.counts.items()))
-    _finite(fields, "")
-    return {"kind": "verdict", "schema_version": SCHEMA_VERSION, "exit": int(verdict.exit), **fields}
+    return {"kind": "verdict", "schema_version": SCHEMA_VERSION, "exit": int(verdict.exit), **_plain(fields, "")}
 
 
 def render(verdict: Verdict) -> str:
@@ -62,7 +62,8 @@ def parse(data: bytes, *, place: str) -> Verdict:
     return verdict
 
 
-def _finite(value: Any, pointer: str) -> None:
+def _plain(value: Any, pointer: str) -> Any:
+    """Write whole numbers whole, so that 900.0 and 900, which are equal, give the same bytes; refuse what is not finite."""
     match value:
         case float() if not math.isfinite(value):
             raise Problem(
@@ -71,9 +72,10 @@ def _finite(value: Any, pointer: str) -> None:
                 wanted="a finite number",
                 remedy="this is a defect of the gate: report it with the policy that was used",
             )
+        case float() if value == int(value) and abs(value) <= _WHOLE:
+            return int(value)
         case dict():
-            for key, inner in value.items():
-                _finite(inner, f"{pointer}/{key}")
+            return {key: _plain(inner, f"{pointer}/{key}") for key, inner in value.items()}
         case list() | tuple():
-            for place, inner in enumerate(value):
-                _finite(inner, f"{pointer}/{place}")
+            return [_plain(inner, f"{pointer}/{place}") for place, inner in enumerate(value)]
+    return value

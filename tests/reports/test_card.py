@@ -1,0 +1,184 @@
+import re
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drillmaster.reports import PreflightView
+from drillmaster.reports.card import MAX_LINES, owner, render
+from drillmaster.reports.text import check_line
+from drillmaster.verdict import Check, Verdict, conclude
+from tests.reports import cases
+
+PASSING = cases.frozen("pass")
+FIELDS = ("# Eviction Drill - ", "Budget:", "Roles:", "Rules:", "Pre-flight", "Run", "Verdict", "Gate output:")
+
+
+def _replaced(name: str, **changes: object) -> str:
+    verdict, view = cases.frozen(name)
+    return render(verdict, msgspec.structs.replace(view, **changes))
+
+
+def _verdict(checks: list[Check]) -> Verdict:
+    return msgspec.structs.replace(PASSING[0], checks=tuple(checks), status=conclude(checks))
+
+
+texts = st.text(max_size=60)
+all_checks = st.lists(
+    st.builds(
+        Check,
+        id=st.text(max_size=9),
+        role=st.sampled_from(["admission", "judgement"]),
+        status=st.sampled_from(["pass", "fail", "refused"]),
+        title=texts,
+        why=texts,
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=150)
+@given(all_checks, texts, texts, texts)
+def test_it_never_has_more_than_45_lines_whatever_is_in_it(
+    checks: list[Check], service: str, budget: str, name: str
+) -> None:
+    view = msgspec.structs.replace(
+        PASSING[1],
+        service=service * 4,
+        budget=budget * 9,
+        seats={"lead": name * 3},
+        owners={"default": name},
+        mode=name,
+    )
+    card = render(_verdict(checks), view)
+    assert len(card.splitlines()) <= MAX_LINES == 45
+    assert [field for field in FIELDS if not re.search(f"^{re.escape(field)}", card, re.MULTILINE)] == []
+
+
+@given(st.integers(0, 6), st.integers(0, 6), st.integers(0, 30))
+def test_while_it_fits_no_line_that_did_not_pass_is_left_out(failed: int, refused: int, passed: int) -> None:
+    counts = {"fail": failed, "refused": refused, "pass": passed}
+    checks = [
+        Check(id=f"{status}{n}", role="judgement", status=status, title=f"{status} {n}")  # type: ignore[arg-type]
+        for status, many in counts.items()
+        for n in range(many)
+    ]
+    lines = render(_verdict(checks), PASSING[1]).splitlines()
+    assert [check_line(check) for check in checks if check.status != "pass" and check_line(check) not in lines] == []
+    shown = sum(bool(re.fullmatch(r"PASS pass \d+", line)) for line in lines)
+    counted = next((int(m[1]) for line in lines if (m := re.match(r"PASS (\d+) checks more", line))), 0)
+    assert shown + counted == passed
+
+
+def test_what_does_not_fit_is_counted_and_said_where_it_is() -> None:
+    checks = [Check(id=f"c{n}", role="judgement", status="fail", title=f"t{n}") for n in range(60)]
+    lines = render(_verdict(checks), PASSING[1]).splitlines()
+    shown = sum(line.startswith("FAIL t") for line in lines)
+    assert f"... {60 - shown} FAIL, 0 REFUSED and 0 PASS lines more, in verdict.json" in lines
+    assert any("60 issues, 60 of them OPEN" in line for line in lines)
+
+
+def test_nothing_looked_at_is_no_empty_output() -> None:
+    card = render(_verdict([]), PASSING[1])
+    assert "REFUSED nothing was looked at" in card
+
+
+def test_a_pass_of_the_whole_gate_is_there_line_by_line() -> None:
+    verdict, view = PASSING
+    lines = render(verdict, view).splitlines()
+    start = lines.index("Gate output:")
+    assert lines[start + 1] == lines[-1] == "```"
+    assert lines[start + 2 : -2] == [check_line(check) for check in verdict.checks]
+    assert "- [x] gate output below, verbatim" in lines
+
+
+def test_the_output_cannot_end_its_own_fence() -> None:
+    check = Check(id="c", role="judgement", status="fail", title="``` and ```` more")
+    lines = render(_verdict([check]), PASSING[1]).splitlines()
+    assert lines[-1] == "`````"
+    assert lines.count("`````") == 2
+
+
+@pytest.mark.parametrize("line", ["quiet_window_agreed", "on_call_told", "status_note_drafted"])
+@pytest.mark.parametrize("change", [{"by": ""}, {"at": ""}, {"status": "pass"}, None])
+def test_the_human_line_is_ticked_only_when_all_of_it_is_attested_by_name_and_time(
+    line: str, change: dict[str, str] | None
+) -> None:
+    _, view = PASSING
+    preflight = tuple(
+        msgspec.structs.replace(p, **change) if change and p.check == line else p
+        for p in view.preflight
+        if change or p.check != line
+    )
+    card = _replaced("pass", preflight=preflight)
+    assert re.search(r"^- \[ \] quiet window agreed .*not attested", card, re.MULTILINE)
+
+
+def test_the_human_line_names_who_said_so_and_when() -> None:
+    line = "- [x] quiet window agreed (Ana, 07:30Z), on-call told (Ben, 07:31Z), status note drafted (Ana, 07:32Z)"
+    assert line in render(*PASSING).splitlines()
+
+
+def test_a_machine_line_is_not_ticked_by_hand() -> None:
+    attested = PreflightView(check="timeline_writable", status="attested", by="Ana", at="2026-11-30T07:00:00Z")
+    assert "- [ ] DRILL_LOG agreed" in _replaced("pass", preflight=(attested,))
+
+
+def test_without_an_upstream_there_is_no_baseline_to_tick() -> None:
+    assert "- [ ] baseline recorded with the real endpoint (none)" in _replaced("pass", upstream=None)
+
+
+def test_a_fault_that_was_not_lifted_or_not_gone_is_not_ticked() -> None:
+    (window,) = PASSING[1].windows
+    for change, said in (({"lifted_s": None}, "never lifted"), ({"gone": False}, "it was not gone")):
+        card = _replaced("pass", windows=(msgspec.structs.replace(window, **change),))
+        assert re.search(rf"^- \[ \] .*{said}", card, re.MULTILINE)
+    assert "- [ ] no fault was injected" in _replaced("pass", windows=())
+
+
+def test_a_failed_line_without_an_owner_is_open_and_the_box_stays_empty() -> None:
+    lines = render(*cases.frozen("fail")).splitlines()
+    assert "- [ ] one follow-up issue per FAIL line, each with an owner" in lines
+    assert "  - fallback: Dana" in lines
+    assert "  - failed: OPEN" in lines
+
+
+@pytest.mark.parametrize(
+    ("owners", "wanted"),
+    [
+        ({}, None),
+        ({"fallback": ""}, None),
+        ({"default": "Ana"}, "Ana"),
+        ({"default": "Ana", "fallback": "Dana"}, "Dana"),
+    ],
+)
+def test_the_owner_is_the_checks_own_or_the_default(owners: dict[str, str], wanted: str | None) -> None:
+    assert owner("fallback", owners) == wanted
+
+
+def test_stamps_are_in_the_heading() -> None:
+    heading = render(*cases.frozen("rehearsal")).splitlines()[0]
+    assert heading == "# Eviction Drill - support-agent - 2026-11-30 [REHEARSAL, DEMO, COMPRESSED 30x]"
+
+
+def test_names_cannot_add_markup_or_call_people() -> None:
+    card = render(*cases.frozen("hostile"))
+    outside = card.partition("Gate output:")[0]
+    outside = re.sub(r"(?<![`\\])(`+)(?!`).*?(?<!`)\1(?!`)", "", outside)  # code spans show what they hold as it is
+    assert not re.search(r"(?<!\\)<", outside)
+    assert not re.search(r"(?<!\\)!?(?<!\\)\[(?![x ]\])", outside.replace(" [REHEARSAL", ""))
+    assert not re.search(r"(?<![\w.])@\w", outside)
+    assert "\x1b" not in card and "\u202e" not in card
+
+
+@pytest.mark.parametrize("name", cases.CASES)
+def test_lines_can_be_read_out(name: str) -> None:
+    if name != "hostile":
+        own = render(*cases.frozen(name)).partition("Gate output:")[0].splitlines()
+        assert max(map(len, own)) <= 112
+
+
+@pytest.mark.parametrize("name", cases.CASES)
+def test_golden_cases(name: str) -> None:
+    assert render(*cases.frozen(name)) == (cases.GOLDEN / name / "card.md").read_text(encoding="utf-8")

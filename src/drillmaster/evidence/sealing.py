@@ -1,9 +1,10 @@
 """Digests over what was written, and what they say later."""
 
 import hashlib
+import sys
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
 from operator import attrgetter
 
@@ -90,13 +91,16 @@ class SealBuilder:
         lines = len(self.checks) if self._prefix_lines is None else self._prefix_lines
         if len(self._blocks) * BLOCK_LINES < lines:
             self._close_block()
-        hexed = [f"{check:08x}" for check in self.checks[:lines]]
+        checks = self.checks[:lines]
+        if sys.byteorder == "little":
+            checks.byteswap()
+        hexed = checks.tobytes().hex()
         return SealedFile(
             bytes=self._bytes,
             lines=lines,
             sha256=self._whole.hexdigest(),
             blocks=tuple(self._blocks),
-            checks=tuple("".join(hexed[at : at + BLOCK_LINES]) for at in range(0, lines, BLOCK_LINES)),
+            checks=tuple(hexed[at : at + 8 * BLOCK_LINES] for at in range(0, len(hexed), 8 * BLOCK_LINES)),
         )
 
 
@@ -141,7 +145,7 @@ def check_file(sealed: SealedFile, chunks: Iterable[bytes], *, file: str, append
 
 
 def _locate(
-    sealed: SealedFile, now: SealedFile, checks: Sequence[int], file: str, length_bytes: int
+    sealed: SealedFile, now: SealedFile, checks: "array[int]", file: str, length_bytes: int
 ) -> Iterator[Change]:
     """Name the lines that changed, given that something did.
 
@@ -149,9 +153,11 @@ def _locate(
     that a dropped or added line is one change and not all that follow.
     """
     try:
-        was = [int(block[at : at + 8], 16) for block in sealed.checks for at in range(0, len(block), 8)]
+        was = array("I", bytes.fromhex("".join(sealed.checks)))
+        if sys.byteorder == "little":
+            was.byteswap()
     except ValueError:  # a seal somebody else wrote; its digests still say what they say
-        was = []
+        was = array("I")
     if len(was) != sealed.lines:
         yield _locate_block(sealed, now, file)
         return
@@ -168,14 +174,14 @@ def _locate(
         return
     if length_bytes < sealed.bytes and same >= len(checks) - 1:
         gone = f"{sealed.bytes - length_bytes:,} of {sealed.bytes:,} sealed bytes are gone from the end"
-        if same == len(checks) or was[same + 1 :] != list(checks[same + 1 : len(was)]):
+        if same == len(checks) or was[same + 1 :] != checks[same + 1 : len(was)]:
             yield Change(file, same + 1, same + 1, "truncated", gone)
             return
     yield from _align(was, checks, same, file)
 
 
-def _align(was: list[int], now: Sequence[int], same: int, file: str) -> Iterator[Change]:
-    a, b = was[same : same + _WINDOW_LINES], list(now[same : same + _WINDOW_LINES])
+def _align(was: "array[int]", now: "array[int]", same: int, file: str) -> Iterator[Change]:
+    a, b = list(was[same : same + _WINDOW_LINES]), list(now[same : same + _WINDOW_LINES])
     a_ends, b_ends = same + len(a) == len(was), same + len(b) == len(now)
     gone: list[int] = []
     new: list[int] = []

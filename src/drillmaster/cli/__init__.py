@@ -1,6 +1,7 @@
 """The command line: one file a verb, imported when it is asked for."""
 
 import importlib
+import os
 import pkgutil
 import sys
 
@@ -40,11 +41,28 @@ def _root() -> None:
 
 
 def main() -> None:
-    """Run the command line. A problem is told in one line, never as a traceback."""
+    """Run the command line. What goes wrong is told in one line and in the exit code, never as a traceback.
+
+    A crash must not look like a failed gate, nor Ctrl-C: an internal error exits 2 and an interrupt 3, not 1.
+    """
     try:
-        _root(prog_name="drillmaster")
+        _root(prog_name="drillmaster", standalone_mode=False)
+    except click.exceptions.Abort:
+        print("drillmaster: stopped", file=sys.stderr)
+        sys.exit(Exit.ABORTED)
+    except click.ClickException as usage:
+        usage.show()
+        sys.exit(Exit.REFUSED)
     except Problem as problem:
         print(f"drillmaster: {problem}", file=sys.stderr)
         sys.exit(problem.exit)
     except BrokenPipeError:
+        sys.exit(Exit.REFUSED)
+    except Exception as error:
+        if os.environ.get("DRILLMASTER_DEBUG"):
+            raise
+        print(
+            f"drillmaster: internal error, {type(error).__name__}: {error}; for the whole of it set DRILLMASTER_DEBUG=1",
+            file=sys.stderr,
+        )
         sys.exit(Exit.REFUSED)

@@ -13,7 +13,6 @@ import json
 import os
 import select
 import shlex
-import signal
 import socket
 import string
 import subprocess
@@ -23,8 +22,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 import click
 import msgspec
@@ -32,11 +29,12 @@ import msgspec
 from drillmaster import reports
 from drillmaster.clock import SystemClock
 from drillmaster.conduct import State
-from drillmaster.errors import Aborted, Exit, Problem
+from drillmaster.errors import Exit, Problem
 from drillmaster.intake.run import open_run
 from drillmaster.intake.verdicts import judge_eviction, keep
 from drillmaster.intake.written import judged_run, write_whole
 from drillmaster.run import Scene
+from drillmaster.standins import Told, arm, disarm
 from drillmaster.standins.agent import SWITCH, agent_class
 from drillmaster.verdict import Status, Verdict
 
@@ -83,10 +81,6 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
     as_expected: bool
 
 
-class _Told(BaseException):
-    """Somebody wants this to end. Not an Exception, so that nothing on the way takes it for its own."""
-
-
 class StandInScribe:
     """Writes down what a person beside the terminal sees. One for each drill."""
 
@@ -126,26 +120,21 @@ class Demo:
         self._runs = _runs_folder(runs)
 
     def play(self, *, healthy: bool, buggy: bool) -> Exit:
-        """Run what was asked for; the exit code of the demo, or of the gate where one drill alone was asked for."""
+        """Run what was asked for; the exit code of the demo, or of the gate where one drill alone was asked for.
+
+        Raises Problem; Told where somebody ended it.
+        """
         agents: list[str | None] = ([None] if healthy else []) + ([self._bug] if buggy else [])
         played: list[Played] = []
-        _arm()
-        try:
-            with contextlib.ExitStack() as stack:
-                _usable_state(stack)
-                primary = stack.enter_context(_provider(seed=1, latency_ms=60))
-                fallback = stack.enter_context(_provider(seed=2, latency_ms=40))
-                for nth, bug in enumerate(agents, 1):
-                    self._say(
-                        f"\nDrill {nth} of {len(agents)}: {self._about(bug)}, and the endpoint will {_DOES[self._mode]}"
-                    )
-                    played.append(self._drill(bug, primary, fallback))
-        except (_Told, Aborted) as told:
-            _disarm()
-            self._say(f"\ndemo: stopped{f' ({told})' if str(told) else ''}; nothing of it is running any more")
-            return Exit.ABORTED
-        finally:
-            _disarm()
+        with contextlib.ExitStack() as stack:
+            _usable_state(stack)
+            primary = stack.enter_context(_provider(seed=1, latency_ms=60))
+            fallback = stack.enter_context(_provider(seed=2, latency_ms=40))
+            for nth, bug in enumerate(agents, 1):
+                does = _DOES[self._mode]
+                self._say(f"\nDrill {nth} of {len(agents)}: {self._about(bug)}, and the endpoint will {does}")
+                played.append(self._drill(bug, primary, fallback))
+            disarm()
         self._close(played)
         if len(agents) == 1:
             return played[0].verdict.exit
@@ -182,7 +171,7 @@ class Demo:
         )
 
     def _conduct(self, plan: Path, bug: str | None) -> Path:
-        """Run the drill; its folder. Raises Problem, Aborted."""
+        """Run the drill; its folder. Raises Problem, Told."""
         from drillmaster.run import Options, Silent, conduct, progress_for
 
         # Not in the plan, which is evidence: the worker inherits it.
@@ -201,9 +190,9 @@ class Demo:
             )
         finally:
             os.environ.pop(SWITCH, None)
-            _arm()
+            arm()
         if result.exit is Exit.ABORTED:
-            raise _Told(result.why)
+            raise Told(result.why)
         return result.run_dir
 
     def _write_plan(self, folder: Path, bug: str | None, primary: int, fallback: int) -> Path:
@@ -266,23 +255,6 @@ class Demo:
 
 
 _DOES = {"reset": "reset every connection", "503": "answer 503", "hang": "hang"}
-
-
-def _arm() -> None:
-    """Turn signals into `_Told`. The conductor has handlers of its own while it runs, and leaves none behind."""
-
-    def told(number: int, frame: FrameType | None) -> NoReturn:
-        _disarm()
-        raise _Told(signal.Signals(number).name)
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, told)
-
-
-def _disarm() -> None:
-    """From here on it is over anyhow: a second Ctrl-C shall not cut the tidying short."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
 
 
 @contextlib.contextmanager

@@ -38,12 +38,20 @@ def command(
       drillmaster demo --pass; echo $?
       drillmaster standin agent --list-bugs
     """
-    from drillmaster.cli._demo import Demo
-    from drillmaster.errors import Problem
+    from drillmaster.errors import Exit, Problem
+    from drillmaster.standins import Told, arm
 
     if only_healthy and only_buggy:
         raise Problem("demo", found="both --pass and --fail", wanted="one of them", remedy="leave both out to see both")
     if only_healthy and bug is not None:
         raise Problem("demo", found="--pass and --bug", wanted="one of them", remedy="use --fail with --bug")
-    demo = Demo(mode=mode, bug=bug, runs=runs, as_json=as_json, colour=False if no_color else None)
-    sys.exit(demo.play(healthy=not only_buggy, buggy=not only_healthy))
+    try:
+        arm()  # before the imports: they take a good second, and somebody may have changed their mind
+        from drillmaster.cli._demo import Demo
+
+        demo = Demo(mode=mode, bug=bug, runs=runs, as_json=as_json, colour=False if no_color else None)
+        code = demo.play(healthy=not only_buggy, buggy=not only_healthy)
+    except (Told, KeyboardInterrupt) as told:
+        click.echo(f"\ndemo: stopped ({str(told) or 'SIGINT'}); nothing of it is running any more", err=True)
+        code = Exit.ABORTED
+    sys.exit(code)

@@ -6,16 +6,18 @@ what it would read from a stranger's: the wire, the answers, the timeline.
 
 import ipaddress
 import os
+import signal
 import stat
 import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 from drillmaster.errors import Problem, Refused
 
-__all__ = ["check_host", "check_port", "say", "watch_parent"]
+__all__ = ["Told", "arm", "check_host", "check_port", "disarm", "say", "watch_parent"]
 
 _PARENT_CHECK_S = 0.25
 
@@ -48,6 +50,30 @@ def check_port(host: str, port: int, error: OSError) -> Problem:
         wanted="a free port",
         remedy="use --port 0 and read the address it prints",
     )
+
+
+class Told(BaseException):
+    """Somebody wants this to end. Not an Exception, so that nothing on the way takes it for its own."""
+
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def arm() -> None:
+    """Turn the ending signals into `Told`, once; from then on they are ignored, so that tidying up is not cut short."""
+
+    def told(number: int, frame: FrameType | None) -> NoReturn:
+        disarm()
+        raise Told(signal.Signals(number).name)
+
+    for number in _ENDING:
+        signal.signal(number, told)
+
+
+def disarm() -> None:
+    """Ignore the ending signals: it is over anyhow."""
+    for number in _ENDING:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def watch_parent(gone: Callable[..., object], *args: Any) -> None:

@@ -40,6 +40,7 @@ def eviction(folder: Path, as_json: bool) -> None:
     """
     import msgspec
 
+    from drillmaster.intake import read_bytes
     from drillmaster.intake.written import write_new
     from drillmaster.scaffold import blanks, fill, template
 
@@ -50,7 +51,7 @@ def eviction(folder: Path, as_json: bool) -> None:
         texts[plan_name] = fill(texts[plan_name], answers)
     written = {name: write_new(folder / name, text) for name, text in texts.items()}
     open_blanks = {
-        name: list(blanks(text if written[name] else (folder / name).read_text("utf-8", errors="replace")))
+        name: list(blanks(text if written[name] else read_bytes(folder / name, 1 << 20).decode("utf-8", "replace")))
         for name, text in texts.items()
     }
     if as_json:

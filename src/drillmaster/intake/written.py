@@ -70,7 +70,7 @@ def write_new(path: Path, text: str) -> bool:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        if not path.exists():  # a dangling link, or the folder's name is a file's
+        if not path.is_file():  # a folder, a dangling link, or the folder's own name is a file's
             raise _unwritable(path, FileExistsError(errno.EEXIST, "something of that name in the way")) from None
         return False
     except OSError as error:

@@ -129,6 +129,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     time_limit_s: float
     proxy_command: str
     model_base_url: str
+    """Both empty where the plan does not say where the proxy listens."""
     upstream: str | None
     """None: the proxy was dead from the start, so there is no baseline on a real endpoint."""
     drill_log: str
@@ -162,9 +163,11 @@ def view(run: Run, verdict: Verdict, *, gate_command: str) -> RunView:
     proxy = plan.get("proxy") or {}
     listen, upstream = str(proxy.get("listen", "")), proxy.get("upstream")
     upstream = _bare_url(str(upstream)) if upstream is not None else None
-    host, _, port = listen.rpartition(":")
     mode = str(manifest.fault.get("tag", ""))
-    command = f"drillmaster proxy --host {host} --port {port} --mode {mode}"
+    host, _, port = listen.rpartition(":")
+    command = f"drillmaster proxy --host {host.strip('[]')} --port {port} --mode {mode}" if host else ""
+    if command and upstream is not None:
+        command += f" --upstream {upstream}"
     owners = plan.get("owners") or {}
     spans = [span for span in run.phases if span.phase != "drain"]
     requests = [
@@ -184,8 +187,8 @@ def view(run: Run, verdict: Verdict, *, gate_command: str) -> RunView:
         windows=tuple(_window(window, run) for window in run.windows),
         every_s=manifest.every_s,
         time_limit_s=manifest.time_limit_s,
-        proxy_command=f"{command} --upstream {upstream}" if upstream is not None else command,
-        model_base_url=f"http://{listen}",
+        proxy_command=command,
+        model_base_url=f"http://{listen}" if host else "",
         upstream=upstream,
         drill_log=f"{manifest.run}/timeline.jsonl",
         preflight=tuple(

@@ -82,9 +82,9 @@ def _box(done: bool, text: str) -> list[str]:
     return _wrapped(f"- [{'x' if done else ' '}] {text}", "      ")
 
 
-def _command(text: str) -> str:
-    """Put a command on one line, however long: one that is folded cannot be pasted."""
-    return f"- [x] {code_span(clip(text, 160))}"
+def _command(text: str, otherwise: str = "") -> str:
+    """Put a command on one line, however long: one that is folded cannot be pasted. Unticked where there is none."""
+    return f"- [x] {code_span(clip(text, 160))}" if text else f"- [ ] {otherwise}"
 
 
 def _duration(seconds: float) -> str:
@@ -163,8 +163,11 @@ def _run(view: RunView) -> list[str]:
     injected = f"; injected {_moment(window.injected_at, view.date)}, {said}" if window else ""
     return [
         "Run",
-        _command(view.proxy_command),
-        _command(f"export MODEL_BASE_URL={view.model_base_url}"),
+        _command(view.proxy_command, otherwise="the plan does not say where the proxy listens"),
+        _command(
+            f"export MODEL_BASE_URL={view.model_base_url}" if view.model_base_url else "",
+            otherwise="MODEL_BASE_URL is not known",
+        ),
         *_box(
             noted is not None and bool(view.requests),
             f"traffic on: {len(view.requests)} requests, one every {number(view.every_s)} s{injected}",

@@ -1,0 +1,85 @@
+"""`init eviction`, as it is typed."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from drillmaster.cli.init import command as init
+from drillmaster.errors import Problem
+
+PLAN, POLICY = "eviction-plan.yaml", "eviction-policy.yaml"
+
+
+def _typed(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(init, ["eviction", *(str(a) for a in arguments)])
+
+
+def test_both_files_are_written_with_blanks_and_the_next_command(tmp_path: Path) -> None:
+    result = _typed("--dir", tmp_path / "drills")
+    assert result.exit_code == 0
+    assert sorted(path.name for path in (tmp_path / "drills").iterdir()) == [PLAN, POLICY]
+    assert "/gates/0/max_fallback_s" in result.stdout
+    assert result.stdout.splitlines()[-1] == (
+        f"next: fill in the blanks, then drillmaster run eviction {tmp_path / 'drills' / PLAN}"
+    )
+
+
+def test_a_file_that_is_there_is_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / POLICY).write_text("mine: 1\n")
+    result = _typed("--dir", tmp_path)
+    assert (tmp_path / POLICY).read_text() == "mine: 1\n"
+    assert f"{tmp_path / POLICY}: was there and is left as it is, no blank left" in result.stdout
+    before = (tmp_path / PLAN).read_bytes()
+    assert _typed("--dir", tmp_path).exit_code == 0
+    assert (tmp_path / PLAN).read_bytes() == before
+
+
+def test_a_limit_is_never_filled_in(tmp_path: Path) -> None:
+    said = json.loads(_typed("--dir", tmp_path, "--json").stdout)
+    assert len(said["blanks"][str(tmp_path / POLICY)]) == 11
+    assert said["written"] == [str(tmp_path / PLAN), str(tmp_path / POLICY)]
+    assert json.loads(_typed("--dir", tmp_path, "--json").stdout)["kept"] == said["written"]
+
+
+def test_a_folder_in_the_way_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / PLAN).mkdir()
+    assert isinstance(_typed("--dir", tmp_path).exception, Problem)
+
+
+def test_a_folder_that_is_a_file_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("")
+    assert isinstance(_typed("--dir", tmp_path / "x").exception, Problem)
+
+
+def test_without_a_terminal_nothing_is_asked(tmp_path: Path) -> None:
+    assert "?" not in _typed("--dir", tmp_path).output
+
+
+@pytest.mark.e2e
+def test_on_a_terminal_answers_are_filled_in_and_an_empty_one_leaves_the_blank(tmp_path: Path) -> None:
+    answers = b"my: agent #1\n\nhttps://api.openai.com\nAna\n\n\n"
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "drillmaster", "init", "eviction", "--dir", str(tmp_path)],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    try:
+        os.write(ours, answers)
+        out, _ = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        os.close(ours)
+    assert process.returncode == 0
+    plan = (tmp_path / PLAN).read_text()
+    assert 'service: "my: agent #1"' in plan
+    assert 'lead: "Ana"' in plan
+    assert "/target/url" in out.decode() and "/service" not in out.decode()

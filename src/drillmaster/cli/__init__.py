@@ -40,13 +40,13 @@ def _root() -> None:
     """
 
 
-def main() -> None:
-    """Run the command line. What goes wrong is told in one line and in the exit code, never as a traceback.
+def main(command: click.Command = _root, argv: list[str] | None = None) -> None:
+    """Run the command line (`argv` None: this process's). What goes wrong is told in one line and in the exit code.
 
     A crash must not look like a failed gate, nor Ctrl-C: an internal error exits 2 and an interrupt 3, not 1.
     """
     try:
-        _root(prog_name="drillmaster", standalone_mode=False)
+        command(argv, prog_name="drillmaster", standalone_mode=False)
     except click.exceptions.Abort:
         print("drillmaster: stopped", file=sys.stderr)
         sys.exit(Exit.ABORTED)

@@ -84,7 +84,7 @@ def strict_json(raw: bytes) -> Any:
         scan(text)
         # The slow pass is at least as strict, so this is not reached; if it ever were, no is the answer.
         raise Malformed("not-json", "text that is no JSON", "one JSON value") from None
-    if b"\\u" in raw and _SURROGATE_ESCAPE.search(_PAIR.sub(b"", raw)):
+    if b"\\u" in raw and _SURROGATE_ESCAPE.search(_PAIR.sub(b" ", raw.replace(rb"\\", b"  "))):
         scan(text)
     if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and too_deep(value):
         scan(text)

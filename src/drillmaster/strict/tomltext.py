@@ -36,6 +36,10 @@ _SAYINGS: tuple[tuple[str, Kind, str, str, str], ...] = (
     ("Unterminated string", "torn", "the end of the file inside quotes", "the whole file", "close the quote"),
     ("Unclosed array", "torn", "the end of the file inside [ ]", "the whole file", "close it with ]"),
     ("Unclosed inline table", "torn", "the end of the file inside { }", "the whole file", "close it with }"),
+    ("Invalid statement", "not-toml", "a line that is no name = value", "TOML", "write name = value, or rename the file"),
+    ("Invalid initial character for a key", "not-toml", "no name", "a name", "give it a name; odd ones go in quotes"),
+    ("Expected ']'", "not-toml", "a [ header that is not closed", "[name]", "close it with ]"),
+    ("Unescaped '\\\\'", "not-toml", "a lone backslash in double quotes", "text", "put it in single quotes, or write \\\\"),
     ("Illegal character '\\n'", "not-toml", "a line break inside quotes", "text in one line", "close the quote"),
 )  # fmt: skip
 

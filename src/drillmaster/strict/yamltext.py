@@ -43,6 +43,7 @@ _REAL = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _OTHER_BASE = re.compile(r"[-+]?0(?:o[0-7]+|x[0-9a-fA-F]+)")
 _UNFINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _ZEROS_FIRST = re.compile(r"[-+]?0[0-9]")
+_TWO_MINDS = re.compile("[\x85\u2028\u2029\ufeff]")  # line breaks to YAML 1.1, characters to 1.2
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 # What the parser says, what a person did, and what to do about it. Matched by the beginning of the parser's sentence.
@@ -62,12 +63,30 @@ _SAYINGS = (
     ("expected ',' or ']'", "a list in [ ] that is not closed", "close it with ]"),
     ("expected ',' or '}'", "an object in { } that is not closed", "close it with }"),
     ("found unknown escape character", "an unknown \\ escape in double quotes", "use single quotes, or write \\\\"),
-    ("found duplicate key", "a name a second time", "delete one of the two"),
+    ("expected '<document start>'", "more after the end of the value", "delete it, or indent it like its neighbours"),
+    (
+        "sequence entries are not allowed",
+        "a - where no list can begin",
+        "put the list on lines of its own, or quote the text",
+    ),
+    ("expected the node content", "a bracket or comma where a value belongs", "put text that begins with it in quotes"),
+    ("expected chomping", "more after | or >", "begin the text on the next line, or put it in quotes"),
+    ("expected a comment", "more after | or >", "begin the text on the next line, or put it in quotes"),
+    ("expected alphabetic", "a * or & at the start of text", "put the text in quotes"),
 )
 
 
 def strict_yaml(text: str) -> tuple[Any, dict[Path, int]]:
     """Read one YAML document; also says in which line (from 1) each value begins. Raises `Malformed`, nothing else."""
+    odd = _TWO_MINDS.search(text)
+    if odd is not None:
+        raise Malformed(
+            "ambiguous",
+            f"{escaped(odd[0])}, which YAML 1.1 and 1.2 read differently",
+            "spaces and plain line breaks",
+            remedy=f'delete it, or write it as "{escaped(odd[0])}" in double quotes',
+            line=text.count("\n", 0, odd.start()) + 1,
+        )
     builder = _Builder(text)
     try:
         return builder.document(), builder.lines

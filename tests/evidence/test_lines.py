@@ -73,6 +73,8 @@ SAD = [
     (b"{" + T.encode() + b',"event":"a","x":[{"y":1,"y":2}]}', "duplicate-key"),
     (b"{" + T.encode() + b',"event":"a","\\u0065vent":"b"}', "duplicate-key"),
     (b"{" + T.encode() + b',"event":"a","x":"\\"","x":1}', "duplicate-key"),
+    # Written back, these two escapes cost as many quotes as the key that was lost.
+    (b"{" + T.encode() + b',"event":"a","x":1,"x":"\\u0022\\u0022"}', "duplicate-key"),
     (b"{" + T.encode() + b',"event":"a","ms":NaN}', "not-finite"),
     (b"{" + T.encode() + b',"event":"a","ms":-Infinity}', "not-finite"),
     (b"{" + T.encode() + b',"event":"a","ms":1e999}', "not-finite"),

@@ -142,8 +142,12 @@ def _walk(value: object, path: Path) -> None:
 def _syntax(text: str, message: str) -> Malformed:
     match = _AT.match(message)
     problem = match[1] if match else message
-    line = int(match[2]) if match and match[2] else text.count("\n") + 1
+    line_unknown = not (match and match[2])  # the parser says "at end of document" instead
+    line = text.count("\n") + 1 if line_unknown or match is None else int(match[2])
     column = int(match[3]) if match and match[3] else None
+    if line_unknown and problem.startswith("Invalid value"):
+        found = "the end of the file where a value belongs"
+        return Malformed("torn", found, "the whole file", remedy="write the value, or close what is open", line=line)
     for begins, kind, found, wanted, remedy in _SAYINGS:
         if problem.startswith(begins):
             if kind == "duplicate-key":

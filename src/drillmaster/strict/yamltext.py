@@ -51,7 +51,7 @@ _SAYINGS = (
     (
         "mapping values are not allowed",
         "a colon where none can be",
-        "quote the text that holds the colon, or mend the indent",
+        "quote text that holds a colon, or add the one the line before lacks",
     ),
     ("could not find expected ':'", "a line without a colon after its name", "write name: value"),
     ("found character '\\t'", "a tab at the start of a line", "indent with spaces"),

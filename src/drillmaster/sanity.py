@@ -22,7 +22,7 @@ import msgspec
 from drillmaster.clock import parse_rfc3339, rfc3339
 from drillmaster.errors import Problem, Refused
 from drillmaster.pace import arrivals_in
-from drillmaster.plan import Attest, Phases, Plan
+from drillmaster.plan import Attest, Phases, Plan, Spend
 from drillmaster.policy import share_text
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "allowed_failures",
     "check",
     "compress",
+    "default_spend",
     "is_loopback",
     "least_requests",
     "parse_factor",
@@ -463,6 +464,13 @@ def _total_s(plan: Plan) -> float:
 def planned_requests(plan: Plan) -> int:
     """How many requests the traffic sends in all."""
     return arrivals_in(_total_s(plan), plan.traffic.every_s)
+
+
+def default_spend(plan: Plan) -> Spend:
+    """The cap of a plan that names none: ten requests to the real endpoint for each that baseline and recovery ask."""
+    every_s = plan.traffic.every_s
+    asked = arrivals_in(plan.phases.baseline_s, every_s) + arrivals_in(plan.phases.recovery_s, every_s)
+    return Spend(max_requests=10 * asked + 20)
 
 
 def least_requests(max_failed_ratio: float) -> int:

@@ -34,6 +34,7 @@ from drillmaster.run.progress import Progress
 from drillmaster.run.seats import State as Seats
 from drillmaster.run.traffic import Traffic
 from drillmaster.sanity import window_problem
+from drillmaster.screen import screen_text
 from drillmaster.timeline import Writer
 
 __all__ = ["NOTE_KINDS", "WINDOW", "Conductor", "Logs", "Scene", "Scribe"]
@@ -43,6 +44,7 @@ WINDOW = "w1"
 TTL_S = 8.0
 RENEW_S = 2.0
 TICK_S = 1.0
+SPEND_S = 0.25
 BY_HAND_WAIT_S = 4 * 3_600.0
 """How long a drill by hand waits in its baseline for the Lead."""
 SCRIBE_GRACE_S = 30.0
@@ -306,6 +308,7 @@ class Conductor:
             if self.state is State.PREPARING:
                 await self.order(Role.LEAD, Order.START, by=self._lead, why="pre-flight passed")
                 self._spawn(self._tick())
+                self._spawn(self._watch_spend())
                 await self._phases()
             if self.state is State.DRAINING:
                 await self._drain()
@@ -344,7 +347,7 @@ class Conductor:
         assert self.worker is not None
         pid = await self.worker.start()
         self.worker_alive = True
-        self.write("worker_started", pid=pid, argv=list(argv))
+        self.write("worker_started", pid=pid, argv=[screen_text(word) for word in argv])
         self._spawn(self._watch_worker())
 
     async def _until_stopped(self, doing: Coroutine[Any, Any, None]) -> None:
@@ -571,15 +574,28 @@ class Conductor:
         counts = state.get("counts", {})
         if counts.get("evidence_lost"):
             return f"the proxy could not write {counts['evidence_lost']} lines of evidence"
-        spend = self.plan.spend
-        if spend is not None:
-            passed = int(counts.get("forwarded", int(counts.get("requests", 0)) - int(counts.get("met", 0))))
-            if passed >= spend.max_requests:
-                return f"{passed} requests went to the real endpoint (spend.max_requests {spend.max_requests})"
-            tokens = int(counts.get("tokens", 0))
-            if spend.max_tokens is not None and tokens >= spend.max_tokens:
-                return f"{tokens} tokens were spent (spend.max_tokens {spend.max_tokens})"
         return None
+
+    async def _watch_spend(self) -> None:
+        """Stop before the cap is passed: as soon as the next look could find it behind us."""
+        spend = self.plan.spend
+        if spend is None:
+            return
+        before = {"requests": 0, "tokens": 0}
+        while True:
+            with contextlib.suppress(InjectorLost):  # the ticker counts silence
+                counts = (await self.proxy.state()).get("counts", {})
+                spent = {
+                    "requests": int(counts.get("requests", 0)) - int(counts.get("met", 0)),
+                    "tokens": int(counts.get("tokens", 0)),
+                }
+                for what, cap in (("requests", spend.max_requests), ("tokens", spend.max_tokens)):
+                    if cap is not None and 2 * spent[what] - before[what] > cap:
+                        await self.stop(
+                            f"{spent[what]} {what} went to the real endpoint: spend.max_{what} {cap} is about to be passed"
+                        )
+                before = spent
+            await asyncio.sleep(SPEND_S)
 
     # -- people and signals
 

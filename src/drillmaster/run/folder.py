@@ -14,10 +14,11 @@ from drillmaster.clock import Clock, rfc3339
 from drillmaster.errors import Problem
 from drillmaster.evidence import Manifest
 from drillmaster.plan import Plan
+from drillmaster.screen import screen_text, screen_url
 
 __all__ = ["Folder", "make_folder", "versions"]
 
-BALLAST_BYTES = 256 * 1024
+BALLAST_BYTES = 64 * 1024
 """Set aside at the start and given back at a stop, so that a full disk still takes the last lines and the seal."""
 
 
@@ -99,12 +100,21 @@ def versions() -> dict[str, str]:
 
 
 def plan_on_record(plan: Plan) -> dict[str, Any]:
-    """The plan as the manifest holds it: values of headers and of the worker's environment stay out, their names stay."""
-    record: dict[str, Any] = msgspec.to_builtins(plan)
+    """The plan as the manifest holds it: values of headers and of the worker's environment stay out, the rest is screened."""
+    record: dict[str, Any] = _screened(msgspec.to_builtins(plan))
     record["target"]["headers"] = dict.fromkeys(plan.target.headers, "(not recorded)")
+    record["target"]["url"] = screen_url(plan.target.url)
     if record["worker"] is not None:
         record["worker"]["env"] = dict.fromkeys(record["worker"]["env"], "(not recorded)")
     return record
+
+
+def _screened(value: Any) -> Any:
+    if isinstance(value, str):
+        return screen_text(value)
+    if isinstance(value, dict):
+        return {name: _screened(inner) for name, inner in value.items()}
+    return [_screened(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def payload_sha256(plan: Plan) -> str:

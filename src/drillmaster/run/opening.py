@@ -49,7 +49,16 @@ from drillmaster.run.progress import Progress, Silent
 from drillmaster.run.seats import Live, Lock, open_state, started_ticks, take_lock
 from drillmaster.run.seats import State as Seats
 from drillmaster.run.traffic import Asker, Tally, Traffic
-from drillmaster.sanity import Numbers, check, compress, is_loopback, parse_listen, planned_requests, unnamed_seats
+from drillmaster.sanity import (
+    Numbers,
+    check,
+    compress,
+    default_spend,
+    is_loopback,
+    parse_listen,
+    planned_requests,
+    unnamed_seats,
+)
 from drillmaster.screen import screen_text
 from drillmaster.timeline import Writer, seal_run
 
@@ -145,6 +154,13 @@ def prepare_plan(plan_path: Path, options: Options, *, wall_ns: int) -> Ready:
         permit_host=options.permit_host,
     )
     _raise_first(sane.problems, options.progress)
+    warnings = sane.warnings
+    if plan.spend is None:
+        plan = msgspec.structs.replace(plan, spend=default_spend(plan))
+        assert plan.spend is not None
+        warnings += (
+            f"the plan names no spend: the drill stops at {plan.spend.max_requests} requests to the real endpoint",
+        )
     rehearsal = options.rehearsal or bool(unnamed_seats(plan))
     if rehearsal:
         stamps.append("REHEARSAL")
@@ -157,7 +173,7 @@ def prepare_plan(plan_path: Path, options: Options, *, wall_ns: int) -> Ready:
         numbers=numbers,
         stamps=tuple(dict.fromkeys(stamps)),
         rehearsal=rehearsal,
-        warnings=sane.warnings,
+        warnings=warnings,
     )
 
 

@@ -191,6 +191,7 @@ class Asker:
         self._clock = clock
         self._permitted = permitted
         self._tls = tls
+        self._heads = http1.HeadReader(response=True)
 
     async def ask(self, request: Prepared, *, due_ns: int, time_limit_s: float) -> Answer:
         """Send and read. Raises Refused for an address without permission, OSError where this machine is out of
@@ -275,7 +276,7 @@ class Asker:
         while True:
             size = http1.cut_head(data)
             if size:
-                head = http1.read_response(data[:size])
+                head = self._heads.response(data[:size])
                 data = data[size:]
                 if head.status >= 200 or head.status == 101:
                     break

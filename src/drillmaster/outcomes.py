@@ -240,6 +240,7 @@ def join(
     for row in rows:
         lines.take(row)
     requests = lines.user_requests()
+    lines.attempts.sort(key=lambda a: (a.start_ns, a.id))
     attempts, requests = _attribute(lines.attempts, requests, lines.tokens, manifest.time_limit_s)
     requests.sort(key=lambda r: (r.due_ns, r.id))
     return Run(
@@ -257,7 +258,7 @@ def join(
         marks=tuple(sorted(lines.marks, key=lambda m: m.ns)),
         notes=tuple(sorted(lines.notes, key=lambda n: n.ns)),
         phases=lines.phases(),
-        code=tuple(lines.code),
+        code=tuple(sorted(lines.code, key=lambda c: c.cite.line)),
         preflight=tuple(lines.preflight),
         gone=lines.gone,
         exits=tuple(lines.exits),

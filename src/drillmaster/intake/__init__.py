@@ -40,7 +40,7 @@ def read_strict(path: str | os.PathLike[str], type_: type[T], *, cap_bytes: int 
     if fmt is None:
         raise Problem(
             place,
-            found=f"the suffix {strict.shown(Path(place).suffix)}",
+            found=f"the suffix {Path(place).suffix}" if Path(place).suffix else "a name without a suffix",
             wanted="one of .json, .yaml, .yml, .toml",
             remedy="rename the file after its format",
         )
@@ -72,6 +72,8 @@ def read_bytes(path: str | os.PathLike[str], cap_bytes: int) -> bytes:
 
 
 def _regular(place: str) -> None:
+    if not place:
+        raise Problem("a file", found="an empty path", wanted="a path", remedy="name a file")
     try:
         mode = Path(place).stat().st_mode
     except ValueError:
@@ -95,8 +97,9 @@ def _only_regular(place: str, mode: int) -> None:
 
 
 def _unreadable(place: str, error: OSError) -> Problem:
+    if error.errno == errno.ENOENT:
+        return Problem(place, found="no such file", wanted="a file", remedy=_instead(place))
     found, wanted, remedy = {
-        errno.ENOENT: ("no such file", "a file", _instead(place)),
         errno.ENOTDIR: ("a file where the path needs a folder", "a file", "correct the path"),
         errno.EACCES: ("a file that you may not read", "a readable file", f"chmod u+r {shlex.quote(place)}"),
         errno.ELOOP: ("links that lead in a circle", "a file", f"look where it leads: ls -l {shlex.quote(place)}"),
@@ -110,13 +113,14 @@ def _unreadable(place: str, error: OSError) -> Problem:
 
 
 def _instead(place: str) -> str:
-    """Name the file that was most likely meant, where its folder has one like it."""
+    """Say what to do about a file that is not there; names the one that was most likely meant, if its folder has it."""
     path = Path(place)
+    if path.is_symlink():
+        return f"it is a link to {path.readlink()}, which is gone: restore that, or name another file"
     try:
-        beside = sorted(entry.name for entry in os.scandir(path.parent))
+        beside = [entry for entry in sorted(path.parent.iterdir())[:1000] if entry.suffix.lower() in _FORMATS]
     except OSError:
-        return f"the folder is missing too: mkdir -p {path.parent}, or correct the path"
-    meant = strict.near(path.name, beside[:1000])
-    return (
-        f"Did you mean {path.parent / meant}?" if meant else f"correct the path: ls {path.parent} shows what is there"
-    )
+        return f"correct the path: there is no folder {path.parent}"
+    by_stem = {entry.stem: entry.name for entry in beside}
+    meant = by_stem.get(path.stem) or by_stem.get(strict.near(path.stem, by_stem) or "")
+    return f"Did you mean {path.parent / meant}?" if meant else f"correct the path: ls {shlex.quote(str(path.parent))}"

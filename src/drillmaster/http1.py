@@ -12,6 +12,7 @@
 
 import re
 from collections.abc import Iterable
+from typing import TypeVar
 
 import msgspec
 
@@ -23,6 +24,7 @@ __all__ = [
     "ChunkedBody",
     "CloseBody",
     "Frames",
+    "HeadReader",
     "LengthBody",
     "Malformed",
     "RequestHead",
@@ -31,8 +33,6 @@ __all__ = [
     "chunk",
     "chunked_end",
     "cut_head",
-    "read_request",
-    "read_response",
     "request_body",
     "response_body",
 ]
@@ -46,6 +46,7 @@ LAST_CHUNK = b"0\r\n\r\n"
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 _REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb"{1,32}) ([\x21-\x7e\x80-\xff]{1,16384}) HTTP/1\.([01])")
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: ([^\x00\r\n]*))?")
+_FIELD = re.compile(rb"(" + _TOKEN + rb"{1,256}+):([^\x00\r\n]*+)")
 # Possessive throughout: a hostile head costs one pass, never a backtrack.
 _FIELDS = re.compile(rb"(?:" + _TOKEN + rb"{1,256}+:[^\x00\r\n]*+\r\n)*+")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
@@ -116,12 +117,19 @@ class RequestHead:
         "method",
         "minor",
         "named",
+        "origin_form",
+        "path",
         "target",
         "upgrade",
     )
 
     method: str
     target: bytes
+    """As it was sent."""
+    origin_form: bytes
+    """Path and query. An absolute-form target loses scheme and authority; `*` stays."""
+    path: str
+    """Without query."""
     minor: int
     """Of the version: HTTP/1.`minor`."""
     lines: list[bytes]
@@ -134,25 +142,8 @@ class RequestHead:
     """Waits for `100 Continue` before it sends the body."""
     upgrade: bytes | None
     named: dict[bytes, bytes]
-    """The end-to-end fields that `read_request` was asked to keep by name, in lower case; the first of each."""
+    """The end-to-end fields that the reader was asked to keep by name, in lower case; the first of each."""
     head_bytes: int
-
-    @property
-    def path(self) -> str:
-        """The target's path, without query and without an absolute form's scheme and host."""
-        return self.origin_form.partition(b"?")[0].decode("latin-1")
-
-    @property
-    def origin_form(self) -> bytes:
-        """Path and query. An absolute-form target loses scheme and authority; `*` stays."""
-        target = self.target
-        if target[:1] == b"/" or target == b"*":
-            return target
-        rest = target.partition(b"://")[2]
-        slash = re.search(rb"[/?]", rest)
-        if slash is None:
-            return b"/"
-        return rest[slash.start() :] if slash[0] == b"/" else b"/" + rest[slash.start() :]
 
 
 class ResponseHead:
@@ -203,6 +194,7 @@ def cut_head(data: bytes) -> int:
 
 
 # What a field of this name means for framing and for the hop. Names that are absent travel on.
+_ORDINARY = 0
 _HOP = 1
 _CONNECTION = 2
 _LENGTH_FIELD = 3
@@ -212,6 +204,7 @@ _EXPECT = 6
 _UPGRADE = 7
 _TYPE = 8
 _ENCODING = 9
+_KEPT = 10
 _KIND: dict[bytes, int] = {
     b"connection": _CONNECTION,
     b"proxy-connection": _CONNECTION,
@@ -224,124 +217,208 @@ _KIND: dict[bytes, int] = {
 _REQUEST_KIND = {**_KIND, b"host": _HOST, b"expect": _EXPECT}
 _RESPONSE_KIND = {**_KIND, b"content-type": _TYPE, b"content-encoding": _ENCODING}
 
+_Read = TypeVar("_Read")
+_Field = tuple[int, bytes, bytes]
+"""Kind, name in lower case, value."""
+_UNIQUE = frozenset((b"traceparent", b"x-request-id", b"request-id", b"date"))
+"""Fields whose lines seldom come twice: not worth remembering."""
+_MEMO_LINES = 1_024
+_MEMO_LINE_BYTES = 160
 
-def read_request(head: bytes, keep: frozenset[bytes] = frozenset()) -> RequestHead:
-    """Read one whole head, its blank line included. `keep` names (lower case) the fields wanted in `named`.
 
-    Raises Malformed.
+class HeadReader:
+    """Reads heads, and remembers lines: on one connection, and across those of one client, most are the same each time.
+
+    What is remembered is bounded, in lines and in their length, and forgotten as a whole when it is full.
     """
-    line_end = head.index(b"\r\n")
-    first = _REQUEST_LINE.fullmatch(head, 0, line_end)
-    if first is None:
-        raise Malformed("bad request line")
-    if _FIELDS.fullmatch(head, line_end + 2, len(head) - 2) is None:
-        raise Malformed("bad field line")
-    request = RequestHead()
-    method, request.target, minor = first.groups()
-    request.method = method.decode("ascii")
-    request.minor = 1 if minor == b"1" else 0
-    request.head_bytes = len(head)
-    request.host = request.length = request.upgrade = None
-    request.chunked = request.expects = False
-    named: dict[bytes, bytes] = {}
-    lines: list[bytes] = []
-    options = b""
-    block = head[line_end + 2 : -4]
-    for line in block.split(b"\r\n") if block else ():
-        name, _, value = line.partition(b":")
+
+    __slots__ = ("_kinds", "_lines", "_options", "_starts", "_statuses")
+
+    def __init__(self, keep: frozenset[bytes] = frozenset(), *, response: bool = False) -> None:
+        """`keep` names, in lower case, the fields wanted in `RequestHead.named`."""
+        self._kinds = {**dict.fromkeys(keep, _KEPT), **(_RESPONSE_KIND if response else _REQUEST_KIND)}
+        self._lines: dict[bytes, _Field] = {}
+        self._starts: dict[bytes, tuple[str, bytes, int, bytes, str]] = {}
+        self._statuses: dict[bytes, tuple[int, int, bytes]] = {}
+        self._options: dict[bytes, tuple[bytes, ...]] = {}
+
+    def _field(self, line: bytes) -> _Field:
+        match = _FIELD.fullmatch(line)
+        if match is None:
+            raise Malformed("bad field line")
+        name, value = match.groups()
         name = name.lower()
-        kind = _REQUEST_KIND.get(name)
-        if kind is None:
-            lines.append(line)
-            if name in keep and name not in named:
-                named[name] = value.strip(b" \t")
-            continue
-        value = value.strip(b" \t")
-        if kind == _LENGTH_FIELD:
-            request.length = _content_length(value, request.length)
-        elif kind == _HOST:
-            if request.host is not None:
-                raise Malformed("several Host fields")
-            request.host = value
-        elif kind == _CONNECTION:
-            options = options + b"," + value if options else value
-        elif kind == _CODING:
-            if request.chunked or value.lower() != b"chunked":
-                raise Malformed("transfer coding other than chunked")
-            if not request.minor:
-                raise Malformed("transfer coding in HTTP/1.0")
-            request.chunked = True
-        elif kind == _EXPECT:
-            if value.lower() == b"100-continue":
-                request.expects = bool(request.minor)
-            lines.append(line)
-        elif kind == _UPGRADE:
-            request.upgrade = value
-    if request.chunked and request.length is not None:
-        raise Malformed("both Content-Length and Transfer-Encoding")
-    if request.host is None and request.minor:
-        raise Malformed("no Host field")
-    target = request.target
-    if target[:1] != b"/" and target != b"*" and b"://" not in target and request.method != "CONNECT":
-        raise Malformed("bad request target")
-    words = _options(options) if options else ()
-    request.keep_alive = b"close" not in words and (bool(request.minor) or b"keep-alive" in words)
-    if b"upgrade" not in words:
-        request.upgrade = None
-    request.lines = _less_nominated(lines, words) if words else lines
-    request.named = named
-    return request
+        field = (self._kinds.get(name, _ORDINARY), name, value.strip(b" \t"))
+        if len(line) <= _MEMO_LINE_BYTES and name not in _UNIQUE:
+            _remember(self._lines, line, field)
+        return field
+
+    def _start(self, line: bytes) -> tuple[str, bytes, int, bytes, str]:
+        match = _REQUEST_LINE.fullmatch(line)
+        if match is None:
+            raise Malformed("bad request line")
+        method, target, minor = match.groups()
+        if target[:1] != b"/" and target != b"*" and b"://" not in target and method != b"CONNECT":
+            raise Malformed("bad request target")
+        form = _origin_form(target)
+        start = (
+            method.decode("ascii"),
+            target,
+            1 if minor == b"1" else 0,
+            form,
+            form.partition(b"?")[0].decode("latin-1"),
+        )
+        if len(line) <= _MEMO_LINE_BYTES:
+            _remember(self._starts, line, start)
+        return start
+
+    def _status(self, line: bytes) -> tuple[int, int, bytes]:
+        match = _STATUS_LINE.fullmatch(line)
+        if match is None:
+            raise Malformed("bad status line")
+        status = (1 if match[1] == b"1" else 0, int(match[2]), match[3] or b"")
+        if len(line) <= _MEMO_LINE_BYTES:
+            _remember(self._statuses, line, status)
+        return status
+
+    def _words(self, options: bytes) -> tuple[bytes, ...]:
+        words = tuple(word.strip(b" \t").lower() for word in options.split(b","))
+        if len(options) <= _MEMO_LINE_BYTES:
+            _remember(self._options, options, words)
+        return words
+
+    def request(self, head: bytes) -> RequestHead:
+        """Read one whole request head, its blank line included. Raises Malformed."""
+        block = head[:-4].split(b"\r\n")
+        first = block[0]
+        del block[0]
+        request = RequestHead()
+        start = self._starts.get(first) or self._start(first)
+        request.method, request.target, minor, request.origin_form, request.path = start
+        request.minor = minor
+        request.head_bytes = len(head)
+        host: bytes | None = None
+        length: int | None = None
+        upgrade: bytes | None = None
+        chunked = expects = False
+        named: dict[bytes, bytes] = {}
+        lines: list[bytes] = []
+        options = b""
+        known = self._lines
+        for line in block:
+            kind, name, value = known.get(line) or self._field(line)
+            if not kind:
+                lines.append(line)
+            elif kind == _KEPT:
+                lines.append(line)
+                if name not in named:
+                    named[name] = value
+            elif kind == _LENGTH_FIELD:
+                length = _content_length(value, length)
+            elif kind == _HOST:
+                if host is not None:
+                    raise Malformed("several Host fields")
+                host = value
+            elif kind == _CONNECTION:
+                options = options + b"," + value if options else value
+            elif kind == _CODING:
+                if chunked or value.lower() != b"chunked":
+                    raise Malformed("transfer coding other than chunked")
+                if not minor:
+                    raise Malformed("transfer coding in HTTP/1.0")
+                chunked = True
+            elif kind == _EXPECT:
+                if value.lower() == b"100-continue":
+                    expects = bool(minor)
+                lines.append(line)
+            elif kind == _UPGRADE:
+                upgrade = value
+        if chunked and length is not None:
+            raise Malformed("both Content-Length and Transfer-Encoding")
+        if host is None and minor:
+            raise Malformed("no Host field")
+        request.host = host
+        request.length = length
+        request.chunked = chunked
+        request.expects = expects
+        request.named = named
+        if options:
+            words = self._options.get(options) or self._words(options)
+            request.keep_alive = b"close" not in words and (bool(minor) or b"keep-alive" in words)
+            request.upgrade = upgrade if b"upgrade" in words else None
+            request.lines = _less_nominated(lines, words)
+        else:
+            request.keep_alive = bool(minor)
+            request.upgrade = None
+            request.lines = lines
+        return request
+
+    def response(self, head: bytes) -> ResponseHead:
+        """Read one whole response head, its blank line included. Raises Malformed."""
+        block = head[:-4].split(b"\r\n")
+        first = block[0]
+        response = ResponseHead()
+        response.minor, response.status, response.reason = self._statuses.get(first) or self._status(first)
+        length: int | None = None
+        chunked = False
+        upgrade: bytes | None = None
+        content_type = content_encoding = b""
+        lines: list[bytes] = []
+        options = b""
+        known = self._lines
+        del block[0]
+        for line in block:
+            kind, _, value = known.get(line) or self._field(line)
+            if not kind:
+                lines.append(line)
+            elif kind == _LENGTH_FIELD:
+                length = _content_length(value, length)
+                lines.append(line)
+            elif kind == _TYPE:
+                content_type = value.lower()
+                lines.append(line)
+            elif kind == _ENCODING:
+                content_encoding = value.lower()
+                lines.append(line)
+            elif kind == _CONNECTION:
+                options = options + b"," + value if options else value
+            elif kind == _CODING:
+                if chunked or value.lower() != b"chunked":
+                    raise Malformed("transfer coding other than chunked")
+                chunked = True
+            elif kind == _UPGRADE:
+                upgrade = value
+        if chunked and length is not None:
+            raise Malformed("both Content-Length and Transfer-Encoding")
+        response.length = length
+        response.chunked = chunked
+        response.content_type = content_type
+        response.content_encoding = content_encoding
+        response.upgrade = upgrade
+        if options:
+            words = self._options.get(options) or self._words(options)
+            response.keep_alive = b"close" not in words and (bool(response.minor) or b"keep-alive" in words)
+            response.lines = _less_nominated(lines, words)
+        else:
+            response.keep_alive = bool(response.minor)
+            response.lines = lines
+        return response
 
 
-def read_response(head: bytes) -> ResponseHead:
-    """Read one whole head, its blank line included. Raises Malformed."""
-    line_end = head.index(b"\r\n")
-    first = _STATUS_LINE.fullmatch(head, 0, line_end)
-    if first is None:
-        raise Malformed("bad status line")
-    if _FIELDS.fullmatch(head, line_end + 2, len(head) - 2) is None:
-        raise Malformed("bad field line")
-    response = ResponseHead()
-    minor, status, reason = first.groups()
-    response.minor = 1 if minor == b"1" else 0
-    response.status = int(status)
-    response.reason = reason or b""
-    response.length = response.upgrade = None
-    response.chunked = False
-    response.content_type = response.content_encoding = b""
-    lines: list[bytes] = []
-    options = b""
-    block = head[line_end + 2 : -4]
-    for line in block.split(b"\r\n") if block else ():
-        name, _, value = line.partition(b":")
-        kind = _RESPONSE_KIND.get(name.lower())
-        if kind is None:
-            lines.append(line)
-            continue
-        value = value.strip(b" \t")
-        if kind == _LENGTH_FIELD:
-            response.length = _content_length(value, response.length)
-            lines.append(line)
-        elif kind == _TYPE:
-            response.content_type = value.lower()
-            lines.append(line)
-        elif kind == _ENCODING:
-            response.content_encoding = value.lower()
-            lines.append(line)
-        elif kind == _CONNECTION:
-            options = options + b"," + value if options else value
-        elif kind == _CODING:
-            if response.chunked or value.lower() != b"chunked":
-                raise Malformed("transfer coding other than chunked")
-            response.chunked = True
-        elif kind == _UPGRADE:
-            response.upgrade = value
-    if response.chunked and response.length is not None:
-        raise Malformed("both Content-Length and Transfer-Encoding")
-    words = _options(options) if options else ()
-    response.keep_alive = b"close" not in words and (bool(response.minor) or b"keep-alive" in words)
-    response.lines = _less_nominated(lines, words) if words else lines
-    return response
+def _remember(known: dict[bytes, _Read], line: bytes, read: _Read) -> None:
+    if len(known) >= _MEMO_LINES:
+        known.clear()
+    known[line] = read
+
+
+def _origin_form(target: bytes) -> bytes:
+    if target[:1] == b"/" or target == b"*":
+        return target
+    rest = target.partition(b"://")[2]
+    slash = re.search(rb"[/?]", rest)
+    if slash is None:
+        return b"/"
+    return rest[slash.start() :] if slash[0] == b"/" else b"/" + rest[slash.start() :]
 
 
 def _content_length(value: bytes, before: int | None) -> int:
@@ -352,18 +429,14 @@ def _content_length(value: bytes, before: int | None) -> int:
     return int(value)
 
 
-def _options(value: bytes) -> tuple[bytes, ...]:
-    return tuple(word.strip(b" \t").lower() for word in value.split(b","))
-
-
 _PLAIN_OPTIONS = frozenset((b"close", b"keep-alive", b"upgrade", b"te", b""))
 
 
 def _less_nominated(lines: list[bytes], words: tuple[bytes, ...]) -> list[bytes]:
     """Drop the fields that the Connection field names: they were meant for this hop alone."""
-    nominated = frozenset(words) - _PLAIN_OPTIONS
-    if not nominated:
+    if _PLAIN_OPTIONS.issuperset(words):
         return lines
+    nominated = frozenset(words) - _PLAIN_OPTIONS
     return [line for line in lines if line.partition(b":")[0].lower() not in nominated]
 
 

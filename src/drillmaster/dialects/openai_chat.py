@@ -63,7 +63,8 @@ class OpenAIChat(Dialect):
             if _STREAM_ERROR.search(tail):
                 return False
             return _DONE.search(tail) is not None or _FINISH.search(tail) is not None
-        return _FINISH.search(tail) is not None
+        at = tail.rfind(b'"finish_reason"')
+        return at >= 0 and _FINISH.match(tail, at) is not None
 
 
 DIALECT = OpenAIChat()

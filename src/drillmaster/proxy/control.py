@@ -16,12 +16,12 @@ import msgspec
 from drillmaster.errors import Problem
 from drillmaster.http1 import (
     ChunkedBody,
+    HeadReader,
     LengthBody,
     Malformed,
     RequestHead,
     answer_head,
     cut_head,
-    read_request,
     request_body,
 )
 from drillmaster.proxy.hub import Hub
@@ -83,6 +83,7 @@ class ControlClient:
         self._orders = orders
         self._token = token
         self._buf = b""
+        self._reader = HeadReader(_NAMED)
         self._head: RequestHead | None = None
         self._body: LengthBody | ChunkedBody | None = None
         self._content = b""
@@ -120,7 +121,7 @@ class ControlClient:
                     end = cut_head(self._buf)
                     if not end:
                         return
-                    self._head = read_request(self._buf[:end], _NAMED)
+                    self._head = self._reader.request(self._buf[:end])
                     self._body = request_body(self._head)
                     self._content = b""
                     self._buf = self._buf[end:]

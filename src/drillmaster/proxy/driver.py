@@ -36,8 +36,8 @@ from drillmaster.http1 import LAST_CHUNK, Frames, Malformed, ResponseHead, answe
 from drillmaster.proxy.switch import Injection
 from drillmaster.wire import HIGH_BYTES
 
-if TYPE_CHECKING:  # relay and driver know each other; only one of them can import the other
-    from drillmaster.proxy.relay import Exchange
+if TYPE_CHECKING:  # exchange and driver know each other; only one of them can import the other
+    from drillmaster.proxy.exchange import Exchange
 
 __all__ = ["MAX_STEPS", "Drive"]
 
@@ -406,11 +406,13 @@ class Drive:
         ex.hub.counters.met += 1
         ex.hub.record(
             "fault_met",
-            attempt=ex.id,
-            window=injection.window,
-            client_bytes=client_bytes,
-            trace=ex.trace(),
-            nonce=ex.nonce.decode("ascii") if ex.nonce is not None else None,
+            {
+                "attempt": ex.id,
+                "window": injection.window,
+                "client_bytes": client_bytes,
+                "trace": ex.trace(),
+                "nonce": ex.nonce_text(),
+            },
         )
         ex.hub.say(injection)
 

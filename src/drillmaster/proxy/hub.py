@@ -5,20 +5,24 @@ import hashlib
 import os
 import random
 import ssl
-import time
 from collections.abc import Callable
+from time import monotonic_ns as mono_ns
 from typing import Any, Protocol
 
 from drillmaster.clock import Clock
-from drillmaster.dialects import Dialect, load, names
+from drillmaster.dialects import Dialect, load, names, recognise
 from drillmaster.errors import Problem
-from drillmaster.http1 import RequestHead
+from drillmaster.http1 import HeadReader, RequestHead
 from drillmaster.proxy.pool import Pool
 from drillmaster.proxy.settings import Limits, Upstream
 from drillmaster.proxy.switch import Counters, Injection, Switch
 
-__all__ = ["NEVER_NS", "EventSink", "Hub", "NullSink", "Peer"]
+__all__ = ["NEVER_NS", "EventSink", "Hub", "NullSink", "mono_ns"]
 
+NAMED = frozenset(
+    (b"authorization", b"x-api-key", b"api-key", b"traceparent", b"x-stainless-retry-count", b"anthropic-version")
+)
+"""The fields of a request that the evidence, or a dialect, asks for."""
 NEVER_NS = 1 << 62
 """Later than any monotonic clock reads."""
 
@@ -29,7 +33,7 @@ class EventSink(Protocol):
     def write(self, event: str, /, **fields: Any) -> object: ...
 
 
-class Peer(Protocol):
+class Swept(Protocol):
     """A client connection, as far as the hub knows it."""
 
     deadline_ns: int
@@ -83,6 +87,12 @@ class Hub:
         self.seed = seed
         self.counters = Counters()
         self.switch = Switch(clock, self._lifted)
+        self.head_ns = round(limits.head_s * 1e9)
+        self.idle_ns = round(limits.idle_s * 1e9)
+        self.answer_ns = round(limits.answer_s * 1e9)
+        self.body_ns = round(limits.body_s * 1e9)
+        self.requests = HeadReader(NAMED)
+        self.responses = HeadReader(response=True)
         self.clients: set[Any] = set()
         self.running: set[Running] = set()
         """The script drivers that are under way, of whatever window."""
@@ -93,7 +103,8 @@ class Hub:
         self._conn = 0
         self._attempt_prefix = f"{os.getpid():x}-"
         self._lifted_ns: dict[str, int] = {}
-        self._owed: list[tuple[str, dict[str, object]]] = []
+        self._owed: list[tuple[str, dict[str, Any]]] = []
+        self._recognised: dict[tuple[str, str, bool], Dialect] = {}
         self._key_hashes: dict[bytes, str] = {}
 
     def next_conn(self) -> int:
@@ -105,13 +116,13 @@ class Hub:
         if self.tell is not None:
             self.tell(_MET.get(injection.tag, f"{injection.tag} met one request"))
 
-    def forget(self, client: Peer) -> None:
+    def forget(self, client: Swept) -> None:
         """This client's connection is closed."""
         self.clients.discard(client)
 
     # Evidence
 
-    def record(self, event: str, **fields: object) -> bool:
+    def record(self, event: str, fields: dict[str, Any]) -> bool:
         """Write one line; False when that was not possible. Then the fault is lifted, and traffic goes on passing."""
         counters = self.counters
         try:
@@ -130,13 +141,13 @@ class Hub:
             self.evidence_failed = False
             owed, self._owed = self._owed, []
             for late, late_fields in owed:
-                self.record(late, **late_fields)
+                self.record(late, late_fields)
         return True
 
     def _lifted(self, injection: Injection) -> None:
         lifted_ns = (injection.lifted_ns or 0) - self.mono0_ns
         self._lifted_ns[injection.window] = lifted_ns
-        self.record("fault_lifted", window=injection.window, why=injection.why, lifted_ns=lifted_ns)
+        self.record("fault_lifted", {"window": injection.window, "why": injection.why, "lifted_ns": lifted_ns})
         for drive in tuple(self.running):
             if drive.injection is injection:
                 drive.lift()
@@ -150,14 +161,17 @@ class Hub:
         return f"{self._attempt_prefix}{conn}-{nth}"
 
     def dialect_of(self, request: RequestHead) -> Dialect:
-        for dialect in self.dialects:
-            if dialect.recognises(request):
-                return dialect
-        return self.last_dialect
+        """Which API this request speaks. Remembered by what recognition looks at: method, path, names of fields."""
+        seen = (request.method, request.path, b"anthropic-version" in request.named)
+        known = self._recognised.get(seen)
+        if known is None:
+            if len(self._recognised) >= 256:
+                self._recognised.clear()
+            known = self._recognised[seen] = recognise(request, (*self.dialects, self.last_dialect))
+        return known
 
-    def key_hash(self, request: RequestHead) -> str | None:
+    def key_hash(self, named: dict[bytes, bytes]) -> str | None:
         """The first 16 hex digits of the credential's sha256; never the credential."""
-        named = request.named
         credential = named.get(b"authorization") or named.get(b"x-api-key") or named.get(b"api-key")
         if credential is None:
             return None
@@ -174,4 +188,4 @@ class Hub:
         return random.Random(f"{self.seed}/{injection.window}/{conn}/{nth}")  # noqa: S311 - fates, not secrets
 
     def now_ns(self) -> int:
-        return time.monotonic_ns()
+        return mono_ns()

@@ -26,9 +26,9 @@ import msgspec
 from drillmaster.clock import SystemClock
 from drillmaster.errors import Problem
 from drillmaster.faults import make
+from drillmaster.proxy.client import Client
 from drillmaster.proxy.control import ControlClient, Inject, Lift, Renew, peer_uid
 from drillmaster.proxy.hub import EventSink, Hub, NullSink
-from drillmaster.proxy.relay import Client
 from drillmaster.proxy.settings import Settings, Upstream
 from drillmaster.proxy.switch import Conflict
 from drillmaster.timeline import Writer
@@ -143,10 +143,10 @@ class Server:
         if hub.upstream is not None:
             scheme = "https" if hub.upstream.tls else "http"
             shown = f"{scheme}://{hub.upstream.authority.decode()}{hub.upstream.prefix.decode()}"
-        hub.record("proxy_started", pid=os.getpid(), listen=f"{host}:{port}", upstream=shown)
+        hub.record("proxy_started", {"pid": os.getpid(), "listen": f"{host}:{port}", "upstream": shown})
         if self._dead_fault is not None:
             injection = hub.switch.prepare(DEAD, settings.mode, self._dead_fault, settings.params, None, 0.0)
-            hub.record("fault_injected", window=DEAD, fault=settings.mode, params=settings.params)
+            hub.record("fault_injected", {"window": DEAD, "fault": settings.mode, "params": settings.params})
             hub.switch.inject(injection)
         self._reserve = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         # Listeners and the loop's own descriptors stand; what is left is shared by clients and upstream connections.
@@ -251,7 +251,7 @@ class Server:
         fault = make(order.fault, order.params)
         injection = hub.switch.prepare(order.window, order.fault, fault, order.params, order.ttl_s, order.linger_s)
         # The line before the deed: a fault that nobody can prove must not happen.
-        if not hub.record("fault_injected", window=order.window, fault=order.fault, params=order.params):
+        if not hub.record("fault_injected", {"window": order.window, "fault": order.fault, "params": order.params}):
             raise OSError(errno.ENOSPC, "the line fault_injected was not written; nothing was injected")
         hub.switch.inject(injection)
         return {"injected_ns": injection.injected_ns - hub.mono0_ns}
@@ -293,7 +293,7 @@ class Server:
         if self._turned_away and now_ns - self._told_away_ns > 1e9:
             refused, self._turned_away = self._turned_away, 0
             self._told_away_ns = now_ns
-            hub.record("descriptors_exhausted", refused=refused)
+            hub.record("descriptors_exhausted", {"refused": refused})
             if hub.tell is not None:
                 hub.tell(f"out of descriptors: turned {refused} connections away")
         self._watch_owner(now_ns)
@@ -367,7 +367,7 @@ class Server:
                 if client.ex is not None:
                     client.ex.finish("cut", "rst")
                 client.close()
-        hub.record("proxy_ended", why=self._stop_why)
+        hub.record("proxy_ended", {"why": self._stop_why})
         if hub.pool is not None:
             hub.pool.close()
         for listener in (self.control, self.control_tcp):

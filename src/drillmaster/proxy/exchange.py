@@ -1,4 +1,4 @@
-"""One client connection, the exchanges on it, and the upstream connections they borrow.
+"""One request and its answer: relayed, or given to a fault's script.
 
 1. An exchange is over when the request was read to its end and so was the answer; then both connections are free again.
 2. Nothing is buffered but heads, what a slow side has not taken yet (`wire.HIGH_BYTES`; above it the other side is not
@@ -11,305 +11,76 @@
 6. `Upgrade` requests go through; after a 101 both sides are an opaque tunnel. `Upgrade: h2c` is dropped, CONNECT is 501.
 """
 
-import re
-import socket
-import time
-import zlib
-from typing import TYPE_CHECKING, Literal
-
-from drillmaster.dialects import EDGE_BYTES, Dialect, Peek, peek_json
 from drillmaster.http1 import (
     LAST_CHUNK,
-    Answer,
     Body,
     ChunkedBody,
     CloseBody,
     Malformed,
     RequestHead,
     ResponseHead,
-    answer_head,
     chunk,
     chunked_end,
     cut_head,
-    read_request,
-    read_response,
     request_body,
     response_body,
 )
-from drillmaster.proxy.hub import NEVER_NS, Hub
+from drillmaster.proxy.driver import Drive
+from drillmaster.proxy.hub import NEVER_NS, mono_ns
+from drillmaster.proxy.peer import Ending, Peer, head_of
 from drillmaster.proxy.pool import UpstreamConn
-from drillmaster.wire import HIGH_BYTES, Wire
+from drillmaster.proxy.switch import Injection
+from drillmaster.proxy.witness import Witness
+from drillmaster.wire import HIGH_BYTES
 
-if TYPE_CHECKING:  # driver and relay know each other; only one of them can import the other
-    from drillmaster.proxy.driver import Drive
-    from drillmaster.proxy.switch import Injection
-
-__all__ = ["Client", "Ending", "Exchange"]
+__all__ = ["Exchange"]
 
 REPLAY_BYTES = 262_144
-PEEK_BYTES = 65_536
-LINGER_BYTES = 16 * 1024 * 1024
-LINGER_S = 2.0
-
-NAMED = frozenset(
-    (
-        b"authorization",
-        b"x-api-key",
-        b"api-key",
-        b"traceparent",
-        b"x-stainless-retry-count",
-        b"anthropic-version",
-    )
-)
-_NONCE = re.compile(rb"dmn[0-9a-f]{16}")
-_NONCE_BYTES = 19
-_TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*")
-_monotonic_ns = time.monotonic_ns
 
 
-def head_of(answer: Answer, *, keep_alive: bool) -> bytes:
-    """The head of a whole answer of ours."""
-    fields = [*answer.headers, ("content-length", str(len(answer.body)))]
-    if not keep_alive:
-        fields.append(("connection", "close"))
-    return answer_head(answer.status, fields)
-
-
-Ending = Literal["keep", "fin", "linger", "rst"]
-"""What becomes of the client's connection: the next request, FIN, FIN after reading what still comes, RST."""
-
-
-class Client:
-    """One accepted connection."""
-
-    __slots__ = ("_lingered_bytes", "_pumping", "buf", "deadline_ns", "ending", "ex", "hub", "id", "nth", "wire")
-
-    def __init__(self, hub: Hub, sock: socket.socket) -> None:
-        self.hub = hub
-        self.id = hub.next_conn()
-        self.nth = 0
-        self.buf = b""
-        self.ex: Exchange | None = None
-        self.ending = False
-        """We have ended our side and only wait for the client to end its own."""
-        self._pumping = False
-        self._lingered_bytes = 0
-        self.deadline_ns = _monotonic_ns() + round(hub.limits.head_s * 1e9)
-        self.wire = Wire(hub.loop, sock, self)
-        hub.clients.add(self)
-
-    # wire.Owner
-
-    def on_open(self) -> None:
-        """Accepted connections are open."""
-
-    def on_bytes(self, data: bytes) -> None:
-        if self.hub.switch.current is not None:
-            self.hub.switch.expire()
-        ex = self.ex
-        if ex is not None:
-            ex.from_client(data)
-            return
-        if self.ending:
-            self._lingered_bytes += len(data)
-            if self._lingered_bytes > LINGER_BYTES:
-                self.close()
-            return
-        self.buf = self.buf + data if self.buf else data
-        self.pump()
-
-    def on_end(self) -> None:
-        ex = self.ex
-        if ex is not None:
-            ex.client_gone()
-        self.close()
-
-    def on_lost(self, why: str) -> None:
-        ex = self.ex
-        if ex is not None:
-            ex.client_gone()
-        self.hub.forget(self)
-
-    def on_drained(self) -> None:
-        if self.ex is not None:
-            self.ex.client_drained()
-
-    # Requests
-
-    def pump(self) -> None:
-        """Begin the next request, if its head is here and no other is under way."""
-        if self._pumping:
-            return
-        self._pumping = True
-        try:
-            while self.ex is None and self.buf and not self.ending and not self.wire.closed:
-                if self.buf[:2] == b"\r\n":  # one empty line before a request is forgiven (RFC 9112, 2.2)
-                    self.buf = self.buf[2:]
-                    continue
-                try:
-                    end = cut_head(self.buf)
-                    if not end:
-                        self.deadline_ns = min(self.deadline_ns, _monotonic_ns() + round(self.hub.limits.head_s * 1e9))
-                        return
-                    head = read_request(self.buf[:end], NAMED)
-                except Malformed as bad:
-                    self.refuse(400, bad.why)
-                    return
-                self.buf = self.buf[end:]
-                self.nth += 1
-                self.deadline_ns = NEVER_NS
-                self.ex = Exchange(self, head)
-                self.ex.start()
-        finally:
-            self._pumping = False
-
-    def refuse(self, status: int, why: str) -> None:
-        """Answer a head that is no request, and end the connection: where its end would be is anybody's guess."""
-        self.hub.counters.refused_heads += 1
-        answer = self.hub.last_dialect.error(status, why.replace(" ", "_"), request_id=f"req_{self.id}-{self.nth}")
-        self.wire.send(head_of(answer, keep_alive=False) + answer.body)
-        self.linger()
-
-    def next_request(self, how: Ending) -> None:
-        """The exchange is over; go on as it says."""
-        self.ex = None
-        if self.wire.closed:
-            self.hub.forget(self)
-        elif how == "keep":
-            self.deadline_ns = _monotonic_ns() + round(self.hub.limits.idle_s * 1e9)
-            self.wire.resume()
-            if self.buf:
-                self.pump()
-        elif how == "linger":
-            self.linger()
-        elif how == "rst":
-            self.abort()
-        else:
-            self.end()
-
-    def end(self) -> None:
-        """Close in order: what is written arrives, then FIN."""
-        if self.wire.backlog_bytes or self.buf:
-            self.linger()
-        else:
-            self.close()
-
-    def linger(self) -> None:
-        """End our side; read and forget what still comes, or the kernel answers it with a RST that eats our answer."""
-        if self.wire.closed:
-            return
-        self.ending = True
-        self.buf = b""
-        self.deadline_ns = _monotonic_ns() + round(LINGER_S * 1e9)
-        self.wire.finish()
-        self.wire.resume()
-
-    def close(self) -> None:
-        self.wire.close()
-        self.hub.forget(self)
-
-    def abort(self) -> None:
-        self.wire.abort()
-        self.hub.forget(self)
-
-    def on_deadline(self) -> None:
-        """The sweep found `deadline_ns` in the past."""
-        ex = self.ex
-        if ex is not None:
-            ex.on_deadline()
-            return
-        if not self.ending and (self.buf or not self.nth):
-            self.hub.counters.head_deadlines += 1
-        self.close()
-
-
-class Exchange:
+class Exchange(Witness):
     """One request and its answer."""
 
-    __slots__ = (
-        "_body",
-        "_content",
-        "_edge",
-        "_inflate",
-        "_nonce_tail",
-        "_peek_bytes",
-        "_peek_parts",
-        "_peek_tail",
-        "_queue",
-        "_queue_bytes",
-        "_replay",
-        "_replay_bytes",
-        "_retried",
-        "_tunnel",
-        "_up_buf",
-        "body_to_upstream",
-        "client",
-        "dialect",
-        "down_body",
-        "down_bytes",
-        "drive",
-        "first_ns",
-        "head",
-        "held_down",
-        "hub",
-        "id",
-        "keep",
-        "limit_bytes",
-        "nonce",
-        "over",
-        "raw_down",
-        "real",
-        "req_done",
-        "resp",
-        "resp_done",
-        "start_ns",
-        "status",
-        "touched",
-        "up_bytes",
-        "upstream",
-    )
+    client: Peer
+    keep: bool
+    """Whether the client's connection stays for another request."""
+    over: bool = False
+    resp_done: bool = False
+    drive: Drive | None = None
+    """The script that decides about this exchange, if a fault was on when it began."""
+    upstream: UpstreamConn | None = None
+    down_body: Body | None = None
+    raw_down: bool = False
+    """The client is HTTP/1.0 and cannot read chunks: the body goes out bare and ends with the connection."""
+    body_to_upstream: bool = False
+    """With a script: whether the client's body goes to the upstream by itself, unread by the script."""
+    limit_bytes: int | None = None
+    """With a script: after how many bytes of the answer's body it has the next say."""
+    held_down: bytes = b""
+    """What came of the answer beyond that limit."""
 
-    def __init__(self, client: Client, head: RequestHead) -> None:
+    _tunnel: bool = False
+    _retried: bool = False
+    _up_buf: bytes = b""
+    _queue: tuple[bytes, ...] = ()
+    """What the upstream is to get once it is connected."""
+    _queue_bytes: int = 0
+    _replay: tuple[bytes, ...] | None = ()
+    """What it got, as long as that is little enough to be sent once more."""
+    _replay_bytes: int = 0
+
+    def __init__(self, client: Peer, head: RequestHead) -> None:
         hub = client.hub
         self.hub = hub
         self.client = client
         self.head = head
+        self.conn = client.id
+        self.nth = client.nth
         self.id = hub.attempt_id(client.id, client.nth)
-        self.dialect: Dialect = hub.dialect_of(head)
-        self.start_ns = _monotonic_ns()
-        self.first_ns: int | None = None
-        self.body_to_upstream = False
-        """With a script: whether the client's body goes to the upstream by itself, unread by the script."""
-        self.up_bytes = self.down_bytes = 0
-        self.status: int | None = None
-        self.nonce: bytes | None = None
+        self.dialect = hub.dialect_of(head)
+        self.start_ns = mono_ns()
         self.keep = head.keep_alive
-        self.over = self.req_done = self.resp_done = self.touched = False
-        self.real = False
-        """Whether bytes of a real upstream answer went to the client."""
-        self.drive: Drive | None = None
-        self.upstream: UpstreamConn | None = None
-        self.resp: ResponseHead | None = None
-        self.down_body: Body | None = None
-        self.raw_down = False
-        """The client is HTTP/1.0 and cannot read chunks: the body goes out bare and ends with the connection."""
-        self.limit_bytes: int | None = None
-        self.held_down = b""
         self._body = request_body(head)
-        self._queue: list[bytes] = []
-        self._queue_bytes = 0
-        self._replay: list[bytes] | None = []
-        self._replay_bytes = 0
-        self._retried = False
-        self._up_buf = b""
-        self._tunnel = False
-        self._edge = b""
-        self._content = ""
-        self._inflate: zlib._Decompress | None = None
-        self._nonce_tail = b""
-        self._peek_parts: list[bytes] = []
-        self._peek_bytes = 0
-        self._peek_tail = b""
 
     # The client's side
 
@@ -322,9 +93,7 @@ class Exchange:
             return
         if head.upgrade is not None and head.upgrade.lower().startswith(b"h2c"):
             head.upgrade = None
-        i = head.target.find(b"dmn")
-        if i >= 0 and (match := _NONCE.search(head.target, i)):
-            self.nonce = match[0]
+        self.look_at_target()
         body = self._body
         payload = b""
         if body.done:
@@ -340,9 +109,7 @@ class Exchange:
         else:
             self.begin_pass(payload)
 
-    def _drive(self, injection: "Injection", payload: bytes) -> None:
-        from drillmaster.proxy.driver import Drive
-
+    def _drive(self, injection: Injection, payload: bytes) -> None:
         self.drive = Drive(self, injection)
         self.drive.start(payload)
 
@@ -359,38 +126,8 @@ class Exchange:
             self.client.buf = body.rest
         if payload:
             self.up_bytes += len(payload)
-            self._look(payload)
+            self.look(payload)
         return payload
-
-    def _look(self, payload: bytes) -> None:
-        """Find the nonce, keep what `peek` needs. Each byte is searched once; the last nonce is this request's own."""
-        tail = self._nonce_tail
-        seen = tail + payload if tail else payload
-        at = seen.find(b"dmn")
-        while at >= 0:
-            if match := _NONCE.match(seen, at):
-                self.nonce = match[0]
-            at = seen.find(b"dmn", at + 3)
-        if not self.req_done:
-            self._nonce_tail = seen[-(_NONCE_BYTES - 1) :]
-        self._peek_bytes += len(payload)
-        if self._peek_bytes <= PEEK_BYTES:
-            self._peek_parts.append(payload)
-        else:
-            if len(self._peek_parts) > 1 or not self._peek_tail:
-                whole = b"".join(self._peek_parts)
-                self._peek_parts = [(whole + payload[:EDGE_BYTES])[:EDGE_BYTES]]
-                self._peek_tail = whole[-EDGE_BYTES:]
-            self._peek_tail = (self._peek_tail + payload[-EDGE_BYTES:])[-EDGE_BYTES:]
-
-    def peek(self) -> Peek:
-        """Model and stream, as far as the request says."""
-        if not self._peek_bytes:
-            return _NOTHING
-        parts = self._peek_parts
-        if self._peek_bytes > PEEK_BYTES or not self.req_done:
-            return peek_json(b"".join(parts)[:EDGE_BYTES], self._peek_tail)
-        return peek_json(parts[0] if len(parts) == 1 else b"".join(parts))
 
     def from_client(self, data: bytes) -> None:
         """Bytes came while this exchange is under way."""
@@ -449,12 +186,12 @@ class Exchange:
             self._attach(upstream, framed)
             return
         if framed:
-            self._queue.append(framed)
+            self._queue += (framed,)
             self._queue_bytes += len(framed)
         self._dial()
 
     def _dial(self) -> None:
-        self.client.deadline_ns = _monotonic_ns() + round(self.hub.limits.connect_s * 1e9)
+        self.client.deadline_ns = mono_ns() + round(self.hub.limits.connect_s * 1e9)
         assert self.hub.pool is not None
         self.upstream = self.hub.pool.dial(self)
 
@@ -467,7 +204,7 @@ class Exchange:
             framed += chunked_end(body.trailers)
         return framed
 
-    def _attach(self, upstream: "UpstreamConn", framed: bytes) -> None:
+    def _attach(self, upstream: UpstreamConn, framed: bytes) -> None:
         self.upstream = upstream
         upstream.ex = self
         upstream.answered = False
@@ -483,7 +220,7 @@ class Exchange:
         upstream = self.upstream
         assert upstream is not None
         framed = b"".join(self._queue)
-        self._queue.clear()
+        self._queue = ()
         self._queue_bytes = 0
         self._attach(upstream, framed)
         self.client.wire.resume()
@@ -495,7 +232,7 @@ class Exchange:
         if self._replay_bytes > REPLAY_BYTES:
             self._replay = None
         else:
-            self._replay.append(framed)
+            self._replay += (framed,)
 
     def _upstream_head(self) -> bytes:
         head, upstream = self.head, self.hub.upstream
@@ -520,7 +257,7 @@ class Exchange:
             return
         upstream = self.upstream
         if upstream is None or upstream.wire is None or not upstream.open:
-            self._queue.append(framed)
+            self._queue += (framed,)
             self._queue_bytes += len(framed)
             if self._queue_bytes > HIGH_BYTES:
                 self.client.wire.pause()
@@ -544,6 +281,7 @@ class Exchange:
             self._down_raw(data)
             return
         resp = self.resp
+        hub = self.hub
         first = b""
         if resp is None:
             if self._up_buf:
@@ -555,7 +293,7 @@ class Exchange:
                     if not end:
                         self._up_buf = data
                         return
-                    resp = read_response(data[:end])
+                    resp = hub.responses.response(data[:end])
                     data = data[end:]
                     if resp.status >= 200 or resp.status == 101:
                         break
@@ -618,7 +356,7 @@ class Exchange:
         """Write towards the client; above the high mark the upstream is not read."""
         wire = self.client.wire
         if self.first_ns is None:
-            self.first_ns = _monotonic_ns()
+            self.first_ns = mono_ns()
         wire.send(data)
         if wire.backlog_bytes > HIGH_BYTES and self.upstream is not None and self.upstream.wire is not None:
             self.upstream.wire.pause()
@@ -669,23 +407,10 @@ class Exchange:
             parts.append(b"Connection: close")
         elif not self.head.minor:
             parts.append(b"Connection: keep-alive")
-        if resp.content_encoding in (b"gzip", b"x-gzip", b"deflate"):
-            self._inflate = zlib.decompressobj(47)  # gzip or zlib, told by its header
+        if resp.content_encoding:
+            self.watch_coding(resp)
         parts.append(b"\r\n")
         return b"\r\n".join(parts)
-
-    def watch(self, payload: bytes) -> None:
-        """Keep the decoded end of the answer."""
-        if self._inflate is not None:
-            try:
-                payload = self._inflate.decompress(payload, 1_048_576)
-            except zlib.error:
-                self._inflate = None
-                payload = b""
-        if len(payload) >= EDGE_BYTES or not self._edge:
-            self._edge = payload[-EDGE_BYTES:]
-        else:
-            self._edge = (self._edge + payload)[-EDGE_BYTES:]
 
     def _answer_over(self) -> None:
         """The answer is whole. If the request is too, so is the exchange; else the rest of the body is still relayed."""
@@ -769,7 +494,7 @@ class Exchange:
                 self._retried = True
                 self.hub.counters.upstream_retries += 1
                 self._queue = self._replay + self._queue
-                self._replay = []
+                self._replay = ()
                 self._replay_bytes = 0
                 self._dial()
                 return
@@ -794,7 +519,7 @@ class Exchange:
         self.status = status
         body = b"" if self.head.method == "HEAD" else answer.body
         self.down_bytes += len(body)
-        self.first_ns = _monotonic_ns()
+        self.first_ns = mono_ns()
         self.client.wire.send(head_of(answer, keep_alive=self.keep) + body)
         self.finish(end)
 
@@ -825,8 +550,8 @@ class Exchange:
     # Deadlines and the end
 
     def _renew_deadline(self) -> None:
-        limits = self.hub.limits
-        self.client.deadline_ns = _monotonic_ns() + round((limits.answer_s if self.req_done else limits.body_s) * 1e9)
+        hub = self.hub
+        self.client.deadline_ns = mono_ns() + (hub.answer_ns if self.req_done else hub.body_ns)
 
     def on_deadline(self) -> None:
         """Somebody was silent for too long."""
@@ -866,61 +591,12 @@ class Exchange:
             else:
                 upstream.drop()
         hub.counters.in_flight -= 1
-        self._record(end)
         drive, self.drive = self.drive, None
+        self.record_attempt(
+            drive.injection.window if drive is not None else None, end, whole=end == "clean" and self.resp_done
+        )
         if drive is not None:
             drive.over()
         if how is None:
             how = "linger" if not self.req_done else "keep" if self.keep else "fin"
         client.next_request(how)
-
-    def trace(self) -> str | None:
-        """The trace id of the request's `traceparent` (W3C Trace Context)."""
-        traceparent = self.head.named.get(b"traceparent")
-        if traceparent is None or not (match := _TRACE.fullmatch(traceparent)):
-            return None
-        return match[1].decode("ascii")
-
-    def _terminal(self, *, whole: bool) -> bool | None:
-        """Whether the API's terminal state was reached; None where the answer is coded as we cannot read."""
-        resp = self.resp
-        if resp is None or self.status is None or not self.real:
-            return False
-        if whole and self.status == 200 and self._inflate is None and resp.content_encoding not in (b"", b"identity"):
-            return None
-        return self.dialect.finished(self.status, resp.content_type, self._edge, whole)
-
-    def _record(self, end: str) -> None:
-        hub, head, client, drive = self.hub, self.head, self.client, self.drive
-        named = head.named
-        retry = named.get(b"x-stainless-retry-count")
-        peek = self.peek()
-        mono0_ns = hub.mono0_ns
-        hub.record(
-            "attempt",
-            id=self.id,
-            window=drive.injection.window if drive is not None else None,
-            conn=client.id,
-            nth=client.nth,
-            method=head.method,
-            path=head.path[:200],
-            dialect=self.dialect.name,
-            model=peek.model,
-            stream=peek.stream,
-            status=self.status,
-            retry_count=int(retry) if retry is not None and retry.isdigit() and len(retry) < 6 else None,
-            key=hub.key_hash(head),
-            trace=self.trace(),
-            nonce=self.nonce.decode("ascii") if self.nonce is not None else None,
-            start_ns=self.start_ns - mono0_ns,
-            first_ns=self.first_ns - mono0_ns if self.first_ns is not None else None,
-            end_ns=_monotonic_ns() - mono0_ns,
-            up_bytes=self.up_bytes,
-            down_bytes=self.down_bytes,
-            end=end,
-            terminal=self._terminal(whole=end == "clean" and self.resp_done),
-            upstream=self.real,
-        )
-
-
-_NOTHING = Peek()

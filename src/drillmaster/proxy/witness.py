@@ -1,0 +1,164 @@
+"""What one exchange tells the evidence: what it asked for, how its answer ended, one `attempt` line when it is over.
+
+1. Bodies are never kept whole: of a request up to `PEEK_BYTES`, of a larger one its two ends; of an answer its end.
+2. The nonce is looked for in every byte that goes up, once, also across the edges of pieces; the last one found is this
+   request's own, since a conversation's history may hold older ones.
+3. No credential leaves this module: a key is known by the first 16 hex digits of its sha256.
+"""
+
+import re
+import zlib
+
+from drillmaster.dialects import EDGE_BYTES, Dialect, Peek, peek_json
+from drillmaster.http1 import RequestHead, ResponseHead
+from drillmaster.proxy.hub import Hub, mono_ns
+
+__all__ = ["Witness"]
+
+PEEK_BYTES = 65_536
+INFLATE_BYTES = 1_048_576
+"""The most that one piece of a compressed answer may unfold to; what is beyond is not looked at."""
+
+_NONCE = re.compile(rb"dmn[0-9a-f]{16}")
+_NONCE_BYTES = 19
+# W3C Trace Context: version, trace id, parent id, flags; a later version may append more.
+_TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
+_NOTHING = Peek()
+_READABLE = frozenset((b"", b"identity"))
+
+
+class Witness:
+    """The observing half of an exchange. Defaults live on the class: an attribute is set when there is something to say."""
+
+    hub: Hub
+    head: RequestHead
+    dialect: Dialect
+    id: str
+    conn: int
+    nth: int
+    start_ns: int
+    first_ns: int | None = None
+    up_bytes: int = 0
+    down_bytes: int = 0
+    status: int | None = None
+    nonce: bytes | None = None
+    resp: ResponseHead | None = None
+    real: bool = False
+    """Whether bytes of a real upstream answer went to the client."""
+    req_done: bool = False
+
+    _nonce_tail: bytes = b""
+    _peek_bytes: int = 0
+    _asked: bytes = b""
+    _asked_tail: bytes = b""
+    _edge: bytes = b""
+    _inflate: "zlib._Decompress | None" = None
+
+    def look(self, payload: bytes) -> None:
+        """See a piece of the request's body."""
+        tail = self._nonce_tail
+        seen = tail + payload if tail else payload
+        at = seen.find(b"dmn")
+        while at >= 0:
+            if match := _NONCE.match(seen, at):
+                self.nonce = match[0]
+            at = seen.find(b"dmn", at + 3)
+        if not self.req_done:
+            self._nonce_tail = seen[-(_NONCE_BYTES - 1) :]
+        before, size = self._peek_bytes, len(payload)
+        self._peek_bytes = before + size
+        if before + size <= PEEK_BYTES:
+            self._asked = self._asked + payload if before else payload
+            return
+        if before <= PEEK_BYTES:
+            whole = self._asked + payload[:EDGE_BYTES]
+            self._asked_tail = self._asked[-EDGE_BYTES:]
+            self._asked = whole[:EDGE_BYTES]
+        self._asked_tail = (self._asked_tail + payload[-EDGE_BYTES:])[-EDGE_BYTES:]
+
+    def look_at_target(self) -> None:
+        """See the request's target: a nonce may be in its query."""
+        at = self.head.target.find(b"dmn")
+        if at >= 0 and (match := _NONCE.search(self.head.target, at)):
+            self.nonce = match[0]
+
+    def peek(self) -> Peek:
+        """Model and stream, as far as the request says."""
+        if not self._peek_bytes:
+            return _NOTHING
+        if self._peek_bytes > PEEK_BYTES or not self.req_done:
+            return peek_json(self._asked[:EDGE_BYTES], self._asked_tail)
+        return peek_json(self._asked)
+
+    def watch_coding(self, resp: ResponseHead) -> None:
+        """Be ready for the answer's content coding: gzip and deflate can be looked into."""
+        if resp.content_encoding in (b"gzip", b"x-gzip", b"deflate"):
+            self._inflate = zlib.decompressobj(47)  # gzip or zlib, told by its header
+
+    def watch(self, payload: bytes) -> None:
+        """See a piece of the answer's body; its decoded end is kept."""
+        if self._inflate is not None:
+            try:
+                payload = self._inflate.decompress(payload, INFLATE_BYTES)
+            except zlib.error:
+                self._inflate = None
+                payload = b""
+        if len(payload) >= EDGE_BYTES or not self._edge:
+            self._edge = payload[-EDGE_BYTES:]
+        else:
+            self._edge = (self._edge + payload)[-EDGE_BYTES:]
+
+    def trace(self) -> str | None:
+        """The trace id of the request's `traceparent`."""
+        traceparent = self.head.named.get(b"traceparent")
+        if traceparent is None or not (match := _TRACE.fullmatch(traceparent)):
+            return None
+        return match[1].decode("ascii")
+
+    def nonce_text(self) -> str | None:
+        return None if self.nonce is None else self.nonce.decode("ascii")
+
+    def terminal(self, *, whole: bool) -> bool | None:
+        """Whether the API's terminal state was reached; None where the answer is coded as we cannot read."""
+        resp = self.resp
+        if resp is None or self.status is None or not self.real:
+            return False
+        if whole and self.status == 200 and self._inflate is None and resp.content_encoding not in _READABLE:
+            return None
+        return self.dialect.finished(self.status, resp.content_type, self._edge, whole)
+
+    def record_attempt(self, window: str | None, end: str, *, whole: bool) -> None:
+        """Write the `attempt` line (docs/reference/events.md)."""
+        hub, head = self.hub, self.head
+        named = head.named
+        retry = named.get(b"x-stainless-retry-count")
+        peek = self.peek()
+        mono0_ns = hub.mono0_ns
+        first_ns = self.first_ns
+        hub.record(
+            "attempt",
+            {
+                "id": self.id,
+                "window": window,
+                "conn": self.conn,
+                "nth": self.nth,
+                "method": head.method,
+                "path": head.path[:200],
+                "dialect": self.dialect.name,
+                "model": peek.model,
+                "stream": peek.stream,
+                "status": self.status,
+                "retry_count": int(retry) if retry is not None and retry.isdigit() and len(retry) < 6 else None,
+                "key": hub.key_hash(named) if named else None,
+                "trace": self.trace() if named else None,
+                "nonce": self.nonce_text(),
+                "start_ns": self.start_ns - mono0_ns,
+                "first_ns": first_ns - mono0_ns if first_ns is not None else None,
+                "end_ns": mono_ns() - mono0_ns,
+                "up_bytes": self.up_bytes,
+                "down_bytes": self.down_bytes,
+                "end": end,
+                "terminal": self.terminal(whole=whole),
+                "upstream": self.real,
+            },
+        )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drillmaster.evidence import Row
-from drillmaster.outcomes import FAILED, OK, Request, Run, join, join_bare
+from drillmaster.outcomes import FAILED, OK, PROBE_TRACE, Request, Run, join, join_bare
 from tests.scene import PRIMARY, WALL0_NS, Answer, S, Scene
 
 
@@ -156,6 +156,12 @@ def test_every_request_has_one_outcome_and_every_attempt_at_most_one_owner(
     owned = [a for r in run.requests for a in r.attempts]
     assert len(owned) == len(set(owned))
     assert {a.id for a in run.attempts if a.request is not None} == set(owned)
+
+
+def test_a_probe_of_the_conductors_own_lies_behind_no_answer() -> None:
+    wire = Wire().user("a", 1, 3).attempt("x", 2, 2.5, trace=PROBE_TRACE + "0" * 16)
+    run = wire.scene.run()
+    assert run.attempts == () and [r.outcome for r in run.requests] == ["ok_fallback"]
 
 
 def test_join_takes_lines_in_any_order() -> None:

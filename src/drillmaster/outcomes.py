@@ -25,6 +25,7 @@ from drillmaster.verdict import Cite
 __all__ = [
     "FAILED",
     "OK",
+    "PROBE_TRACE",
     "Attempt",
     "CodeState",
     "Mark",
@@ -46,6 +47,9 @@ Outcome = Literal[
 JoinedBy = Literal["trace", "nonce", "alone", "none"]
 OK: frozenset[str] = frozenset({"ok_primary", "ok_fallback", "ok"})
 FAILED: frozenset[str] = frozenset(Outcome.__args__) - OK  # type: ignore[attr-defined]  # Literal's own list of names
+
+PROBE_TRACE = "6472696c6c6d7374"
+"""How the trace id of the conductor's own probes begins: such an attempt is nobody's, and lies behind no answer."""
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
@@ -388,6 +392,8 @@ class _Lines:
         self._met[str(f["window"])].append(int(f["client_bytes"]))
 
     def _attempt(self, ns: int, f: dict[str, Any], cite: Cite) -> None:
+        if str(f.get("trace") or "").startswith(PROBE_TRACE):
+            return
         self.examined["attempts"] += 1
         self.attempts.append(
             Attempt(

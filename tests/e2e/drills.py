@@ -56,7 +56,7 @@ import json, os, signal, subprocess, sys, time, urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 port, kind = int(sys.argv[1]), sys.argv[2]
 print(json.dumps({k: v for k, v in os.environ.items() if k.endswith("BASE_URL") or k == "DRILL_LOG"}), flush=True)
-print("api_key=sk-proj-abcdefghijklmnopqrstuvwxyz0123456789", flush=True)
+print("api_key=" + "sk-" + "proj-" + "abcdefghijklmnopqrstuvwxyz0123456789", flush=True)
 if kind == "children":
     subprocess.Popen([sys.executable, "-c", "import os,time; os.setsid(); time.sleep(300)", "toy-grandchild"])
 if kind == "stubborn":

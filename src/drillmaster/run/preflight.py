@@ -20,8 +20,9 @@ import msgspec
 
 from drillmaster.clock import Clock, parse_rfc3339, rfc3339
 from drillmaster.errors import Problem, Refused
+from drillmaster.outcomes import PROBE_TRACE
 from drillmaster.plan import Attest, Plan
-from drillmaster.run.traffic import PROBE_TRACE, Answer, Asker, look_up, outcome_of, prepare
+from drillmaster.run.traffic import Answer, Asker, look_up, outcome_of, prepare
 from drillmaster.sanity import window_problem
 
 __all__ = ["ATTESTED", "Ground", "Line", "attested", "ground", "probe_proxy", "reach_agent", "reach_upstream", "tls_to"]

@@ -26,12 +26,12 @@ import msgspec
 from drillmaster import http1
 from drillmaster.clock import Clock
 from drillmaster.errors import Refused
+from drillmaster.outcomes import PROBE_TRACE
 from drillmaster.pace import Steady
 from drillmaster.plan import Expect, Target
 from drillmaster.sanity import is_loopback
 
 __all__ = [
-    "PROBE_TRACE",
     "Answer",
     "Asker",
     "Log",
@@ -43,8 +43,6 @@ __all__ = [
     "prepare",
 ]
 
-PROBE_TRACE = "6472696c6c6d7374"
-"""How the trace id of our own probes begins (`drillmst`): such a request is nobody's."""
 MAX_BODY_BYTES = 16 * 1024 * 1024
 _MATCHED_CHARS = 200_000
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS)

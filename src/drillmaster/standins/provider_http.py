@@ -119,6 +119,7 @@ class _Wire:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writer = writer
         self._reader = reader
+        self._heads = http1.HeadReader(_WANTED)
         self._held = b""
 
     async def _more(self) -> bytes:
@@ -139,7 +140,7 @@ class _Wire:
                 while not (end := http1.cut_head(self._held)):
                     self._held += await self._more()
             raw, self._held = self._held[:end], self._held[end:]
-            return http1.read_request(raw, _WANTED)
+            return self._heads.request(raw)
         except http1.Malformed as error:
             raise _Refuse(431 if len(self._held) >= http1.MAX_HEAD_BYTES else 400, error.why) from None
 

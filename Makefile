@@ -5,7 +5,9 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 PYTEST := $(PY) -m pytest
+# Tests that decide need cores, drills mostly wait.
 WORKERS ?= 2
+DRILLS ?= 4
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup demo test e2e check format lint types imports docs reference bench clean
@@ -22,7 +24,7 @@ test: $(VENV)/.have-test ## run the hermetic tests: no sockets, no processes of 
 	$(PYTEST) -m "not e2e" -n $(WORKERS)
 
 e2e: $(VENV)/.have-test ## run the tests over real sockets and processes, on loopback
-	$(PYTEST) -m e2e
+	$(PYTEST) -m e2e -n $(DRILLS) --dist worksteal
 
 check: format lint types imports test docs ## all that must hold before a commit
 

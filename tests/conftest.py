@@ -35,10 +35,9 @@ _state = pytest.StashKey[str]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give the whole run, its workers and its child processes a state folder of their own."""
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        config.stash[_state] = tempfile.mkdtemp(prefix="drillmaster-tests-")
-        os.environ["DRILLMASTER_STATE"] = config.stash[_state]
+    """Give the run, or each worker of it, and its child processes a state folder of their own: one live drill each."""
+    config.stash[_state] = tempfile.mkdtemp(prefix="drillmaster-tests-")
+    os.environ["DRILLMASTER_STATE"] = config.stash[_state]
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

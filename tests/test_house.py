@@ -56,6 +56,8 @@ def test_rooms_that_keep_the_rules_are_left_alone(tmp_path: Path) -> None:
         "outcomes.py": "from drillmaster.evidence import Row",  # same tier, no circle
         "faults/__init__.py": "",
         "faults/hang.py": "from drillmaster.faults import Fault",
+        "proxy/a.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from drillmaster.proxy.b import B",
+        "proxy/b.py": "from drillmaster.proxy.a import A",
         "reports/html.py": "page = resources.files(__package__).joinpath('page').read_text()",
     }
     assert imports.findings(write(tmp_path, files)) == []
@@ -102,7 +104,9 @@ def test_what_decides_loads_no_network_and_no_processes() -> None:
 LONG_WITH_A_REASON = {
     "src/drillmaster/gates/eviction.py": "an entry of a catalogue is one file, and this one has a dozen checks",
     "src/drillmaster/outcomes.py": "one join of four kinds of evidence; its parts share the indexes they build",
-    "src/drillmaster/proxy/relay.py": "one exchange from head to end, on both sides",
+    "src/drillmaster/http1.py": "one parser; what a head says and how a body ends decide each other",
+    "src/drillmaster/proxy/exchange.py": "one exchange from head to end, on both sides",
+    "src/drillmaster/run/conductor.py": "one drill from pre-flight to seal; each way out of it is beside the way in",
     "src/drillmaster/sanity.py": "one table of what a plan must make sense of",
 }
 

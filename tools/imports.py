@@ -1,7 +1,8 @@
 """Check which room imports which: `python -m tools.imports`, exit 0 or 1.
 
 1. Every room (the first name below `drillmaster`) stands in the table of tiers.
-2. A module imports from lower tiers and, without a cycle, from its own tier; never from a higher one.
+2. A module imports from lower tiers and, without a cycle, from its own tier; never from a higher one. Two modules of one
+   room may name each other's types (`if TYPE_CHECKING:`), which closes no circle at run time.
 3. Entries of one catalogue import the catalogue's contract, never each other; the contract imports no entry.
 4. Tiers 0-3 decide and do nothing: no network, process, thread or database module, no file opened but templates that are
    part of the package (`resources.files(__package__)`), which are code.
@@ -73,6 +74,11 @@ def _imported(tree: ast.AST, package: str, known: dict[str, Path]) -> Iterator[t
                 yield node.lineno, deeper if deeper in known else base
 
 
+def _lines_for_types(tree: ast.AST) -> set[int]:
+    blocks = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    return {inner.lineno for block in blocks for inner in block.body}
+
+
 def _of_module(name: str, path: Path, known: dict[str, Path], edges: dict[str, set[str]]) -> Iterator[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
     is_package = path.name == "__init__.py"
@@ -88,6 +94,7 @@ def _of_module(name: str, path: Path, known: dict[str, Path], edges: dict[str, s
         yield f"{path}:1: the room of {name} is in no tier; give it one in tools/imports.py"
         return
     room = name.split(".")[1]
+    for_types = _lines_for_types(tree)
     for line, target in _imported(tree, package, known):
         if not target.startswith("drillmaster."):
             root = target.partition(".")[0]
@@ -95,7 +102,8 @@ def _of_module(name: str, path: Path, known: dict[str, Path], edges: dict[str, s
                 yield f"{path}:{line}: tier {here} imports {target}; what does I/O lives in tier {PURE_TIERS} or above"
             continue
         there = tier(target)
-        edges[name].add(target)
+        if line not in for_types or target.split(".")[1] != room:
+            edges[name].add(target)
         if there is None:
             yield f"{path}:{line}: {target} is in no tier"
         elif there > here:

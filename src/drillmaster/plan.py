@@ -66,6 +66,7 @@ class Target(_Part, frozen=True, kw_only=True):
     url: str
     method: str = "GET"
     headers: dict[str, str] = {}
+    """`${NAME}` in a value is taken from the environment; that is where keys belong."""
     body: str | None = None
     payloads: tuple[str, ...] = ()
     expect: Expect = Expect()
@@ -109,6 +110,7 @@ class Worker(_Part, frozen=True, kw_only=True):
     cmd: tuple[str, ...]
     cwd: str | None = None
     env: dict[str, str] = {}
+    """On top of the drill's environment. `${NAME}` is taken from there, `${MODEL_BASE_URL}` included."""
     ready_s: float = 30
     """How long it may take until the target's port answers."""
 

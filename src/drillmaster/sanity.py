@@ -12,7 +12,7 @@ import ipaddress
 import math
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date
 from typing import Literal
 from urllib.parse import SplitResult, urlsplit
@@ -32,6 +32,7 @@ __all__ = [
     "check",
     "compress",
     "default_spend",
+    "fill_in",
     "is_loopback",
     "least_requests",
     "parse_factor",
@@ -189,6 +190,14 @@ def _target(plan: Plan, place: str) -> Iterator[Problem]:
             yield _wrong(
                 place, "/target/headers", repr(name)[:40], "a header name, and a value of one ASCII line", "mend it"
             )
+        elif name.lower() in _SECRET_HEADERS and not _REFERENCE.search(value):
+            yield _wrong(
+                place,
+                f"/target/headers/{name}",
+                "a credential in the plan",
+                "its name: a plan is evidence",
+                f"write `{name}: ${{AGENT_KEY}}`",
+            )
         elif name.lower() in _OURS:
             yield _wrong(place, "/target/headers", repr(name), "none of ours", f"remove {name}: the drill sets it")
     places = target.url + (target.body or "")
@@ -229,9 +238,29 @@ def _target(plan: Plan, place: str) -> Iterator[Problem]:
             )
 
 
+_SECRET_HEADERS = frozenset(
+    {"authorization", "proxy-authorization", "cookie", "x-api-key", "api-key", "x-auth-token", "x-goog-api-key"}
+)
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _OURS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "traceparent", "x-drill-request", "accept-encoding"}
 )
+
+
+def fill_in(values: Mapping[str, str], environ: Mapping[str, str], *, place: str) -> dict[str, str]:
+    """Put values of the environment in for `${NAME}`: keys come from there, never from a plan. Raises Problem."""
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in environ:
+            raise Problem(
+                place,
+                found=f"${{{match[1]}}}, which is not set",
+                wanted="a variable of the environment",
+                remedy=f"export {match[1]}=...",
+            )
+        return environ[match[1]]
+
+    return {name: _REFERENCE.sub(value, text) for name, text in values.items()}
 
 
 def parse_listen(text: str) -> tuple[str, int] | None:

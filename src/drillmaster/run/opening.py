@@ -21,7 +21,7 @@ from drillmaster.intake import read_bytes, read_strict
 from drillmaster.intake.change import change_of
 from drillmaster.intake.verdicts import read_policy
 from drillmaster.pace import Steady
-from drillmaster.plan import Plan, Worker
+from drillmaster.plan import Plan, Target, Worker
 from drillmaster.proxy.settings import Settings
 from drillmaster.run.conductor import Conductor, Logs, Scribe
 from drillmaster.run.folder import Folder, make_folder, payload_sha256, plan_on_record, versions
@@ -54,6 +54,7 @@ from drillmaster.sanity import (
     check,
     compress,
     default_spend,
+    fill_in,
     is_loopback,
     parse_listen,
     planned_requests,
@@ -418,8 +419,9 @@ def _conductor(
         log=folder.path / "proxy.log",
         env=os.environ,
     )
+    target = _with_keys(ready)
     asker = Asker(
-        plan.target,
+        target,
         addresses,
         clock=clock,
         permitted=plan.target.permit is not None,
@@ -428,7 +430,7 @@ def _conductor(
 
     def traffic(start_ns: int) -> Traffic:
         return Traffic(
-            plan.target,
+            target,
             asker,
             logs.traffic,
             pace=Steady(start_ns=start_ns, every_ns=round(plan.traffic.every_s * 1e9)),
@@ -441,7 +443,7 @@ def _conductor(
         )
 
     async def prepare(conductor: Conductor) -> None:
-        await _preflight(ready, options, clock, folder, conductor, asker, proxy_url, ca, soft_limit)
+        await _preflight(ready, options, clock, folder, conductor, target, asker, proxy_url, ca, soft_limit)
 
     return Conductor(
         plan,
@@ -465,6 +467,21 @@ def _conductor(
     )
 
 
+def _with_keys(ready: Ready) -> Target:
+    """The target with its keys put in: for what is sent, and for no record."""
+    target = ready.plan.target
+    headers = fill_in(target.headers, os.environ, place=f"{ready.plan_path}: /target/headers")
+    for name, value in headers.items():
+        if not value.isascii() or not value.isprintable():
+            raise Problem(
+                f"/target/headers/{name}",
+                found="a value that is no one line of ASCII",
+                wanted="one",
+                remedy="mend the variable",
+            )
+    return msgspec.structs.replace(target, headers=headers)
+
+
 def _max_requests(plan: Plan, options: Options) -> int:
     """The bound on the traffic: twice what is planned by schedule; by hand what the waiting allows; the permit's cap."""
     bound = 2 * planned_requests(plan) + 10 if not options.by_hand else 1_000_000
@@ -478,12 +495,9 @@ def _worker_part(ready: Ready, folder: Folder, proxy_url: str, soft_limit: int) 
     cwd = (ready.plan_path.parent / (plan.worker.cwd or "")).absolute()
     if not cwd.is_dir():
         raise Problem(f"{ready.plan_path}: /worker/cwd", found=str(cwd), wanted="a folder", remedy="mend cwd")
-    env = {
-        **os.environ,
-        **base_urls(proxy_url, plan.proxy.upstream or ""),
-        **plan.worker.env,
-        "DRILL_LOG": str(folder.timeline),
-    }
+    env = {**os.environ, **base_urls(proxy_url, plan.proxy.upstream or ""), "DRILL_LOG": str(folder.timeline)}
+    # An agent with a name of its own for the URL takes it from ours: `LLM_URL: ${MODEL_BASE_URL}`.
+    env |= fill_in(plan.worker.env, env, place=f"{ready.plan_path}: /worker/env")
     return WorkerPart(plan.worker, cwd=cwd, env=env, log=folder.path / "worker.log", soft_limit=soft_limit)
 
 
@@ -493,6 +507,7 @@ async def _preflight(
     clock: Clock,
     folder: Folder,
     conductor: Conductor,
+    target: Target,
     asker: Asker,
     proxy_url: str,
     ca: Path | None,
@@ -538,7 +553,7 @@ async def _preflight(
 
     with _on_record(conductor, "target_answers"):
         for line in await reach_agent(
-            plan,
+            msgspec.structs.replace(plan, target=target),
             asker,
             clock=clock,
             proxy_url=proxy_url,

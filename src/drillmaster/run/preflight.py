@@ -24,6 +24,7 @@ from drillmaster.outcomes import PROBE_TRACE
 from drillmaster.plan import Attest, Plan
 from drillmaster.run.traffic import Answer, Asker, look_up, outcome_of, prepare
 from drillmaster.sanity import window_problem
+from drillmaster.screen import screen_url
 
 __all__ = ["ATTESTED", "Ground", "Line", "attested", "ground", "probe_proxy", "reach_agent", "reach_upstream", "tls_to"]
 
@@ -289,7 +290,7 @@ def _no_answer(
 ) -> Refused:
     """Say why the agent did not answer, with what the proxy knows of it."""
     found = f"{outcome_of(answer)} ({answer.why})" if answer.why else outcome_of(answer)
-    place = f"target_answers {plan.target.url}"
+    place = f"target_answers {screen_url(plan.target.url)}"
     wanted = "an answer as /target/expect says"
     if not alive:
         return Refused(
@@ -313,7 +314,9 @@ def _no_answer(
         return Refused(
             place, found=found, wanted=wanted, remedy="raise traffic.time_limit_s, or see what the agent waits for"
         )
-    return Refused(place, found=found, wanted=wanted, remedy=f"see what it says: curl -i '{plan.target.url}'")
+    return Refused(
+        place, found=found, wanted=wanted, remedy=f"see what it says: curl -i '{screen_url(plan.target.url)}'"
+    )
 
 
 async def addresses_of(plan: Plan, *, loopback_only: Callable[[str], bool]) -> tuple[str, ...]:

@@ -74,6 +74,14 @@ def test_the_card_is_printed_and_kept_in_the_run(tmp_path: Path) -> None:
     assert result.stderr == f"card: {run / 'card.md'}\n"
 
 
+def test_the_gate_command_on_the_card_is_as_one_would_type_it_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = _run(tmp_path, "pass").rename(tmp_path / "a run")
+    monkeypatch.chdir(tmp_path)
+    assert "`drillmaster gate eviction 'a run'`" in _typed(card, run).stdout
+
+
 def test_the_card_goes_where_it_is_told_and_its_folder_is_made(tmp_path: Path) -> None:
     out = tmp_path / "wiki" / "deep" / "drill.md"
     run = _run(tmp_path, "pass")

@@ -8,6 +8,7 @@
 import contextlib
 import errno
 import os
+import shlex
 from pathlib import Path
 
 from drillmaster import reports
@@ -24,7 +25,7 @@ def judged_run(run_dir: Path) -> tuple[Verdict, RunView]:
     """Read a run folder and its verdict. `Problem`, with the command that makes one, where there is none of this run."""
     run = open_run(run_dir)
     verdict = stored(run_dir)
-    again = f"drillmaster gate eviction {run_dir}"
+    again = f"drillmaster gate eviction {shlex.quote(_short(run_dir))}"
     if verdict.evidence_digest != run.digest:
         raise Problem(
             str(run_dir / "verdict.json"),
@@ -33,6 +34,12 @@ def judged_run(run_dir: Path) -> tuple[Verdict, RunView]:
             remedy=again,
         )
     return verdict, reports.view(run, verdict, gate_command=again)
+
+
+def _short(path: Path) -> str:
+    """Name a path as one would type it here: a card is read on other machines, where this one's folders mean nothing."""
+    absolute, here = path.absolute(), Path.cwd()
+    return str(absolute.relative_to(here)) if absolute.is_relative_to(here) and absolute != here else str(path)
 
 
 def write_card(run_dir: Path, out: Path | None = None) -> tuple[Path, str]:

@@ -278,15 +278,21 @@ def _sentence(text: str) -> str:
 
 
 def _quantile(taken: Measure) -> tuple[str, str]:
-    """Give a quantile in seconds and, apart, what the sample says about it."""
+    """Give a quantile and, apart, what the sample says about it; under a second in milliseconds, bounds in the same unit."""
+    if isinstance(taken, Absent):
+        return "none", ""
+    unit, scale = ("ms", 1000.0) if abs(taken.value) < 1 else ("s", 1.0)
+    value = quantity(taken.value * scale, unit)
     match taken:
-        case Exact(value=value, n=n, low=low, high=high):
-            bounds = f"{number(low)} to {number(high)}, " if low is not None and high is not None else ""
-            return quantity(value, "s"), f"{bounds}n = {n}"
-        case Absent():
-            return "none", ""
-        case AtLeast(n=n) | AtMost(n=n):
-            return measure(msgspec.structs.replace(taken, n=None), "s"), f"n = {n}"
+        case Exact(n=n, low=low, high=high):
+            bounds = (
+                f"{number(low * scale)} to {number(high * scale)}, " if low is not None and high is not None else ""
+            )
+            return value, f"{bounds}n = {n}"
+        case AtLeast(n=n):
+            return f"at least {value}", f"n = {n}"
+        case AtMost(n=n):
+            return f"at most {value}", f"n = {n}"
 
 
 def _chart(view: RunView, shown: Sequence[RequestView]) -> str:

@@ -1,0 +1,124 @@
+"""Commit and dirt of a working tree, by the real git, of which nothing of the tree's own may run."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from drillmaster.intake.change import Change, change_of
+
+pytestmark = [pytest.mark.e2e, pytest.mark.needs("git")]
+
+
+def git(folder: Path, *args: str) -> None:
+    who = ["-c", "user.name=T", "-c", "user.email=t@example.invalid", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", *who, *args], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    (folder / "agent.py").write_text("a = 1\n")
+    (folder / ".gitignore").write_text("ignored/\n")
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "first")
+    return folder
+
+
+def seen(folder: Path, **more: object) -> Change:
+    change = change_of(folder, **more)  # type: ignore[arg-type]  # the test's own words
+    assert change is not None
+    return change
+
+
+def test_a_clean_tree_is_its_commit(tree: Path) -> None:
+    change = seen(tree)
+    assert len(change.commit) == 40 and not change.dirty
+    (tree / "sub").mkdir()
+    assert seen(tree / "sub") == change
+
+
+def test_no_git_is_unknown_and_not_clean(tmp_path: Path) -> None:
+    assert change_of(tmp_path) is None
+    assert change_of(tmp_path / "nowhere") is None
+
+
+def test_a_tree_without_a_commit_is_unknown(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    assert change_of(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        lambda t: (t / "agent.py").write_text("a = 2\n"),
+        lambda t: (t / "agent.py").unlink(),
+        lambda t: (t / "agent.py").chmod(0o755),
+        lambda t: (t / "new.py").write_text("b = 1\n"),
+        lambda t: (t / "link.py").symlink_to("agent.py"),
+        lambda t: git(t, "rm", "-q", "--cached", "agent.py"),
+    ],
+)
+def test_a_change_of_code_is_dirt(tree: Path, what: object) -> None:
+    before = seen(tree)
+    what(tree)  # type: ignore[operator]  # each row is a function
+    after = seen(tree)
+    assert after.commit == before.commit
+    assert after.dirty and after.dirt_sha256 != before.dirt_sha256
+
+
+def test_dirt_that_changes_again_is_another_dirt(tree: Path) -> None:
+    (tree / "new.py").write_text("b = 1\n")
+    before = seen(tree)
+    (tree / "new.py").write_text("b = 2\n")
+    assert seen(tree) != before
+
+
+def test_what_an_agent_writes_while_it_runs_is_no_change_of_code(tree: Path) -> None:
+    before = seen(tree, exclude=[tree / "runs"])
+    (tree / "agent.log").write_text("x")
+    (tree / "state.sqlite3").write_bytes(b"x")
+    (tree / "ignored").mkdir()
+    (tree / "ignored" / "a.py").write_text("x")
+    (tree / "runs").mkdir()
+    (tree / "runs" / "plan.yaml").write_text("x")
+    assert seen(tree, exclude=[tree / "runs"]) == before
+
+
+def test_nothing_of_the_tree_s_own_runs(tree: Path) -> None:
+    trap = tree.parent / "trap"
+    script = tree.parent / "evil.sh"
+    script.write_text(f"#!/bin/sh\necho $0 >> {trap}\ncat\n")
+    script.chmod(0o755)
+    (tree / ".gitattributes").write_text("*.py filter=evil diff=evil\n")
+    for key in ("filter.evil.clean", "filter.evil.process", "diff.evil.textconv", "diff.evil.command", "diff.external"):
+        git(tree, "config", key, str(script))
+    git(tree, "config", "core.fsmonitor", str(script))
+    git(tree, "config", "core.pager", str(script))
+    hooks = tree / ".git" / "hooks"
+    for hook in ("post-index-change", "pre-commit", "post-checkout"):
+        (hooks / hook).write_text(script.read_text())
+        (hooks / hook).chmod(0o755)
+    (tree / "agent.py").write_text("a = 3\n")
+    assert seen(tree).dirty
+    assert not trap.exists()
+
+
+def test_variables_that_lead_git_elsewhere_are_not_heard(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = seen(tree)
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other"))
+    monkeypatch.setenv("GIT_EXTERNAL_DIFF", "false")
+    assert seen(tree) == before
+
+
+def test_a_git_that_takes_too_long_is_unknown(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = tmp_path / "bin"
+    slow.mkdir()
+    (slow / "git").write_text("#!/bin/sh\nsleep 5\n")
+    (slow / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow}:/usr/bin:/bin")
+    assert change_of(tree, timeout_s=0.2) is None

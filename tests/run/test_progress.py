@@ -1,0 +1,80 @@
+"""What a person sees while a drill runs."""
+
+import io
+
+import pytest
+
+from drillmaster.run.progress import Plain, Terminal, large, progress_for
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_plain_lines_come_at_each_change_and_about_every_ten_seconds() -> None:
+    out, clock = io.StringIO(), Clock()
+    plain = Plain(out, clock)
+    plain.phase("baseline", 600)
+    for _ in range(25):
+        clock.now_s += 1
+        plain.tick("baseline", 600 - clock.now_s, {"http 503": 1, "ok": 3}, 2)
+    assert out.getvalue().splitlines() == [
+        "phase baseline, 10 min",
+        "baseline 09:50 left  ok 3  http 503 1  in flight 2",
+        "baseline 09:40 left  ok 3  http 503 1  in flight 2",
+    ]
+
+
+def test_plain_output_has_no_control_characters() -> None:
+    out = io.StringIO()
+    plain = Plain(out)
+    plain.injected("2026-11-29T15:40:02.123Z", "reset")
+    plain.phase("fault", None)
+    assert out.getvalue().replace("\n", "").isprintable()
+    assert "2026-11-29T15:40:02.123Z" in out.getvalue()
+
+
+def test_a_terminal_writes_one_line_over_and_clears_it_for_the_next() -> None:
+    out = io.StringIO()
+    terminal = Terminal(out, colour=False)
+    terminal.tick("fault", 61.4, {}, 0)
+    terminal.tick("fault", 60.4, {"ok": 1}, 0)
+    terminal.line("note")
+    terminal.line("another")
+    assert out.getvalue() == (
+        "\r\x1b[Kfault 01:01 left  no answer yet  in flight 0\r\x1b[Kfault 01:00 left  ok 1  in flight 0\r\x1b[Knote\nanother\n"
+    )
+
+
+@pytest.mark.parametrize("colour", [True, False])
+def test_the_injection_is_in_large_type_and_coloured_only_where_wanted(colour: bool) -> None:
+    out = io.StringIO()
+    Terminal(out, colour=colour).injected("2026-11-29T15:40:02.123Z", "hang")
+    assert sum("█" in line for line in out.getvalue().splitlines()) == 5
+    assert ("\x1b[1;31m" in out.getvalue()) is colour
+
+
+def test_large_type_is_five_rows_of_one_width() -> None:
+    rows = large("01:23:45Z 6789")
+    assert len(rows) == 5 and len({len(row) for row in rows}) == 1
+    assert rows[0].startswith("███")
+
+
+class Gone(io.StringIO):
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+def test_a_terminal_that_went_away_does_not_end_the_drill() -> None:
+    for progress in (Plain(Gone()), Terminal(Gone(), colour=True)):
+        progress.line("x")
+        progress.injected("2026-11-29T15:40:02.123Z", "reset")
+        progress.tick("fault", None, {}, 1)
+
+
+def test_a_file_gets_plain_lines() -> None:
+    assert type(progress_for(io.StringIO())) is Plain

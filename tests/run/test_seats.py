@@ -1,0 +1,145 @@
+"""Token files, live runs and locks."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from drillmaster.conduct import Role
+from drillmaster.errors import Problem, Refused
+from drillmaster.run.seats import (
+    SEATS,
+    Live,
+    find_live,
+    live_runs,
+    open_state,
+    started_ticks,
+    state_root,
+    take_lock,
+)
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRILLMASTER_STATE", str(tmp_path / "s"))
+
+
+def live(run: str, *, pid: int | None = None, started: int | None = None) -> Live:
+    own = os.getpid()
+    return Live(
+        run=run, run_dir=f"/runs/{run}", pid=pid or own, started=started_ticks(own) or 0 if started is None else started,
+        control="c", proxy_control="p", listen="http://127.0.0.1:1", target="target 127.0.0.1:2",
+    )  # fmt: skip
+
+
+def test_each_seat_has_a_token_of_its_own_that_nobody_else_can_read() -> None:
+    state = open_state("r1")
+    tokens = {role: state.token_file(role).read_text().strip() for role in SEATS}
+    assert len(set(tokens.values())) == 3
+    for role, token in tokens.items():
+        assert state.role(token) is role
+        assert state.token_file(role).stat().st_mode & 0o777 == 0o600
+    assert state.folder.stat().st_mode & 0o777 == 0o700
+    assert state_root().stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("token", ["", "x", "é", "\udcff", "0" * 10_000])
+def test_a_token_of_no_seat_is_nobody_s(token: str) -> None:
+    assert open_state("r1").role(token) is None
+
+
+def test_a_token_of_another_run_is_nobody_s() -> None:
+    one, other = open_state("r1"), open_state("r2")
+    assert other.role(one.token_file(Role.LEAD).read_text().strip()) is None
+
+
+def test_a_state_folder_that_others_could_read_is_closed_to_them() -> None:
+    state_root().mkdir(mode=0o755)
+    open_state("r1")
+    assert state_root().stat().st_mode & 0o777 == 0o700
+
+
+def test_a_state_folder_that_cannot_be_made_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DRILLMASTER_STATE", str(tmp_path / "file"))
+    with pytest.raises(Problem, match="DRILLMASTER_STATE"):
+        open_state("r1")
+
+
+def test_a_path_too_long_for_a_socket_gets_a_private_folder_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRILLMASTER_STATE", str(tmp_path / ("x" * 120)))
+    state = open_state("r1")
+    assert len(str(state.control)) < 100 and state.sockets != state.folder
+    assert state.sockets.stat().st_mode & 0o777 == 0o700
+    state.close()
+    assert not state.sockets.exists()
+
+
+def test_after_the_run_orders_are_over_and_the_verifier_s_token_stays() -> None:
+    state = open_state("r1")
+    state.write_live(live("r1"))
+    state.close()
+    assert sorted(path.name for path in state.folder.iterdir()) == ["verifier.token"]
+
+
+def test_the_only_live_run_needs_no_name() -> None:
+    open_state("r1").write_live(live("r1"))
+    assert find_live(None)[1].run == find_live("r1")[1].run == find_live("/some/runs/r1")[1].run == "r1"
+
+
+def test_no_run_and_several_runs_are_refused_by_name() -> None:
+    with pytest.raises(Refused, match="no live run"):
+        find_live(None)
+    for run in ("r1", "r2"):
+        open_state(run).write_live(live(run))
+    with pytest.raises(Refused, match="r1, r2"):
+        find_live(None)
+    with pytest.raises(Refused, match="r3, which is not live"):
+        find_live("r3")
+
+
+@pytest.mark.parametrize("stale", [live("old", pid=2**22 + 1), live("old", started=1)])
+def test_a_run_whose_process_is_gone_or_another_is_not_live(stale: Live) -> None:
+    open_state("old").write_live(stale)
+    assert list(live_runs()) == []
+
+
+def test_a_live_file_that_is_none_is_passed_over() -> None:
+    state = open_state("r1")
+    (state.folder / "live.json").write_bytes(b'{"run"')
+    assert list(live_runs()) == []
+
+
+def test_a_lock_turns_the_second_away_and_names_the_first() -> None:
+    lock, left = take_lock(["target a", "proxy b"])
+    assert left == []
+    lock.note(live("r1"))
+    with pytest.raises(Refused, match=rf"pid {os.getpid()}, run r1"):
+        take_lock(["proxy b"])
+    other, _ = take_lock(["target c"])
+    other.close()
+    lock.close()
+
+
+def test_what_a_killed_holder_left_is_handed_to_the_next() -> None:
+    lock, _ = take_lock(["target a", "proxy b"])
+    lock.note(live("r1"))
+    lock.close()  # as the kernel does for a killed process
+    again, left = take_lock(["target a", "proxy b"])
+    assert [before.run for before in left] == ["r1"]
+    again.clear()
+    again.close()
+    last, left = take_lock(["target a"])
+    assert left == []
+    last.close()
+
+
+def test_a_refused_lock_lets_go_of_what_it_had() -> None:
+    held, _ = take_lock(["b"])
+    with pytest.raises(Refused):
+        take_lock(["a", "b"])
+    free, _ = take_lock(["a"])
+    free.close()
+    held.close()

@@ -51,6 +51,8 @@ def test_spans_read_as_people_say_them(seconds: float, text: str) -> None:
     assert seconds_text(seconds) == text
 
 
-@pytest.mark.parametrize(("ratio", "text"), [(0.01, "1 %"), (0.0027, "0.27 %"), (0, "0 %"), (0.9995, "100 %"), (1 / 3, "33.3 %")])
+@pytest.mark.parametrize(
+    ("ratio", "text"), [(0.01, "1 %"), (0.0027, "0.27 %"), (0, "0 %"), (0.9995, "100 %"), (1 / 3, "33.3 %")]
+)
 def test_shares_read_as_people_say_them(ratio: float, text: str) -> None:
     assert share_text(ratio) == text

@@ -67,7 +67,14 @@ class _Seconds(click.ParamType[float]):
 @click.option(
     "--fallback-within", type=_Seconds(), help="With --unsealed: time for the fallback to engage, such as 60s."
 )
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Form of the verdict.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
 @click.option("--now", metavar="TIME", help="Judge as of this RFC 3339 time instead of now.")
 @click.option("--no-record", is_flag=True, help="Do not write verdict.json into the run folder.")

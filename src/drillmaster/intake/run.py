@@ -32,7 +32,7 @@ def open_run(path: Path) -> Run:
     manifest = strict.load_as(raw, Manifest, place=str(manifest_path), fmt="json")
     names = sorted(p.relative_to(path).as_posix() for p in (path / "events").glob("*.jsonl"))
     if not (path / "seal.json").exists():
-        lines = _lines(path, {name: None for name in ("timeline.jsonl", *names)})
+        lines = _lines(path, dict.fromkeys(("timeline.jsonl", *names)))
         return join(manifest, lines, seal_problems=("not sealed",))
     report = timeline.verify_run(path)
     sealed = {name: file.bytes for name, file in report.files.items() if name.endswith(".jsonl")}

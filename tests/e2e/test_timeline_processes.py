@@ -15,7 +15,7 @@ import pytest
 
 from drillmaster.clock import SystemClock
 from drillmaster.evidence import Defect, Row, rows
-from drillmaster.timeline import Unwritable, Writer, chunks
+from drillmaster.timeline import Unwritable, Writer, chunks, verify_run
 
 pytestmark = pytest.mark.e2e
 
@@ -277,6 +277,34 @@ def test_the_examples_of_the_page_are_what_the_reader_says_of_them() -> None:
         (found,) = rows([line.replace("\\|", "|").encode()], file="f")
         assert isinstance(found, Defect), line
         assert found.kind == kind, line
+
+
+def test_a_run_is_sealed_and_verified_while_a_worker_goes_on_writing(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("{}\n")
+    log = tmp_path / "timeline.jsonl"
+    worker = spawn(MARKER, "w", 10**9, 100, log=log)
+    try:
+        assert worker.stdout is not None
+        worker.stdout.readline()
+        time.sleep(0.2)
+        sealers = [
+            subprocess.Popen(
+                [sys.executable, "-m", "drillmaster", "seal", str(tmp_path)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            for _ in range(2)
+        ]
+        heads = {sealer.communicate(timeout=60)[0].splitlines()[1] for sealer in sealers}
+        report = verify_run(tmp_path)
+    finally:
+        worker.kill()
+        worker.communicate(timeout=30)
+    assert heads == {f"head {report.head}".encode()}  # whoever came second found the first one's seal
+    assert report.changes == ()
+    assert report.files["timeline.jsonl"].late_lines > 0
+    assert report.files["timeline.jsonl"].defects == {}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["manifest.json", "seal.json", "timeline.jsonl"]
 
 
 def test_the_command_writes_beside_the_workers(tmp_path: Path) -> None:

@@ -53,6 +53,9 @@ def edited(parts: list[bytes], number: int, *instead: bytes) -> bytes:
         (TEN, join([*TEN[:2], TEN[7], *TEN[3:7], TEN[2], *TEN[8:]]), [(3, "moved"), (8, "moved")]),
         (LONG, edited(LONG, 1500, b"x\n"), [(1500, "altered")]),
         (LONG, edited(LONG, 1), [(1, "dropped")]),
+        (LONG, edited(edited(LONG, 1999).splitlines(keepends=True), 2), [(2, "dropped"), (1999, "dropped")]),
+        (LONG, join([*LONG[:9], LONG[1899], *LONG[10:1899], LONG[9], *LONG[1900:]]), [(10, "moved"), (1900, "moved")]),
+        (LONG, join([*LONG[:9], b"new\n", *LONG[9:1500], *LONG[1501:]]), [(10, "inserted"), (1501, "dropped")]),
         (LONG, edited(LONG, 256, LONG[255], b"new\n"), [(257, "inserted")]),
         (LONG, edited(edited(LONG, 900).splitlines(keepends=True), 700), [(700, "dropped"), (900, "dropped")]),
     ],
@@ -71,7 +74,7 @@ def test_a_line_dropped_while_late_ones_follow_is_still_the_one_named() -> None:
 def test_a_file_rewritten_whole_names_twenty_lines_and_counts_the_rest() -> None:
     found = changes(join(LONG), join(LONG).upper())
     assert [(c.line, c.kind) for c in found[:20]] == [(n, "altered") for n in range(1, 21)]
-    assert (found[20].line, found[20].last_line) == (21, 512)
+    assert (found[20].line, found[20].last_line) == (21, 1024)
     assert len(found) == 21
 
 

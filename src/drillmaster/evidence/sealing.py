@@ -5,7 +5,6 @@ import sys
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import SequenceMatcher
 from operator import attrgetter
 
 import msgspec
@@ -20,6 +19,7 @@ BLOCK_LINES = 256
 
 _WINDOW_LINES = 512
 _NAMED = 20
+_ENOUGH = 2_000  # changes; a file rewritten whole is not aligned to its end
 
 
 class SealBuilder:
@@ -149,8 +149,8 @@ def _locate(
 ) -> Iterator[Change]:
     """Name the lines that changed, given that something did.
 
-    The checks of both are compared from the start; from the first difference on, a window of 512 lines is aligned, so
-    that a dropped or added line is one change and not all that follow.
+    The checks of both are compared from the start; from each difference on, a window of 512 lines is aligned, so that a
+    dropped or added line is one change and not all that follow.
     """
     try:
         was = array("I", bytes.fromhex("".join(sealed.checks)))
@@ -177,59 +177,86 @@ def _locate(
         if same == len(checks) or was[same + 1 :] != checks[same + 1 : len(was)]:
             yield Change(file, same + 1, same + 1, "truncated", gone)
             return
-    yield from _align(was, checks, same, file)
+    named = sorted(_name(was, checks, *_differences(was, checks, same), file), key=attrgetter("line"))
+    yield from named[:_NAMED]
+    if len(named) > _NAMED:
+        first, last = named[_NAMED].line, named[-1].line
+        yield Change(file, first, last, "altered", f"{len(named) - _NAMED:,} more lines are not as they were sealed")
 
 
-def _align(was: "array[int]", now: "array[int]", same: int, file: str) -> Iterator[Change]:
-    a, b = list(was[same : same + _WINDOW_LINES]), list(now[same : same + _WINDOW_LINES])
-    a_ends, b_ends = same + len(a) == len(was), same + len(b) == len(now)
+def _differences(was: "array[int]", now: "array[int]", same: int) -> tuple[list[int], list[int], dict[int, int]]:
+    """Give the places in `was` that are gone from `now`, those in `now` that are new, and which stand for which.
+
+    By the shortest story. Goes on from `same`, where both are still equal, window by window, until enough is known to
+    name. What stands in `now` behind the last sealed line is late, and not new.
+    """
+    from difflib import SequenceMatcher  # only where something changed
+
     gone: list[int] = []
     new: list[int] = []
-    for tag, a0, a1, b0, b1 in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
-        if tag == "equal":
-            continue
-        if (a0 or b0) and ((a1 == len(a) and not a_ends) or (b1 == len(b) and not b_ends)):
-            break  # where the window ends says nothing about the file
-        if a0 == a1 == len(a) and a_ends:
-            break  # behind the last sealed line: late
-        gone.extend(range(a0, a1))
-        # What stands at the sealed end in place of fewer lines may be late ones.
-        new.extend(range(b0, min(b1, b0 + a1 - a0) if a1 == len(a) and a_ends else b1))
-    # Lines that repeat let the alignment slide. Place by place is the better story where it is as short, and two swapped
-    # lines are two changes, though one move would do.
-    in_place = [at for at, (old, found) in enumerate(zip(a, b, strict=False)) if old != found]
-    aligned_cost = max(len(gone), len(new))
-    if len(in_place) <= max(2, aligned_cost) if len(was) == len(now) else len(in_place) < aligned_cost:
-        gone = new = in_place
-    found = sorted(_name(a, b, gone, new, same, file), key=attrgetter("line"))
-    yield from found[:_NAMED]
-    if len(found) > _NAMED:
-        first, last = found[_NAMED].line, found[-1].line
-        yield Change(file, first, last, "altered", f"{len(found) - _NAMED:,} more lines are not as they were sealed")
+    pairs: dict[int, int] = {}
+    i = j = same
+    while len(gone) + len(new) <= _ENOUGH:
+        while i < len(was) and j < len(now) and was[i] == now[j]:
+            i += 1
+            j += 1
+        if i == len(was):
+            break
+        a, b = list(was[i : i + _WINDOW_LINES]), list(now[j : j + _WINDOW_LINES])
+        a_ends, b_ends = i + len(a) == len(was), j + len(b) == len(now)
+        lost: list[int] = []
+        come: list[int] = []
+        paired: list[tuple[int, int]] = []
+        a_done = b_done = 0
+        for tag, a0, a1, b0, b1 in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+            if tag == "equal":
+                a_done, b_done = a1, b1
+                continue
+            if (a0 or b0) and ((a1 == len(a) and not a_ends) or (b1 == len(b) and not b_ends)):
+                break  # where the window ends says nothing about the file; the next one begins before it
+            a_done, b_done = a1, b1
+            lost.extend(range(a0, a1))
+            paired.extend(zip(range(a0, a1), range(b0, b1), strict=False))
+            # What stands at the sealed end in place of fewer lines, or behind it, may be late ones.
+            come.extend(range(b0, min(b1, b0 + a1 - a0) if a1 == len(a) and a_ends else b1))
+        # Lines that repeat let the alignment slide. Place by place is the better story where it is as short, and two
+        # swapped lines are two changes, though one move would do.
+        in_place = [at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y]
+        cost = max(len(lost), len(come))
+        likely = len(in_place) <= max(2, cost) if len(was) - i == len(now) - j else len(in_place) < cost
+        if likely and len(b) >= len(a):
+            lost = come = in_place
+            paired = [(at, at) for at in in_place]
+            a_done = b_done = len(a)
+        gone.extend(i + at for at in lost)
+        new.extend(j + at for at in come)
+        pairs.update((i + x, j + y) for x, y in paired)
+        i += a_done
+        j += b_done
+    return gone, new, pairs
 
 
-def _name(a: list[int], b: list[int], gone: list[int], new: list[int], same: int, file: str) -> Iterator[Change]:
-    """Tell moved lines from altered, dropped and inserted ones. `gone` and `new` are places in `a` and `b`."""
+def _name(
+    was: "array[int]", now: "array[int]", gone: list[int], new: list[int], pairs: dict[int, int], file: str
+) -> Iterator[Change]:
+    """Tell moved lines from altered, dropped and inserted ones."""
     places: dict[int, list[int]] = {}
     for place in reversed(new):
-        places.setdefault(b[place], []).append(place)
-    moved = {line: places[a[line]].pop() for line in gone if places.get(a[line])}
-    lost = [line for line in gone if line not in moved]
-    taken = frozenset(moved.values())
-    left = [place for place in new if place not in taken]
-    altered = frozenset(line for line, _ in zip(lost, left, strict=False))
+        places.setdefault(now[place], []).append(place)
+    moved = {line: places[was[line]].pop() for line in gone if places.get(was[line])}
+    accounted = set(moved.values())
     for line in gone:
-        number = same + line + 1
         if line in moved:
-            what = f"the sealed line now stands at line {same + moved[line] + 1:,}"
-            yield Change(file, number, number, "moved", what)
-        elif line in altered:
-            yield Change(file, number, number, "altered", "the line is not the sealed one")
+            said = f"the sealed line now stands at line {moved[line] + 1:,}"
+            yield Change(file, line + 1, line + 1, "moved", said)
+        elif line in pairs:
+            accounted.add(pairs[line])
+            yield Change(file, line + 1, line + 1, "altered", "the line is not the sealed one")
         else:
-            yield Change(file, number, number, "dropped", "the sealed line is gone")
-    for place in left[len(lost) :]:
-        number = same + place + 1
-        yield Change(file, number, number, "inserted", "a line that was not sealed stands here")
+            yield Change(file, line + 1, line + 1, "dropped", "the sealed line is gone")
+    for place in new:
+        if place not in accounted:
+            yield Change(file, place + 1, place + 1, "inserted", "a line that was not sealed stands here")
 
 
 def _locate_block(sealed: SealedFile, now: SealedFile, file: str) -> Change:

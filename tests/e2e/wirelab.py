@@ -67,10 +67,13 @@ class Reader:
         return got
 
     def exactly(self, count: int) -> bytes:
-        while len(self.buf) < count and self.more():
-            pass
-        got, self.buf = self.buf[:count], self.buf[count:]
-        return got
+        parts, have = [self.buf], len(self.buf)
+        while have < count and (data := self.sock.recv(262_144)):
+            parts.append(data)
+            have += len(data)
+        whole = b"".join(parts)
+        self.buf = whole[count:]
+        return whole[:count]
 
     def head(self) -> Message | None:
         head = self.until(b"\r\n\r\n")

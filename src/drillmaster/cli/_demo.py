@@ -36,6 +36,7 @@ from drillmaster.intake.written import judged_run, write_whole
 from drillmaster.run import Scene
 from drillmaster.standins import Told, arm, disarm
 from drillmaster.standins.agent import SWITCH, agent_class
+from drillmaster.standins.agent_http import check_sdk
 from drillmaster.verdict import Status, Verdict
 
 __all__ = ["EXPECTED", "Demo", "Played", "StandInScribe", "expected"]
@@ -111,7 +112,9 @@ class Demo:
     def __init__(self, *, mode: str, bug: str | None, runs: str | None, as_json: bool, colour: bool | None) -> None:
         self._mode = mode
         self._bug = bug or _DEFAULT_BUG
-        agent_class(self._bug)  # a name that is none is refused before anything starts
+        # What cannot work is refused before anything starts.
+        agent_class(self._bug)
+        check_sdk()
         self._as_json = as_json
         if colour is False:
             os.environ["NO_COLOR"] = "1"

@@ -1,8 +1,10 @@
 """The stand-in agent as a program: `/answer` over HTTP, models through the real `openai` SDK."""
 
 import contextlib
+import importlib.util
 import json
 import os
+import shlex
 import signal
 import socketserver
 import sys
@@ -18,23 +20,28 @@ from drillmaster.errors import Problem
 from drillmaster.standins import check_port, say, watch_parent
 from drillmaster.standins.agent import HANDLERS, SWITCH, Agent, Ask, NoAnswer, Settings, Unavailable, agent_class
 
-__all__ = ["base_url", "openai_ask", "serve"]
+__all__ = ["base_url", "check_sdk", "openai_ask", "serve"]
 
 _BODY_BYTES = 1024 * 1024
 _CLIENT_S = 30.0
 
 
-def openai_ask(stream: bool) -> tuple[Ask, Unavailable]:
-    """Calls through the real `openai` SDK, one client an endpoint, no retries of its own. Raises Problem without it."""
-    try:
-        import openai
-    except ImportError:
+def check_sdk() -> None:
+    """Raise Problem, with the one command that helps, where the `openai` package is not installed."""
+    if importlib.util.find_spec("openai") is None:
         raise Problem(
             "standin agent",
             found="no package openai",
-            wanted="the SDK that real agents use",
-            remedy="pip install 'drillmaster[demo]'",
-        ) from None
+            wanted="the SDK that real agents are written with",
+            remedy=f"{shlex.quote(sys.executable)} -m pip install 'openai>=2'",
+        )
+
+
+def openai_ask(stream: bool) -> tuple[Ask, Unavailable]:
+    """Calls through the real `openai` SDK, one client an endpoint, no retries of its own. Raises Problem without it."""
+    check_sdk()
+    import openai
+
     clients: dict[str, openai.OpenAI] = {}
     lock = threading.Lock()
     # Keys of the person at the terminal are none of a stand-in's business, and must not reach a proxy's evidence.

@@ -40,7 +40,7 @@ class H(BaseHTTPRequestHandler):
         n = int(self.headers.get("content-length") or 0)
         self.rfile.read(n)
         body = json.dumps({"text": "an answer of the primary"}).encode()
-        self.send_response(200)
+        self.send_response(int(sys.argv[2]) if self.path != "/" else 200)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))
         self.end_headers()
@@ -124,7 +124,7 @@ def wait_until(holds: Any, within_s: float = 15.0, what: str = "") -> None:
 class Drill:
     """One place to drill in: upstream, agent, plan and policy; `start` runs the command."""
 
-    def __init__(self, folder: Path, state: Path) -> None:
+    def __init__(self, folder: Path, state: Path, *, status: int = 200) -> None:
         self.folder = folder
         self.upstream_port, self.agent_port, self.proxy_port = free_ports(3)
         (folder / "agent.py").write_text(AGENT)
@@ -132,7 +132,7 @@ class Drill:
         (folder / "policy.yaml").write_text(POLICY)
         self.env = {**os.environ, "DRILLMASTER_STATE": str(state)}
         self.processes: list[subprocess.Popen[str]] = []
-        self.upstream = self._spawn([sys.executable, "upstream.py", str(self.upstream_port)])
+        self.upstream = self._spawn([sys.executable, "upstream.py", str(self.upstream_port), str(status)])
         wait_until(lambda: connects(self.upstream_port), what="the upstream")
 
     def _spawn(self, argv: list[str], **more: Any) -> "subprocess.Popen[str]":
@@ -235,11 +235,11 @@ class Drill:
                 os.kill(pid, signal.SIGKILL)
 
 
-def drilling(tmp_path: Path) -> Iterator[Drill]:
-    """Lend a drill, and end all of it afterwards."""
+def drilling(tmp_path: Path, *, status: int = 200) -> Iterator[Drill]:
+    """Lend a drill, and end all of it afterwards. `status` is the real endpoint's to everything but GET /."""
     folder = tmp_path / "toy"
     folder.mkdir()
-    drill = Drill(folder, tmp_path / "state")
+    drill = Drill(folder, tmp_path / "state", status=status)
     try:
         yield drill
     finally:

@@ -128,6 +128,20 @@ def test_a_killed_proxy_is_replaced_passing_through_and_the_drill_is_stopped(dri
     assert drill.own_processes() == []
 
 
+@pytest.mark.parametrize("phase", ["baseline", "recovery"])
+def test_a_conductor_killed_outside_the_fault_leaves_a_proxy_that_passes_and_no_worker(
+    drill: Drill, phase: str
+) -> None:
+    drill.plan(phases={"baseline_s": 1, "fault_s": 1, "recovery_s": 60})
+    process = drill.start("--rehearsal")
+    drill.wait_for("phase_started", phase=phase)
+    process.kill()
+    process.communicate()
+    assert _proxy_passes(drill)
+    wait_until(lambda: not connects(drill.agent_port), 10, "the agent's end")
+    assert drill.verb("seal", str(drill.run_dir)).returncode == 0
+
+
 def test_a_killed_conductor_leaves_a_proxy_that_heals_and_no_worker(drill: Drill) -> None:
     drill.plan(kind="children", phases={"baseline_s": 1, "fault_s": 60, "recovery_s": 5})
     process = drill.start("--rehearsal")
@@ -151,6 +165,16 @@ def test_a_killed_conductor_leaves_a_proxy_that_heals_and_no_worker(drill: Drill
     assert done.returncode == 0, done.stdout + done.stderr
     assert "took over" in done.stderr
     wait_until(lambda: drill.own_processes() == [], 10, "nothing left running")
+
+
+def test_a_proxy_that_is_stopped_and_not_killed_is_replaced_and_the_drill_ends(drill: Drill) -> None:
+    drill.plan(phases={"baseline_s": 1, "fault_s": 60, "recovery_s": 5})
+    process = drill.start("--rehearsal")
+    drill.wait_for("fault_met", "events/proxy.jsonl")
+    os.kill(drill.events("events/conductor.jsonl", "proxy_started")[0]["pid"], signal.SIGSTOP)
+    out, err = process.communicate(timeout=40)
+    assert process.returncode == 3 and "does not answer" in out, err
+    assert drill.own_processes() == []
 
 
 def test_a_killed_worker_is_the_agents_failure_and_the_drill_goes_on(drill: Drill) -> None:
@@ -260,6 +284,20 @@ def test_an_agent_that_is_not_ready_for_a_drill_is_refused_before_anything_is_hu
     assert word in done.stderr and "Traceback" not in done.stderr
     assert drill.events("events/proxy.jsonl", "fault_injected") == []
     assert drill.own_processes() == []
+
+
+def test_a_base_url_with_https_is_named_as_what_it_is(drill: Drill) -> None:
+    env = {"MODEL_BASE_URL": f"https://127.0.0.1:{drill.proxy_port}"}
+    drill.plan(worker={"cmd": drill.agent(), "ready_s": 2, "env": env})
+    done = drill.run("--rehearsal")
+    assert done.returncode == 2 and "https://" in done.stderr and "TLS" in done.stderr, done.stderr
+
+
+def test_an_agent_that_is_on_its_fallback_already_is_refused(tmp_path: Path) -> None:
+    for drill in drilling(tmp_path, status=401):
+        drill.plan()
+        done = drill.run("--rehearsal")
+        assert done.returncode == 2 and "status 401" in done.stderr and "key" in done.stderr, done.stderr
 
 
 def test_an_endpoint_that_nobody_serves_is_refused(drill: Drill) -> None:

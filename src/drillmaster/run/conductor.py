@@ -45,13 +45,14 @@ TTL_S = 8.0
 RENEW_S = 2.0
 TICK_S = 1.0
 SPEND_S = 0.25
+DEAF_S = 6.0
+"""A proxy that says nothing for so long is killed and replaced; it may be holding a fault on."""
 BY_HAND_WAIT_S = 4 * 3_600.0
 """How long a drill by hand waits in its baseline for the Lead."""
 SCRIBE_GRACE_S = 30.0
 MAX_NOTES = 500
 MAX_LATE_S = 10.0
 _MAX_PROXY_STARTS = 5
-_DEAF_TICKS = 3
 _EVIDENCE_TROUBLE = (OSError, Problem)
 
 
@@ -143,7 +144,7 @@ class Conductor:
         self._note_count = 0
         self._at_injection: dict[str, int] = {}
         self._background: set[asyncio.Task[None]] = set()
-        self._deaf = 0
+        self._heard_ns: int | None = None
 
     # -- orders
 
@@ -565,12 +566,11 @@ class Conductor:
         try:
             state = await self.proxy.state()
         except InjectorLost as lost:
-            self._deaf += 1
-            if self._deaf < _DEAF_TICKS:
+            if self._heard_ns is None or self._clock.mono_ns() - self._heard_ns < DEAF_S * 1e9:
                 return None
             self.proxy.kill()  # the watcher starts another, passing through
             return f"the proxy does not answer: {lost.why}"
-        self._deaf = 0
+        self._heard_ns = self._clock.mono_ns()
         counts = state.get("counts", {})
         if counts.get("evidence_lost"):
             return f"the proxy could not write {counts['evidence_lost']} lines of evidence"

@@ -34,8 +34,8 @@ from drillmaster.run.parts import (
     listen_url,
     raise_descriptor_limit,
 )
-from drillmaster.run.preflight import Line as PreflightLine
 from drillmaster.run.preflight import (
+    PROXY_PROBE_TRACE,
     addresses_of,
     attested,
     ground,
@@ -45,6 +45,7 @@ from drillmaster.run.preflight import (
     standing,
     tls_to,
 )
+from drillmaster.run.preflight import Line as PreflightLine
 from drillmaster.run.progress import Progress, Silent
 from drillmaster.run.seats import Live, Lock, open_state, started_ticks, take_lock
 from drillmaster.run.seats import State as Seats
@@ -61,7 +62,7 @@ from drillmaster.sanity import (
     unnamed_seats,
 )
 from drillmaster.screen import screen_text
-from drillmaster.timeline import Writer, seal_run
+from drillmaster.timeline import Writer, chunks, seal_run
 
 __all__ = ["Options", "Ready", "RunResult", "base_urls", "conduct", "prepare_plan"]
 
@@ -560,8 +561,20 @@ async def _preflight(
             proxy_counts=counts,
             wait_s=wait_s,
             alive=lambda: plan.worker is None or conductor.worker_alive,
+            attempts=lambda: _agents_attempts(folder),
         ):
             conductor.line(line)
+
+
+def _agents_attempts(folder: Folder) -> list[Mapping[str, Any]]:
+    """What the proxy wrote of the agent's own requests: all attempts but the conductor's probe of the proxy."""
+    found: list[Mapping[str, Any]] = []
+    for line in b"".join(chunks(folder.events / "proxy.jsonl", limit_bytes=1 << 20)).split(b"\n"):
+        with contextlib.suppress(msgspec.DecodeError):
+            row = msgspec.json.decode(line)
+            if row.get("event") == "attempt" and not str(row.get("trace")).startswith(PROXY_PROBE_TRACE):
+                found.append(row)
+    return found
 
 
 def _record(conductor: Conductor, lines: list[PreflightLine | Refused]) -> None:

@@ -28,6 +28,7 @@ __all__ = ["Injector", "InjectorLost", "ProxyPart", "WorkerPart", "bind", "liste
 KEEPER = Path(__file__).with_name("keeper.py")
 MAX_LOG_BYTES = 20 * 1024 * 1024
 _CALL_S = 5.0
+_STATE_S = 2.0
 
 
 class InjectorLost(Exception):
@@ -113,7 +114,7 @@ class ProxyPart:
         return await self._process.wait()
 
     async def state(self) -> dict[str, Any]:
-        status, body = await self._call("GET", "/state")
+        status, body = await self._call("GET", "/state", within_s=_STATE_S)
         if status != 200:
             raise InjectorLost(f"GET /state: status {status}")
         return body
@@ -160,19 +161,21 @@ class ProxyPart:
                     return await self._process.wait()
         return await self._process.wait()
 
-    async def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
-        return await call_control(self._control, method, path, body)
+    async def _call(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, within_s: float = _CALL_S
+    ) -> tuple[int, dict[str, Any]]:
+        return await call_control(self._control, method, path, body, within_s=within_s)
 
 
 async def call_control(
-    control: Path, method: str, path: str, body: Mapping[str, Any] | None = None
+    control: Path, method: str, path: str, body: Mapping[str, Any] | None = None, *, within_s: float = _CALL_S
 ) -> tuple[int, dict[str, Any]]:
     """Ask a proxy's control socket; status and JSON body. Raises InjectorLost."""
     content = b"" if body is None else json.dumps(body).encode()
     head = f"{method} {path} HTTP/1.1\r\nHost: control\r\nConnection: close\r\n"
     head += f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
     try:
-        async with asyncio.timeout(_CALL_S):
+        async with asyncio.timeout(within_s):
             reader, writer = await asyncio.open_unix_connection(control)
             try:
                 writer.write(head.encode() + content)

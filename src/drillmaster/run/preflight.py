@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,12 +26,25 @@ from drillmaster.run.traffic import Answer, Asker, look_up, outcome_of, prepare
 from drillmaster.sanity import window_problem
 from drillmaster.screen import screen_url
 
-__all__ = ["ATTESTED", "Ground", "Line", "attested", "ground", "probe_proxy", "reach_agent", "reach_upstream", "tls_to"]
+__all__ = [
+    "ATTESTED",
+    "PROXY_PROBE_TRACE",
+    "Ground",
+    "Line",
+    "attested",
+    "ground",
+    "probe_proxy",
+    "reach_agent",
+    "reach_upstream",
+    "tls_to",
+]
 
 ATTESTED = ("quiet_window_agreed", "on_call_told", "status_note_drafted")
 ATTEST_DAYS = 31
 OWN_DESCRIPTORS = 40
 """What the conductor itself has open, besides one per request in flight."""
+PROXY_PROBE_TRACE = PROBE_TRACE + "70726f78"
+"""How the trace of a probe begins that is the proxy's alone, and not the agent's."""
 _CONNECT_S = 10.0
 
 
@@ -193,7 +206,7 @@ async def reach_upstream(plan: Plan, *, ca: Path | None) -> Line:
 async def probe_proxy(url: str, *, within_s: float) -> tuple[int | None, str]:
     """Send one GET through the proxy, as nobody's request; the status, or None and what came instead."""
     parts = urlsplit(url)
-    trace = PROBE_TRACE + secrets.token_hex(8)
+    trace = PROXY_PROBE_TRACE + secrets.token_hex(4)
     head = (
         f"GET / HTTP/1.1\r\nHost: {parts.netloc}\r\nUser-Agent: drillmaster-probe\r\nAccept: */*\r\n"
         f"traceparent: 00-{trace}-{secrets.token_hex(8)}-01\r\nConnection: close\r\n\r\n"
@@ -225,8 +238,11 @@ async def reach_agent(
     proxy_counts: Callable[[], Awaitable[dict[str, Any]]],
     wait_s: float,
     alive: Callable[[], bool],
+    attempts: Callable[[], Sequence[Mapping[str, Any]]],
 ) -> list[Line]:
     """Ask the agent what users will ask, until it answers as the plan expects; then see that it asked through the proxy.
+
+    `attempts` gives what the proxy has written of the agent's own requests so far.
 
     `wait_s` is how long it may take to start; `alive` False: the worker that the drill started has ended. Raises Refused.
     """
@@ -251,24 +267,47 @@ async def reach_agent(
     for more in range(3):
         counts = await proxy_counts()
         if _seen(counts) > _seen(before):
-            found.append(
-                Line(
-                    check="agent_uses_proxy",
-                    status="pass",
-                    why=f"{_seen(counts) - _seen(before)} attempts came through",
-                )
-            )
+            passed = _seen(counts) - _seen(before)
+            found.append(Line(check="agent_uses_proxy", status="pass", why=f"{passed} attempts came through"))
+            found.append(_endpoint_answers(attempts()))
             return found
         await _probe_agent(plan, asker, clock, tried + more)
+    https = _no_http(before, await proxy_counts())
     raise Refused(
         "agent_uses_proxy",
-        found="answers of the agent, and no request of its through the proxy",
+        found="answers of the agent, and no request of its through the proxy" + (f"; {https}" if https else ""),
         wanted=f"an agent whose model base URL is {proxy_url}",
-        remedy=f"export MODEL_BASE_URL={proxy_url}, or what your agent reads; if a cache answered, put {{nonce}} into the prompt",
+        remedy=f"set its base URL to {proxy_url}, http and not https: TLS is spoken between the proxy and the endpoint"
+        if https
+        else f"export MODEL_BASE_URL={proxy_url}, or what your agent reads; if a cache answered, put {{nonce}} into the prompt",
     )
 
 
-def _seen(counts: dict[str, Any]) -> int:
+def _endpoint_answers(attempts: Sequence[Mapping[str, Any]]) -> Line:
+    """See that the real endpoint gave the agent an answer: one that is on its fallback already has no baseline."""
+    statuses = [attempt.get("status") for attempt in attempts]
+    if any(isinstance(status, int) and 200 <= status < 400 for status in statuses) or not statuses:
+        return Line(
+            check="endpoint_answers",
+            status="pass",
+            why=f"status {', '.join(str(s) for s in statuses[:5]) or 'not seen yet'}",
+        )
+    raise Refused(
+        "endpoint_answers",
+        found=f"status {', '.join(str(s) for s in statuses[:5])} of the real endpoint to the agent; its answer came from elsewhere",
+        wanted="an answer of the real endpoint: there is no baseline without one",
+        remedy="mend the agent's key, model or path (see `attempt` in events/proxy.jsonl)",
+    )
+
+
+def _no_http(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Say that something reached the proxy which was no HTTP; empty where nothing did."""
+    if int(after.get("refused_heads", 0)) <= int(before.get("refused_heads", 0)):
+        return ""
+    return "what reached the proxy was no HTTP: most likely TLS, from a base URL that begins with https://"
+
+
+def _seen(counts: Mapping[str, Any]) -> int:
     return int(counts.get("requests", 0))
 
 
@@ -299,12 +338,13 @@ def _no_answer(
             wanted=wanted,
             remedy="see worker.log in the run folder",
         )
-    if int(after.get("refused_heads", 0)) > int(before.get("refused_heads", 0)):
+    https = _no_http(before, after)
+    if https:
         return Refused(
             place,
-            found=f"{found}; what reached the proxy was no HTTP: most likely TLS, from a base URL that begins with https://",
+            found=f"{found}; {https}",
             wanted=wanted,
-            remedy=f"set the agent's base URL to {proxy_url}: the proxy speaks plain http to the agent and TLS to the endpoint",
+            remedy=f"set its base URL to {proxy_url}, http and not https: TLS is spoken between the proxy and the endpoint",
         )
     if answer.result in ("refused", "reset") and plan.worker is None:
         return Refused(

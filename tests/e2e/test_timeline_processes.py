@@ -124,6 +124,15 @@ def test_a_limit_on_file_sizes_costs_counted_lines_and_no_request(tmp_path: Path
     assert [d.kind for d in bad] in ([], ["torn"])
 
 
+def test_a_worker_whose_folder_is_missing_says_why_once_and_how_many_at_its_end(tmp_path: Path) -> None:
+    worker = spawn(MARKER, "w", 1_000, 100, log=tmp_path / "no" / "log")
+    _, said = worker.communicate(timeout=60)
+    assert worker.returncode == 0
+    first, last = said.decode().splitlines()
+    assert "no such file or folder; make the folder" in first
+    assert "1000 lines were lost" in last
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> object:
     folder = tmp_path / "small"
@@ -144,8 +153,9 @@ def test_a_full_disk_stops_our_writer_and_no_worker(small_disk: Path) -> None:
     worker = spawn(MARKER, "w", 1_000, 100, log=log)
     _, said = worker.communicate(timeout=60)
     assert worker.returncode == 0
-    assert said.count(b"\n") == 1
     assert b"full disk" in said
+    assert int(re.findall(rb"(\d+) lines were lost", said)[0]) == 1_000 - len(read(log)[0])
+    assert said.count(b"\n") == 2
     with Writer(small_disk / "proxy.jsonl", SystemClock(), 0) as writer, pytest.raises(Unwritable, match="a full disk"):
         for n in range(1_000):
             writer.write("attempt", id=n, filler="x" * 100)

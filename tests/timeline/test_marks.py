@@ -1,5 +1,6 @@
 """`mark` stands in a user's request path. Each row here once broke somebody's request, or somebody's evidence."""
 
+import atexit
 import datetime
 import decimal
 import enum
@@ -36,6 +37,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def marks() -> Iterator[Marks]:
     made = Marks()
     yield made
+    atexit.unregister(made._at_exit)
     if made._open is not None:
         os.close(made._open.fd)
 

@@ -76,6 +76,7 @@ class Marks:
         self._system_write = write
         self._stamps = Stamps()
         self._open: _Open | None = None
+        self._name = b""  # DRILL_LOG, as it was last seen
         self._hooked = False
         self._said: set[str] = set()
         self._fresh()
@@ -87,6 +88,7 @@ class Marks:
         self._queue: SimpleQueue[tuple[bytes, bytes]] = SimpleQueue()
         self._stalled = False
         self._draining = False
+        self._busy = False
         self._lost = 0
         if self._open is not None:
             self._open.checked_ns = 0
@@ -122,6 +124,7 @@ class Marks:
     # -- writing --
 
     def _put(self, name: bytes, line: bytes, now_ns: int) -> None:
+        self._name = name
         opened = self._open
         try:
             if opened is None or opened.name != name or now_ns - opened.checked_ns > CHECK_NS:
@@ -188,18 +191,23 @@ class Marks:
                     fd = os.dup(new_fd)
         finally:
             os.close(new_fd)
+        self._hook()
+        self._open = found = _Open(path=path, name=name, fd=fd, file=file, checked_ns=now_ns)
+        return found
+
+    def _hook(self) -> None:
+        """Be told of forks and of the end, from the first line or loss on: importing this module sets up nothing."""
         if not self._hooked:
             self._hooked = True
             os.register_at_fork(after_in_child=self._fresh)
             atexit.register(self._at_exit)
-        self._open = found = _Open(path=path, name=name, fd=fd, file=file, checked_ns=now_ns)
-        return found
 
     # -- losses --
 
     def lose(self, kind: str, text: str, lines: int = 1) -> None:
         with self._counting:
             self._lost += lines
+        self._hook()
         self.say(kind, text)
 
     def _confess(self, fd: int) -> None:
@@ -245,10 +253,12 @@ class Marks:
         while True:
             name, line = queue.get()
             before_ns = monotonic_ns()
+            self._busy = True
             try:
                 self._put(name, line, before_ns)
             except Exception as error:  # noqa: BLE001 - the thread that saves lines does not end because of one of them
                 self.lose("unexpected", f"a line was lost: {type(error).__name__}")
+            self._busy = False
             if monotonic_ns() - before_ns <= STALL_NS and queue.empty():
                 self._stalled = False
                 self._draining = False
@@ -257,24 +267,25 @@ class Marks:
                 self._draining = True
 
     def _at_exit(self) -> None:
-        """Give the thread a second, then tell what is lost."""
+        """Give the thread a second, then tell what is lost: in the file, or on stderr where the file takes no line."""
         deadline_ns = monotonic_ns() + round(AT_EXIT_S * 1e9)
-        while self._draining and not self._queue.empty() and monotonic_ns() < deadline_ns:
+        while self._draining and (self._busy or not self._queue.empty()) and monotonic_ns() < deadline_ns:
             sleep(0.005)
-        left = 0
         try:
             while True:
                 self._queue.get_nowait()
-                left += 1
+                self._lost += 1
         except Empty:
-            if left:
-                self.lose("exit", f"{left} lines were still queued at exit and are lost", left)
-        opened = self._open
-        if self._lost and opened is not None and not self._draining:
+            pass
+        if not self._lost:
+            return
+        if not self._busy:  # else the disk hangs, and would hang this as well
             try:
-                self._confess(self._look(opened.name, monotonic_ns()).fd)
+                self._confess(self._look(self._name, monotonic_ns()).fd)
             except OSError as error:
-                self.say("exit", f"{self._lost} lines are lost: {complaint(error)[0]}")
+                self.say("exit", f"{self._lost} lines were lost: {complaint(error)[0]}")
+        if self._lost:
+            self.say("exit", f"{self._lost} lines were lost")
 
     # -- values --
 

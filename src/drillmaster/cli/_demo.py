@@ -336,7 +336,9 @@ def _usable_state(stack: contextlib.ExitStack) -> None:
 def _program() -> str:
     """How this program was called, so that the next command can be typed as it stands."""
     called = sys.argv[0]
-    return "python -m drillmaster" if called.endswith("__main__.py") else shlex.quote(called)
+    if called.endswith("__main__.py"):
+        return f"{shlex.quote(sys.executable)} -m drillmaster"
+    return shlex.quote(called)
 
 
 def _short(path: Path) -> str:

@@ -196,7 +196,7 @@ class ProxyProcess:
 
     def __init__(self, folder: Path, *, preexec: Callable[[], None] | None = None, **settings: Any) -> None:
         self.events = folder / "proxy.jsonl"
-        self.control = str(folder / "c.sock")
+        self.control = settings.get("control_path") or str(folder / "c.sock")
         self.stderr = folder / "stderr.txt"
         settings = {"port": 0, "control_path": self.control, "events": str(self.events), **settings}
         with self.stderr.open("wb") as stderr:

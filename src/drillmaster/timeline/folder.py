@@ -87,6 +87,11 @@ def seal_run(run_dir: Path, clock: Clock) -> Seal:
             )
         return read_seal(run_dir)
     seal = make_seal({name: _digest(run_dir / name) for name in names}, sealed_at=rfc3339(clock.wall_ns()))
+    if (run_dir / "events").is_dir():
+        try:
+            sync_folder(run_dir / "events")
+        except OSError as error:
+            raise _unwritable(run_dir / "events", error) from error
     data = msgspec.json.format(msgspec.json.encode(seal), indent=1) + b"\n"
     if not _write_once(run_dir, SEAL, data):
         return seal_run(run_dir, clock)  # somebody was quicker; what they sealed is the seal

@@ -13,6 +13,7 @@ from drillmaster.standins.agent import (
     BUGS,
     OPEN_S,
     Agent,
+    Breaker,
     NoAnswer,
     Settings,
     Unavailable,
@@ -109,6 +110,15 @@ def test_the_breaker_spares_a_dead_primary_and_closes_when_it_is_back() -> None:
     bench.clock.advance(OPEN_S)
     assert bench.get()[1]["path"] == "primary"
     assert bench.get()[1]["path"] == "primary"
+
+
+def test_an_open_breaker_lets_one_request_look_and_no_second_one_meanwhile() -> None:
+    clock = ManualClock()
+    breaker = Breaker(1, OPEN_S, clock)
+    breaker.failed()
+    assert not breaker.admits()
+    clock.advance(OPEN_S)
+    assert [breaker.admits() for _ in range(3)] == [True, False, False]  # the one that looks is still under way
 
 
 def test_without_a_fallback_model_a_stored_text_answers() -> None:

@@ -4,8 +4,9 @@
 """
 
 from drillmaster.run.conductor import Scene, Scribe
-from drillmaster.run.opening import Options, RunResult, conduct
+from drillmaster.run.opening import RunResult, conduct
 from drillmaster.run.progress import Plain, Progress, Silent, Terminal, progress_for
+from drillmaster.run.ready import Options
 
 __all__ = [
     "Options",

@@ -50,6 +50,7 @@ DEAF_S = 6.0
 BY_HAND_WAIT_S = 4 * 3_600.0
 """How long a drill by hand waits in its baseline for the Lead."""
 SCRIBE_GRACE_S = 30.0
+OWED_S = 15.0
 MAX_NOTES = 500
 MAX_LATE_S = 10.0
 _MAX_PROXY_STARTS = 5
@@ -107,6 +108,7 @@ class Conductor:
         place: str,
         by_hand: bool,
         leaves_proxy: bool,
+        took_over: bool,
         rehearsal: bool,
         scribe: Scribe | None,
     ) -> None:
@@ -118,7 +120,9 @@ class Conductor:
         self.why = ""
         self.worker_alive = False
         self.leaves_proxy = leaves_proxy
-        self.seal_failed = False
+        self.left_proxy: int | None = None
+        """The pid of a proxy that goes on for an agent which is not ours to end."""
+        self._took_over = took_over
         self._seats = seats
         self._logs = logs
         self._proxy_url = proxy_url
@@ -144,7 +148,11 @@ class Conductor:
         self._note_count = 0
         self._at_injection: dict[str, int] = {}
         self._background: set[asyncio.Task[None]] = set()
-        self._heard_ns: int | None = None
+        self._owed: list[asyncio.Task[None]] = []
+        self._phase_name = ""
+        self._timeline_file: tuple[int, int] | None = None
+        self._restore: Callable[[], None] = lambda: None
+        self._heard_ns = 0
 
     # -- orders
 
@@ -236,6 +244,9 @@ class Conductor:
         match self.state:
             case State.BASELINE:
                 self._traffic = self._make_traffic(now_ns)
+                self._heard_ns = now_ns
+                timeline = self.folder.timeline.stat()
+                self._timeline_file = (timeline.st_dev, timeline.st_ino)
                 self._spawn(self._run_traffic(self._traffic))
                 self._phase("baseline", phases.baseline_s, BY_HAND_WAIT_S if self._by_hand else phases.baseline_s)
             case State.INJECTED:
@@ -247,8 +258,7 @@ class Conductor:
             case State.RECOVERY:
                 self._phase("recovery", phases.recovery_s, phases.recovery_s)
                 self._progress.line("fault lifted. Scribe: drillmaster note window_ended")
-                self._spawn(self._prove_gone())
-                self._spawn(self._record_code("lift"))
+                self._owed = [self._spawn(self._prove_gone()), self._spawn(self._record_code("lift"))]
             case State.DRAINING:
                 self._phase("drain", self.plan.traffic.time_limit_s, None)
         if self.state in (State.RECOVERY, State.DRAINING, State.INJECTED):
@@ -256,6 +266,7 @@ class Conductor:
                 self._logs.sync()
 
     def _phase(self, name: str, planned_s: float, ends_s: float | None) -> None:
+        self._phase_name = name
         self._phase_ends_ns = None if ends_s is None else self._clock.mono_ns() + round(ends_s * 1e9)
         self.write("phase_started", phase=name, planned_s=planned_s)
         self._progress.phase(name, planned_s if not self._by_hand or name in ("recovery", "drain") else None)
@@ -292,7 +303,11 @@ class Conductor:
         if self._note_count > MAX_NOTES:
             raise Refused("note", found=f"{MAX_NOTES} notes", wanted="fewer", remedy="say it in fewer lines")
         said = {"kind": kind, "text": text, "by": by} | ({"seen_at": seen_at} if seen_at else {})
-        self._logs.notes.write("note", **said)
+        try:
+            self._logs.notes.write("note", **said)
+        except _EVIDENCE_TROUBLE as error:
+            self._spawn(self.stop(f"evidence cannot be written: {error}"))
+            raise
         self._notes.add(kind)
         self._changed.set()
         self._progress.line(f"note  {kind}  {text}".rstrip())
@@ -302,7 +317,7 @@ class Conductor:
     async def walk(self) -> tuple[Exit, str]:
         """Do the whole drill. Raises Problem where the pre-flight refused it; what there is has been written then."""
         server = await control.serve(self._seats.control, self._told)
-        restore = self._on_signals()
+        self._restore = self._on_signals()
         try:
             self.write("drill_started", run=self.folder.run, drill=self.plan.drill, service=self.plan.service)
             await self._until_stopped(self._get_ready())
@@ -323,7 +338,6 @@ class Conductor:
             for task in tuple(self._background):
                 task.cancel()
             await self._end()
-            restore()
             server.close()
         if self._problem is not None:
             raise self._problem
@@ -342,6 +356,15 @@ class Conductor:
         """Start the proxy and watch it. Raises Problem."""
         self.write("proxy_started", pid=await self.proxy.start())
         self._spawn(self._watch_proxy())
+
+    async def proxy_counts(self) -> dict[str, Any]:
+        """What the proxy counted so far. Raises Refused where it does not answer."""
+        try:
+            counts: dict[str, Any] = (await self.proxy.state()).get("counts", {})
+        except InjectorLost as lost:
+            log = self.folder.path / "proxy.log"
+            raise Refused("the proxy", found=lost.why, wanted="its counts", remedy=f"see {log}") from None
+        return counts
 
     async def start_worker(self, argv: tuple[str, ...]) -> None:
         """Start the worker and watch it. Raises Problem."""
@@ -399,6 +422,8 @@ class Conductor:
         self._traffic.no_more()
         patience_s = self.plan.traffic.time_limit_s + 2
         await self._wait(lambda: self._traffic_over or self.state is not State.DRAINING, at_most_s=patience_s)
+        if self._owed:  # what the lift set going, where the recovery was shorter than it takes
+            await asyncio.wait(self._owed, timeout=OWED_S)
         if self._missing_notes() and not self._rehearsal and self._scribe is None:
             self._progress.line(
                 f"Scribe: still missing {', '.join(self._missing_notes())}; sealing in {SCRIBE_GRACE_S:g} s"
@@ -420,8 +445,10 @@ class Conductor:
             if self.worker_alive:
                 self.worker_alive = False
                 self.write("worker_exited", pid=self.worker.pid, code=await self.worker.wait(), expected=True)
-        if self.proxy.pid is not None and not self.leaves_proxy:
-            pid = self.proxy.pid
+        pid = self.proxy.pid
+        if pid is not None and self.leaves_proxy and (self._traffic is not None or self._took_over):
+            self.left_proxy = pid
+        elif pid is not None:
             self.write("proxy_exited", pid=pid, code=await self.proxy.quit(), expected=True)
         with contextlib.suppress(*_EVIDENCE_TROUBLE):
             await self._record_code("end")
@@ -435,12 +462,17 @@ class Conductor:
         """The run has been sealed."""
         self.state = table.step(self.state, Role.SCHEDULE, Order.SEAL).state
 
+    def close(self) -> None:
+        """Give the signals back. Until then none of them cuts the seal short."""
+        self._restore()
+
     # -- what goes on meanwhile
 
-    def _spawn(self, doing: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, doing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(self._guarded(doing))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+        return task
 
     async def _guarded(self, doing: Coroutine[Any, Any, None]) -> None:
         """Do something in the background; what goes wrong with it stops the drill."""
@@ -530,8 +562,10 @@ class Conductor:
         if self._traffic is None:
             return
         tally = self._traffic.tally
-        left_s = None if self._phase_ends_ns is None else (self._phase_ends_ns - self._clock.mono_ns()) / 1e9
-        self._progress.tick(self.state, left_s, tally.by_outcome, tally.in_flight)
+        left_s = None
+        if self._phase_ends_ns is not None and not (self._by_hand and self._phase_name in ("baseline", "fault")):
+            left_s = (self._phase_ends_ns - self._clock.mono_ns()) / 1e9
+        self._progress.tick(self._phase_name, left_s, tally.by_outcome, tally.in_flight)
         if self._scribe is not None:
             since = (
                 {w: n - self._at_injection.get(w, 0) for w, n in tally.by_outcome.items()} if self._at_injection else {}
@@ -558,15 +592,15 @@ class Conductor:
         free_mb = free.f_bavail * free.f_frsize // 1_000_000
         if free_mb < stop.min_free_mb:
             return f"{free_mb} MB of disk left (stop.min_free_mb {stop.min_free_mb})"
-        if not os.access(self.folder.timeline, os.W_OK) or timeline.st_nlink < 1:
-            return "the timeline is not writable any more"
+        if not os.access(self.folder.timeline, os.W_OK) or (timeline.st_dev, timeline.st_ino) != self._timeline_file:
+            return "the timeline is not writable any more, or is another file"
         return await self._proxy_condition()
 
     async def _proxy_condition(self) -> str | None:
         try:
             state = await self.proxy.state()
         except InjectorLost as lost:
-            if self._heard_ns is None or self._clock.mono_ns() - self._heard_ns < DEAF_S * 1e9:
+            if self._clock.mono_ns() - self._heard_ns < DEAF_S * 1e9:
                 return None
             self.proxy.kill()  # the watcher starts another, passing through
             return f"the proxy does not answer: {lost.why}"

@@ -1,29 +1,25 @@
-"""From a plan's file to a run that is sealed: read, check, lock, make the folder, walk, seal, and leave nothing behind."""
+"""From a plan that makes sense to a run that is sealed: lock, make the folder, walk, seal, and leave nothing behind."""
 
 import asyncio
 import contextlib
 import os
-import shlex
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
-from drillmaster import faults, strict
+from drillmaster import strict
 from drillmaster.clock import Clock, SystemClock, rfc3339
-from drillmaster.errors import Exit, Problem, Refused
+from drillmaster.errors import Exit, Problem
 from drillmaster.evidence import Manifest
-from drillmaster.gates.eviction import Eviction
 from drillmaster.intake import read_bytes, read_strict
 from drillmaster.intake.change import change_of
-from drillmaster.intake.verdicts import read_policy
 from drillmaster.pace import Steady
-from drillmaster.plan import Plan, Target, Worker
+from drillmaster.plan import Plan, Target
 from drillmaster.proxy.settings import Settings
-from drillmaster.run.conductor import Conductor, Logs, Scribe
+from drillmaster.run.conductor import Conductor, Logs
 from drillmaster.run.folder import Folder, make_folder, payload_sha256, plan_on_record, versions
 from drillmaster.run.parts import (
     InjectorLost,
@@ -34,61 +30,19 @@ from drillmaster.run.parts import (
     listen_url,
     raise_descriptor_limit,
 )
-from drillmaster.run.preflight import (
-    PROXY_PROBE_TRACE,
-    addresses_of,
-    attested,
-    ground,
-    probe_proxy,
-    reach_agent,
-    reach_upstream,
-    standing,
-    tls_to,
-)
-from drillmaster.run.preflight import Line as PreflightLine
-from drillmaster.run.progress import Progress, Silent
+from drillmaster.run.preflight import Runway, addresses_of, execute, tls_to
+from drillmaster.run.progress import Progress
+from drillmaster.run.ready import Options, Ready, base_urls, prepare_plan
 from drillmaster.run.seats import Live, Lock, open_state, started_ticks, take_lock
 from drillmaster.run.seats import State as Seats
 from drillmaster.run.traffic import Asker, Tally, Traffic
-from drillmaster.sanity import (
-    Numbers,
-    check,
-    compress,
-    default_spend,
-    fill_in,
-    is_loopback,
-    parse_listen,
-    planned_requests,
-    unnamed_seats,
-)
+from drillmaster.sanity import fill_in, is_loopback, parse_listen, planned_requests
 from drillmaster.screen import screen_text
-from drillmaster.timeline import Writer, chunks, seal_run
+from drillmaster.timeline import Writer, seal_run
 
-__all__ = ["Options", "Ready", "RunResult", "base_urls", "conduct", "prepare_plan"]
+__all__ = ["RunResult", "conduct"]
 
-AGENT_WAIT_S = 600.0
-"""How long a drill by hand waits for an agent that somebody starts in another terminal."""
 _PLAN_CAP_BYTES = 1 << 20
-
-
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line adds to a plan."""
-
-    runs: Path = Path("runs")
-    mode: str | None = None
-    cmd: str | None = None
-    """The worker's command line, split as a shell splits words; no shell runs it."""
-    compress: float | None = None
-    rehearsal: bool = False
-    by_hand: bool = False
-    permit_host: str | None = None
-    stamps: tuple[str, ...] = ()
-    """DEMO: seats are made up, and nobody is asked to attest anything."""
-    agent_wait_s: float | None = None
-    """How long to wait for an agent that the drill does not start. None: not at all, by hand `AGENT_WAIT_S`."""
-    progress: Progress = Silent()
-    scribe: Scribe | None = None
-    """A stand-in Scribe, looked in on once a second."""
 
 
 class RunResult(msgspec.Struct, frozen=True):
@@ -100,114 +54,35 @@ class RunResult(msgspec.Struct, frozen=True):
     rehearsal: bool
 
 
-class Ready(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan that makes sense, with what was read beside it."""
+class _Site(msgspec.Struct, frozen=True, kw_only=True):
+    """All that one drill is made of, before there is a conductor."""
 
-    plan: Plan
-    plan_path: Path
-    policy_path: Path
-    policy_sha256: str
-    gate: Eviction
-    numbers: Numbers
-    stamps: tuple[str, ...]
-    rehearsal: bool
-    warnings: tuple[str, ...]
+    ready: Ready
+    options: Options
+    clock: Clock
+    folder: Folder
+    seats: Seats
+    logs: Logs
+    listener: socket.socket
+    addresses: tuple[str, ...]
+    """The target's, looked up once."""
+    soft_before: int
+    """The limit on descriptors as we found it: the worker gets it back."""
+    soft_limit: int
+    took_over: bool
 
+    @property
+    def plan(self) -> Plan:
+        return self.ready.plan
 
-def prepare_plan(plan_path: Path, options: Options, *, wall_ns: int) -> Ready:
-    """Read plan and policy, apply the options, and check all that can be checked without a socket. Raises Problem."""
-    plan = read_strict(plan_path, Plan)
-    place = str(plan_path)
-    if options.mode is not None:
-        params = plan.fault.params if options.mode == plan.fault.mode else {}
-        plan = msgspec.structs.replace(
-            plan, fault=msgspec.structs.replace(plan.fault, mode=options.mode, params=params)
-        )
-    if options.cmd is not None:
-        plan = msgspec.structs.replace(plan, worker=_worker(plan.worker, options.cmd))
-    policy_path = plan_path.parent / plan.policy
-    _, gate, policy_sha256 = read_policy(policy_path)
-    if gate.max_recovery_s is None:
-        raise Problem(
-            f"{policy_path}: /gates",
-            found="max_recovery_s: null",
-            wanted="seconds",
-            remedy="set max_recovery_s from the runbook",
-        )
-    numbers = Numbers(
-        max_failed_ratio=gate.max_failed_ratio,
-        failed_window=gate.failed_window,
-        max_fallback_s=gate.max_fallback_s,
-        max_recovery_s=gate.max_recovery_s,
-    )
-    stamps = list(options.stamps)
-    sane = check(plan, place=place, wall_ns=wall_ns, rehearsal=options.rehearsal, permit_host=options.permit_host)
-    _raise_first(sane.problems, options.progress)
-    faults.make(plan.fault.mode, plan.fault.params)
-    if options.compress is not None and options.compress != 1:
-        plan = compress(plan, options.compress, numbers)
-        stamps.append(f"COMPRESSED {options.compress:g}x")
-    sane = check(
-        plan,
-        place=place,
-        wall_ns=wall_ns,
-        numbers=numbers,
-        rehearsal=options.rehearsal,
-        permit_host=options.permit_host,
-    )
-    _raise_first(sane.problems, options.progress)
-    warnings = sane.warnings
-    if plan.spend is None:
-        plan = msgspec.structs.replace(plan, spend=default_spend(plan))
-        assert plan.spend is not None
-        warnings += (
-            f"the plan names no spend: the drill stops at {plan.spend.max_requests} requests to the real endpoint",
-        )
-    rehearsal = options.rehearsal or bool(unnamed_seats(plan))
-    if rehearsal:
-        stamps.append("REHEARSAL")
-    return Ready(
-        plan=plan,
-        plan_path=plan_path,
-        policy_path=policy_path,
-        policy_sha256=policy_sha256,
-        gate=gate,
-        numbers=numbers,
-        stamps=tuple(dict.fromkeys(stamps)),
-        rehearsal=rehearsal,
-        warnings=warnings,
-    )
+    @property
+    def proxy_url(self) -> str:
+        return listen_url(self.listener)
 
-
-def _worker(before: Worker | None, cmd: str) -> Worker:
-    try:
-        words = tuple(shlex.split(cmd))
-    except ValueError as error:
-        raise Problem("--cmd", found=str(error), wanted="a command line", remedy="close the quotes") from None
-    if not words:
-        raise Problem("--cmd", found="nothing", wanted="a command line", remedy="write --cmd 'python agent.py'")
-    return Worker(cmd=words) if before is None else msgspec.structs.replace(before, cmd=words)
-
-
-def _raise_first(problems: tuple[Problem, ...], progress: Progress) -> None:
-    for problem in problems[1:]:
-        progress.line(str(problem))
-    if problems:
-        raise problems[0]
-
-
-def base_urls(proxy_url: str, upstream: str) -> dict[str, str]:
-    """What the worker finds in its environment. All lead to the proxy, which puts the upstream's own path in front.
-
-    MODEL_BASE_URL stands for the upstream's URL as the plan writes it. OPENAI_BASE_URL ends in `/v1` as that SDK wants,
-    unless the upstream's URL has a path already. ANTHROPIC_BASE_URL never does: that SDK adds `/v1` itself.
-    """
-    has_path = bool(urlsplit(upstream).path.strip("/"))
-    return {
-        "MODEL_BASE_URL": proxy_url,
-        "OPENAI_BASE_URL": proxy_url if has_path else f"{proxy_url}/v1",
-        "ANTHROPIC_BASE_URL": proxy_url,
-    }
+    @property
+    def upstream_ca(self) -> Path | None:
+        ca = self.plan.proxy.upstream_ca
+        return None if ca is None else self.ready.plan_path.parent / ca
 
 
 def conduct(plan_path: Path, options: Options, *, clock: Clock | None = None) -> RunResult:
@@ -225,51 +100,51 @@ async def _conduct(plan_path: Path, options: Options, clock: Clock) -> RunResult
     host, port = parse_listen(plan.proxy.listen) or ("", 0)
     target = urlsplit(plan.target.url)
     target_name = f"target {addresses[0]}:{target.port or (443 if target.scheme == 'https' else 80)}"
-    things = [target_name] + ([f"proxy {host}:{port}"] if port else [])
-    lock, left = take_lock(things)
+    lock, left = take_lock([target_name] + ([f"proxy {host}:{port}"] if port else []))
     try:
-        for before in left:
-            await _clear_up(before, progress)
-        listener = await bind(host, port, retry_s=3.0 if left else 0.0)
-        with listener:
-            return await _open(ready, options, clock, lock, listener, addresses, target_name)
+        took_over = any([await _clear_up(before, progress) for before in left])
+        with await bind(host, port, retry_s=3.0 if took_over else 0.0) as listener:
+            soft_before, soft_limit = raise_descriptor_limit()
+            folder = make_folder(options.runs, clock)
+            writers = [
+                Writer(folder.events / f"{name}.jsonl", clock, folder.mono0_ns)
+                for name in ("conductor", "traffic", "notes")
+            ]
+            site = _Site(
+                ready=ready,
+                options=options,
+                clock=clock,
+                folder=folder,
+                seats=open_state(folder.run),
+                logs=Logs(*writers),
+                listener=listener,
+                addresses=addresses,
+                soft_before=soft_before,
+                soft_limit=soft_limit,
+                took_over=took_over,
+            )
+            return await _drill(site, lock, target_name)
     finally:
         lock.close()
 
 
-async def _clear_up(before: Live, progress: Progress) -> None:
-    """End the proxy that an earlier run left on our port: its conductor was killed, or it still serves a worker."""
+async def _clear_up(before: Live, progress: Progress) -> bool:
+    """End the proxy that an earlier run left on our port: its conductor was killed, or it still serves an agent."""
     if started_ticks(before.pid) == before.started and before.pid != os.getpid():
-        return  # alive and done with its lock: it is on its way out by itself
+        return False  # alive, and done with its lock: it is on its way out by itself
     with contextlib.suppress(InjectorLost):
         await call_control(Path(before.proxy_control), "POST", "/quit", {})
         progress.line(f"took over from run {before.run}; its proxy was still passing through")
+        return True
+    return False
 
 
-async def _open(
-    ready: Ready,
-    options: Options,
-    clock: Clock,
-    lock: Lock,
-    listener: socket.socket,
-    addresses: tuple[str, ...],
-    target_name: str,
-) -> RunResult:
-    plan, progress = ready.plan, options.progress
-    soft_before, soft_limit = raise_descriptor_limit()
-    folder = make_folder(options.runs, clock)
-    seats = open_state(folder.run)
-    proxy_url = listen_url(listener)
-    leaves_proxy = plan.worker is None
+async def _drill(site: _Site, lock: Lock, target_name: str) -> RunResult:
+    folder, seats, progress = site.folder, site.seats, site.options.progress
+    left_proxy = None
     try:
-        logs = Logs(
-            *(
-                Writer(folder.events / f"{name}.jsonl", clock, folder.mono0_ns)
-                for name in ("conductor", "traffic", "notes")
-            )
-        )
-        _copy_inputs(ready, folder)
-        folder.write_manifest(_manifest(ready, folder, proxy_url, _code(ready, options)))
+        _copy_inputs(site.ready, folder)
+        folder.write_manifest(_manifest(site, _code(site)))
         live = Live(
             run=folder.run,
             run_dir=str(folder.path),
@@ -277,40 +152,45 @@ async def _open(
             started=started_ticks(os.getpid()) or 0,
             control=str(seats.control),
             proxy_control=str(seats.proxy_control),
-            listen=proxy_url,
+            listen=site.proxy_url,
             target=target_name,
         )
         seats.write_live(live)
         lock.note(live)
         progress.line(f"run {folder.run}  in {folder.path}")
-        conductor = _conductor(ready, options, clock, folder, seats, logs, listener, addresses, soft_before, soft_limit)
+        conductor = _conductor(site)
         try:
             exit_, why = await conductor.walk()
         finally:
-            logs.close()
-            _seal(conductor, folder, clock, progress)
-        if not leaves_proxy:
-            lock.clear()
-        elif conductor.proxy.pid is not None:
-            progress.line(
-                f"the proxy (pid {conductor.proxy.pid}) goes on passing through on {proxy_url} for your agent, until it is "
-                f"idle for 10 min; end it with `kill {conductor.proxy.pid}`"
-            )
-        return RunResult(folder.path, exit_, why, ready.rehearsal)
+            left_proxy = conductor.left_proxy
+            site.logs.close()
+            unsealed = _seal(conductor, site)
+            conductor.close()
+        if unsealed is not None:
+            exit_, why = Exit.ABORTED, unsealed
+        return RunResult(folder.path, exit_, why, site.ready.rehearsal)
     finally:
-        seats.close(keep_proxy=leaves_proxy)
+        if left_proxy is None:
+            lock.clear()
+        else:
+            progress.line(
+                f"the proxy (pid {left_proxy}) goes on passing through on {site.proxy_url} for your agent until it was "
+                f"idle for 10 min; end it with `kill {left_proxy}`"
+            )
+        seats.close(keep_proxy=left_proxy is not None)
 
 
-def _seal(conductor: Conductor, folder: Folder, clock: Clock, progress: Progress) -> None:
-    """Seal what there is. Where that fails the run is left for `drillmaster seal`, and the reason is said."""
+def _seal(conductor: Conductor, site: _Site) -> str | None:
+    """Seal what there is. Where that fails the run is left for `drillmaster seal`; the reason, None when it is sealed."""
+    folder, progress = site.folder, site.options.progress
     try:
-        seal = seal_run(folder.path, clock)
+        seal = seal_run(folder.path, site.clock)
     except (OSError, Problem) as error:
-        progress.line(f"the run could not be sealed: {error}; later: drillmaster seal {folder.path}")
-        conductor.seal_failed = True
-        return
+        progress.line(f"not sealed: {error}; when that is mended: drillmaster seal {folder.path}")
+        return f"the run could not be sealed: {error}"
     conductor.sealed()
     progress.line(f"sealed  {len(seal.files)} files  head {seal.head}")
+    return None
 
 
 def _copy_inputs(ready: Ready, folder: Folder) -> None:
@@ -337,8 +217,9 @@ def _digest_file(path: Path) -> str:
     return "gone"
 
 
-def _code(ready: Ready, options: Options) -> dict[str, str | None]:
+def _code(site: _Site) -> dict[str, str | None]:
     """What the run is made with, now: commit and dirt of the worker's tree, digests of plan and policy."""
+    ready, options = site.ready, site.options
     worker = ready.plan.worker
     tree = ready.plan_path.parent if worker is None or worker.cwd is None else ready.plan_path.parent / worker.cwd
     change = change_of(tree.absolute(), exclude=[options.runs.absolute()])
@@ -350,8 +231,8 @@ def _code(ready: Ready, options: Options) -> dict[str, str | None]:
     }
 
 
-def _manifest(ready: Ready, folder: Folder, proxy_url: str, code: Mapping[str, str | None]) -> Manifest:
-    plan = ready.plan
+def _manifest(site: _Site, code: Mapping[str, str | None]) -> Manifest:
+    plan, ready, folder = site.plan, site.ready, site.folder
     permit = plan.target.permit
     return Manifest(
         run=folder.run,
@@ -379,51 +260,19 @@ def _manifest(ready: Ready, folder: Folder, proxy_url: str, code: Mapping[str, s
             "tag": plan.fault.mode,
             "params": plan.fault.params,
             "linger_s": plan.fault.linger_s,
-            "proxy": proxy_url,
+            "proxy": site.proxy_url,
         },
         time_limit_s=plan.traffic.time_limit_s,
         every_s=plan.traffic.every_s,
     )
 
 
-def _conductor(
-    ready: Ready,
-    options: Options,
-    clock: Clock,
-    folder: Folder,
-    seats: Seats,
-    logs: Logs,
-    listener: socket.socket,
-    addresses: tuple[str, ...],
-    soft_before: int,
-    soft_limit: int,
-) -> Conductor:
-    plan = ready.plan
-    assert plan.proxy.upstream is not None
-    proxy_url = listen_url(listener)
-    ca = None if plan.proxy.upstream_ca is None else ready.plan_path.parent / plan.proxy.upstream_ca
-    proxy = ProxyPart(
-        Settings(
-            listen_fd=listener.fileno(),
-            upstream=plan.proxy.upstream,
-            upstream_ca=None if ca is None else str(ca),
-            mode=plan.fault.mode,
-            params=plan.fault.params,
-            dialect=plan.proxy.dialect,
-            control_path=str(seats.proxy_control),
-            events=str(folder.events / "proxy.jsonl"),
-            mono0_ns=folder.mono0_ns,
-            seed=plan.seed,
-            owner_pid=os.getpid(),
-        ),
-        seats.proxy_control,
-        log=folder.path / "proxy.log",
-        env=os.environ,
-    )
-    target = _with_keys(ready)
+def _conductor(site: _Site) -> Conductor:
+    plan, clock, folder, logs = site.plan, site.clock, site.folder, site.logs
+    target = _with_keys(site.ready)
     asker = Asker(
         target,
-        addresses,
+        site.addresses,
         clock=clock,
         permitted=plan.target.permit is not None,
         tls=tls_to(urlsplit(plan.target.url).scheme, None),
@@ -440,32 +289,66 @@ def _conductor(
             clock=clock,
             mono0_ns=folder.mono0_ns,
             tally=Tally(plan.stop.over_requests),
-            max_requests=_max_requests(plan, options),
+            max_requests=_max_requests(plan, site.options),
         )
 
     async def prepare(conductor: Conductor) -> None:
-        await _preflight(ready, options, clock, folder, conductor, target, asker, proxy_url, ca, soft_limit)
+        await execute(
+            Runway(
+                plan=msgspec.structs.replace(plan, target=target),
+                place=str(site.ready.plan_path),
+                attest=not site.ready.rehearsal and "DEMO" not in site.ready.stamps,
+                folder=folder,
+                descriptors=site.soft_limit,
+                proxy_url=site.proxy_url,
+                upstream_ca=site.upstream_ca,
+                agent_wait_s=site.options.agent_wait_s,
+                by_hand=site.options.by_hand,
+            ),
+            asker,
+            conductor,
+            clock=clock,
+        )
 
     return Conductor(
         plan,
         folder,
-        seats,
+        site.seats,
         logs,
-        proxy=proxy,
-        proxy_url=proxy_url,
-        worker=_worker_part(ready, folder, proxy_url, soft_before),
+        proxy=_proxy_part(site),
+        proxy_url=site.proxy_url,
+        worker=_worker_part(site),
         traffic=traffic,
         prepare=prepare,
-        code=lambda: _code(ready, options),
-        max_baseline_failed_ratio=ready.gate.max_baseline_failed_ratio,
+        code=lambda: _code(site),
+        max_baseline_failed_ratio=site.ready.gate.max_baseline_failed_ratio,
         clock=clock,
-        progress=options.progress,
-        place=str(ready.plan_path),
-        by_hand=options.by_hand,
+        progress=site.options.progress,
+        place=str(site.ready.plan_path),
+        by_hand=site.options.by_hand,
         leaves_proxy=plan.worker is None,
-        rehearsal=ready.rehearsal,
-        scribe=options.scribe,
+        took_over=site.took_over,
+        rehearsal=site.ready.rehearsal,
+        scribe=site.options.scribe,
     )
+
+
+def _proxy_part(site: _Site) -> ProxyPart:
+    plan, folder = site.plan, site.folder
+    settings = Settings(
+        listen_fd=site.listener.fileno(),
+        upstream=plan.proxy.upstream,
+        upstream_ca=None if site.upstream_ca is None else str(site.upstream_ca),
+        mode=plan.fault.mode,
+        params=plan.fault.params,
+        dialect=plan.proxy.dialect,
+        control_path=str(site.seats.proxy_control),
+        events=str(folder.events / "proxy.jsonl"),
+        mono0_ns=folder.mono0_ns,
+        seed=plan.seed,
+        owner_pid=os.getpid(),
+    )
+    return ProxyPart(settings, site.seats.proxy_control, log=folder.path / "proxy.log", env=os.environ)
 
 
 def _with_keys(ready: Ready) -> Target:
@@ -489,118 +372,14 @@ def _max_requests(plan: Plan, options: Options) -> int:
     return bound if plan.target.permit is None else min(bound, plan.target.permit.max_requests)
 
 
-def _worker_part(ready: Ready, folder: Folder, proxy_url: str, soft_limit: int) -> WorkerPart | None:
-    plan = ready.plan
+def _worker_part(site: _Site) -> WorkerPart | None:
+    plan, ready, folder = site.plan, site.ready, site.folder
     if plan.worker is None:
         return None
     cwd = (ready.plan_path.parent / (plan.worker.cwd or "")).absolute()
     if not cwd.is_dir():
         raise Problem(f"{ready.plan_path}: /worker/cwd", found=str(cwd), wanted="a folder", remedy="mend cwd")
-    env = {**os.environ, **base_urls(proxy_url, plan.proxy.upstream or ""), "DRILL_LOG": str(folder.timeline)}
+    env = {**os.environ, **base_urls(site.proxy_url, plan.proxy.upstream or ""), "DRILL_LOG": str(folder.timeline)}
     # An agent with a name of its own for the URL takes it from ours: `LLM_URL: ${MODEL_BASE_URL}`.
     env |= fill_in(plan.worker.env, env, place=f"{ready.plan_path}: /worker/env")
-    return WorkerPart(plan.worker, cwd=cwd, env=env, log=folder.path / "worker.log", soft_limit=soft_limit)
-
-
-async def _preflight(
-    ready: Ready,
-    options: Options,
-    clock: Clock,
-    folder: Folder,
-    conductor: Conductor,
-    target: Target,
-    asker: Asker,
-    proxy_url: str,
-    ca: Path | None,
-    soft_limit: int,
-) -> None:
-    """Execute the pre-flight. Raises the first refusal; all are on record."""
-    plan, place = ready.plan, str(ready.plan_path)
-    here = ground(folder.path, clock, wall0_ns=folder.wall0_ns, mono0_ns=folder.mono0_ns, descriptors=soft_limit)
-    lines = standing(plan, here, place=place, timeline=folder.timeline)
-    if not ready.rehearsal and "DEMO" not in ready.stamps:
-        lines = attested(plan, place=place, wall_ns=here.wall_ns) + lines
-    _record(conductor, lines)
-    with _on_record(conductor, "upstream_reachable"):
-        conductor.line(await reach_upstream(plan, ca=ca))
-    with _on_record(conductor, "proxy_passes"):
-        status, seen = await probe_proxy(proxy_url, within_s=10)
-        if status is None:
-            raise Refused(
-                "proxy_passes",
-                found=seen,
-                wanted="an answer of the real endpoint",
-                remedy=f"see {folder.path}/proxy.log",
-            )
-        conductor.line(PreflightLine(check="proxy_passes", status="pass", why=f"the real endpoint said {seen}"))
-    if plan.worker is not None:
-        with _on_record(conductor, "worker_starts"):
-            await conductor.start_worker(plan.worker.cmd)
-    else:
-        conductor.say(f"the agent is yours to start, with   export MODEL_BASE_URL={proxy_url}")
-        conductor.say(f"and, for its marks in the evidence, export DRILL_LOG={folder.timeline}")
-    wait_s = plan.worker.ready_s if plan.worker is not None else (options.agent_wait_s or 0.0)
-    if plan.worker is None and options.by_hand and options.agent_wait_s is None:
-        wait_s = AGENT_WAIT_S
-
-    async def counts() -> dict[str, Any]:
-        try:
-            found: dict[str, Any] = (await conductor.proxy.state()).get("counts", {})
-        except InjectorLost as lost:
-            raise Refused(
-                "the proxy", found=lost.why, wanted="its counts", remedy=f"see {folder.path}/proxy.log"
-            ) from None
-        return found
-
-    with _on_record(conductor, "target_answers"):
-        for line in await reach_agent(
-            msgspec.structs.replace(plan, target=target),
-            asker,
-            clock=clock,
-            proxy_url=proxy_url,
-            proxy_counts=counts,
-            wait_s=wait_s,
-            alive=lambda: plan.worker is None or conductor.worker_alive,
-            attempts=lambda: _agents_attempts(folder),
-        ):
-            conductor.line(line)
-
-
-def _agents_attempts(folder: Folder) -> list[Mapping[str, Any]]:
-    """What the proxy wrote of the agent's own requests: all attempts but the conductor's probe of the proxy."""
-    found: list[Mapping[str, Any]] = []
-    for line in b"".join(chunks(folder.events / "proxy.jsonl", limit_bytes=1 << 20)).split(b"\n"):
-        with contextlib.suppress(msgspec.DecodeError):
-            row = msgspec.json.decode(line)
-            if row.get("event") == "attempt" and not str(row.get("trace")).startswith(PROXY_PROBE_TRACE):
-                found.append(row)
-    return found
-
-
-def _record(conductor: Conductor, lines: list[PreflightLine | Refused]) -> None:
-    """Put all lines on record, then raise the first refusal."""
-    refusals = []
-    for line in lines:
-        if isinstance(line, Refused):
-            refusals.append(line)
-            name = (
-                line.place.rsplit("/", 1)[-1]
-                if "/preflight/" not in line.place
-                else line.place.split("/preflight/")[1].split("/")[0]
-            )
-            conductor.line(PreflightLine(check=name.split()[0], status="refused", why=str(line)))
-        else:
-            conductor.line(line)
-    if refusals:
-        raise refusals[0]
-
-
-@contextlib.contextmanager
-def _on_record(conductor: Conductor, name: str) -> Iterator[None]:
-    """Put a refusal of this line on record on its way out."""
-    try:
-        yield
-    except Problem as problem:
-        check_name = problem.place.split()[0] if problem.place.startswith("agent_uses_proxy") else name
-        conductor.line(PreflightLine(check=check_name, status="refused", why=str(problem)))
-        raise
+    return WorkerPart(plan.worker, cwd=cwd, env=env, log=folder.path / "worker.log", soft_limit=site.soft_before)

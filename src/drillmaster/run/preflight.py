@@ -11,9 +11,9 @@ import os
 import secrets
 import shutil
 import ssl
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -22,9 +22,11 @@ from drillmaster.clock import Clock, parse_rfc3339, rfc3339
 from drillmaster.errors import Problem, Refused
 from drillmaster.outcomes import PROBE_TRACE
 from drillmaster.plan import Attest, Plan
+from drillmaster.run.folder import Folder
 from drillmaster.run.traffic import Answer, Asker, look_up, outcome_of, prepare
 from drillmaster.sanity import window_problem
 from drillmaster.screen import screen_url
+from drillmaster.timeline import chunks
 
 __all__ = [
     "ATTESTED",
@@ -41,6 +43,8 @@ __all__ = [
 
 ATTESTED = ("quiet_window_agreed", "on_call_told", "status_note_drafted")
 ATTEST_DAYS = 31
+AGENT_WAIT_S = 600.0
+"""How long a drill by hand waits for an agent that somebody starts in another terminal."""
 OWN_DESCRIPTORS = 40
 """What the conductor itself has open, besides one per request in flight."""
 PROXY_PROBE_TRACE = PROBE_TRACE + "70726f78"
@@ -381,3 +385,119 @@ async def addresses_of(plan: Plan, *, loopback_only: Callable[[str], bool]) -> t
             remedy="write the agent's loopback address, or add `permit:`",
         )
     return tuple(found)
+
+
+class Runway(msgspec.Struct, frozen=True, kw_only=True):
+    """What the pre-flight has to know of the drill."""
+
+    plan: Plan
+    place: str
+    """How the plan's file is called in messages."""
+    attest: bool
+    """Whether people have to attest their lines."""
+    folder: Folder
+    descriptors: int
+    proxy_url: str
+    upstream_ca: Path | None
+    agent_wait_s: float | None
+    by_hand: bool
+
+
+class Crew(Protocol):
+    """Who starts the parts and keeps the record: the crew."""
+
+    worker_alive: bool
+
+    def line(self, line: Line) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+    async def start_worker(self, argv: tuple[str, ...]) -> None: ...
+
+    async def proxy_counts(self) -> dict[str, Any]: ...
+
+
+async def execute(runway: Runway, asker: Asker, crew: Crew, *, clock: Clock) -> None:
+    """Execute the pre-flight, from the ground up to the agent's first answer. Raises the first refusal; all are on record."""
+    plan, place, folder, proxy_url = runway.plan, runway.place, runway.folder, runway.proxy_url
+    here = ground(
+        folder.path, clock, wall0_ns=folder.wall0_ns, mono0_ns=folder.mono0_ns, descriptors=runway.descriptors
+    )
+    lines = standing(plan, here, place=place, timeline=folder.timeline)
+    if runway.attest:
+        lines = attested(plan, place=place, wall_ns=here.wall_ns) + lines
+    _record(crew, lines)
+    with _on_record(crew, "upstream_reachable"):
+        crew.line(await reach_upstream(plan, ca=runway.upstream_ca))
+    with _on_record(crew, "proxy_passes"):
+        status, seen = await probe_proxy(proxy_url, within_s=10)
+        if status is None:
+            raise Refused(
+                "proxy_passes",
+                found=seen,
+                wanted="an answer of the real endpoint",
+                remedy=f"see {folder.path}/proxy.log",
+            )
+        crew.line(Line(check="proxy_passes", status="pass", why=f"the real endpoint said {seen}"))
+    if plan.worker is not None:
+        with _on_record(crew, "worker_starts"):
+            await crew.start_worker(plan.worker.cmd)
+    else:
+        crew.say(f"the agent is yours to start, with   export MODEL_BASE_URL={proxy_url}")
+        crew.say(f"and, for its marks in the evidence, export DRILL_LOG={folder.timeline}")
+    wait_s = plan.worker.ready_s if plan.worker is not None else (runway.agent_wait_s or 0.0)
+    if plan.worker is None and runway.by_hand and runway.agent_wait_s is None:
+        wait_s = AGENT_WAIT_S
+
+    with _on_record(crew, "target_answers"):
+        for line in await reach_agent(
+            plan,
+            asker,
+            clock=clock,
+            proxy_url=proxy_url,
+            proxy_counts=crew.proxy_counts,
+            wait_s=wait_s,
+            alive=lambda: plan.worker is None or crew.worker_alive,
+            attempts=lambda: _agents_attempts(folder),
+        ):
+            crew.line(line)
+
+
+def _agents_attempts(folder: Folder) -> list[Mapping[str, Any]]:
+    """What the proxy wrote of the agent's own requests: all attempts but the conductor's probe of the proxy."""
+    found: list[Mapping[str, Any]] = []
+    for line in b"".join(chunks(folder.events / "proxy.jsonl", limit_bytes=1 << 20)).split(b"\n"):
+        with contextlib.suppress(msgspec.DecodeError):
+            row = msgspec.json.decode(line)
+            if row.get("event") == "attempt" and not str(row.get("trace")).startswith(PROXY_PROBE_TRACE):
+                found.append(row)
+    return found
+
+
+def _record(crew: Crew, lines: list[Line | Refused]) -> None:
+    """Put all lines on record, then raise the first refusal."""
+    refusals = []
+    for line in lines:
+        if isinstance(line, Refused):
+            refusals.append(line)
+            name = (
+                line.place.rsplit("/", 1)[-1]
+                if "/preflight/" not in line.place
+                else line.place.split("/preflight/")[1].split("/")[0]
+            )
+            crew.line(Line(check=name.split()[0], status="refused", why=str(line)))
+        else:
+            crew.line(line)
+    if refusals:
+        raise refusals[0]
+
+
+@contextlib.contextmanager
+def _on_record(crew: Crew, name: str) -> Iterator[None]:
+    """Put a refusal of this line on record on its way out."""
+    try:
+        yield
+    except Problem as problem:
+        check_name = problem.place.split()[0] if problem.place.startswith("agent_uses_proxy") else name
+        crew.line(Line(check=check_name, status="refused", why=str(problem)))
+        raise

@@ -10,7 +10,7 @@ from drillmaster.clock import ManualClock, parse_rfc3339
 from drillmaster.errors import Problem
 from drillmaster.plan import Plan
 from drillmaster.run.folder import make_folder, payload_sha256, plan_on_record
-from drillmaster.run.opening import Options, Ready, base_urls, prepare_plan
+from drillmaster.run.ready import Options, Ready, base_urls, prepare_plan
 from tests.scene import POLICY
 from tests.test_sanity import plan
 

@@ -542,12 +542,17 @@ def test_a_forked_child_marks_the_same_file_and_owes_nothing_for_its_parent(log:
 def test_marks_of_a_dying_interpreter_are_lines_and_no_noise(log: Path) -> None:
     done = python(
         "import atexit, weakref\n"
+        "from time import sleep\n"
         "from drillmaster import mark\n"
-        "mark('first')\n"
+        "from drillmaster.timeline.marks import _marks\n"
         "atexit.register(mark, 'at_exit')\n"
+        "mark('first')\n"
         "class Late:\n"
-        "    def __del__(self, mark=mark): mark('del')\n"
-        "keep = Late()\n",
+        "    def __del__(self, mark=mark, sleep=sleep):\n"
+        "        sleep(1.01)\n"  # so that the descriptor is looked at and the second spelled anew
+        "        mark('del')\n"
+        "keep = Late()\n"
+        "_marks._stalled = True\n",  # as after a slow write: no thread of the dying interpreter will come for the rest
         log,
     )
     assert done.stderr == ""

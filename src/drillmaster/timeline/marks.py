@@ -89,6 +89,7 @@ class Marks:
         self._stalled = False
         self._draining = False
         self._busy = False
+        self._ending = False
         self._lost = 0
         if self._open is not None:
             self._open.checked_ns = 0
@@ -113,7 +114,7 @@ class Marks:
         if line is None:
             event, fields = self._plain(event, stray, fields)
             line = compose(opening + encode(event), fields)
-        if self._stalled:
+        if self._stalled and not self._ending:
             self._enqueue(name, line)
             return
         before_ns = monotonic_ns()
@@ -244,9 +245,11 @@ class Marks:
             self._draining = True
             try:
                 _thread.start_new_thread(self._drain, ())
-            except RuntimeError:  # no thread to be had, or the interpreter is going down
+            except RuntimeError:  # no thread to be had: the caller waits for the disk after all
                 self._draining = False
                 self._stalled = False
+                while not self._queue.empty():
+                    self._put(*self._queue.get(), monotonic_ns())
 
     def _drain(self) -> None:
         queue = self._queue  # a forked child has another
@@ -268,6 +271,7 @@ class Marks:
 
     def _at_exit(self) -> None:
         """Give the thread a second, then tell what is lost: in the file, or on stderr where the file takes no line."""
+        self._ending = True  # whoever marks from here on, a finalizer, finds no thread that would write for it
         deadline_ns = monotonic_ns() + round(AT_EXIT_S * 1e9)
         while self._draining and (self._busy or not self._queue.empty()) and monotonic_ns() < deadline_ns:
             sleep(0.005)

@@ -168,21 +168,41 @@ class Dialect(Protocol):
         """The provider's own error for a status and, where one status has several, a condition."""
 
 
-class Cx(msgspec.Struct, frozen=True, kw_only=True):
+class Cx:
     """What a script knows. Nothing in it moves by itself."""
 
-    request: RequestHead | None
-    """None with connection and port scope: no head has been read."""
-    conn: int
-    nth: int
-    """Which request on this connection, from 1; 0 with connection scope."""
-    dialect: Dialect
-    rng: random.Random
-    """Seeded by run, window, connection and request: the same fate in any order of arrival."""
-    now_ns: Callable[[], int]
-    """CLOCK_MONOTONIC, to read and not to wait on."""
-    cell: Callable[[str], dict[str, Any]]
-    """State of this window that outlives the request, by key: buckets, first-N counters, dead credentials."""
+    __slots__ = ("_make_rng", "_rng", "cell", "conn", "dialect", "now_ns", "nth", "request")
+
+    def __init__(
+        self,
+        *,
+        request: RequestHead | None,
+        conn: int,
+        nth: int,
+        dialect: Dialect,
+        make_rng: Callable[[], random.Random],
+        now_ns: Callable[[], int],
+        cell: Callable[[str], dict[str, Any]],
+    ) -> None:
+        self.request = request
+        """None with connection and port scope: no head has been read."""
+        self.conn = conn
+        self.nth = nth
+        """Which request on this connection, from 1; 0 with connection scope."""
+        self.dialect = dialect
+        self.now_ns = now_ns
+        """CLOCK_MONOTONIC, to read and not to wait on."""
+        self.cell = cell
+        """State of this window that outlives the request, by key: buckets, first-N counters, dead credentials."""
+        self._make_rng = make_rng
+        self._rng: random.Random | None = None
+
+    @property
+    def rng(self) -> random.Random:
+        """Seeded by run, window, connection and request. Made when first asked for: its state is 2.5 kB."""
+        if self._rng is None:
+            self._rng = self._make_rng()
+        return self._rng
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -7,8 +7,10 @@
 """
 
 import asyncio
+import sys
 import time
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from drillmaster.faults import (
@@ -113,7 +115,7 @@ class Drive:
                 conn=client.id,
                 nth=client.nth,
                 dialect=ex.dialect,
-                rng=hub.rng(injection, client.id, client.nth),
+                make_rng=partial(hub.rng, injection, client.id, client.nth),
                 now_ns=hub.now_ns,
                 cell=injection.cell,
             )
@@ -333,6 +335,10 @@ class Drive:
                 self._script = None
                 self._cut()
                 return
+            except Exception as error:  # noqa: BLE001 - a script is foreign code; whatever it raises must not hold a client
+                self._script = None
+                self._failed(error)
+                return
             if self.lifted and self.injection.linger_s <= 0:
                 self._cut()
                 return
@@ -519,6 +525,15 @@ class Drive:
         else:
             ex.client.wire.finish()
             self._park("wait", ex.hub.limits.hold_s)
+
+    def _failed(self, error: Exception) -> None:
+        """The script itself is broken: what it does from here on is nobody's fault on purpose, so the fault is lifted."""
+        ex = self._ex
+        ex.hub.counters.script_errors += 1
+        print(f"fault {self.injection.tag}: its script raised {error!r}; lifted", file=sys.stderr, flush=True)
+        ex.finish("lifted", "rst")
+        if ex.hub.switch.current is self.injection:
+            ex.hub.switch.lift("failed")
 
     def _cut(self) -> None:
         """The lift ends this exchange now."""

@@ -133,7 +133,7 @@ class Hub:
                 self._owed.append((event, fields))
             if not self.evidence_failed:
                 self.evidence_failed = True
-                self.switch.lift("exit")
+                self.switch.lift("failed")
             return False
         counters.evidence_lines += 1
         if self.evidence_failed:

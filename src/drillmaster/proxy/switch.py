@@ -90,6 +90,7 @@ class Counters(msgspec.Struct):
     client_gone: int = 0
     upstream_errors: int = 0
     upstream_retries: int = 0
+    script_errors: int = 0
     evidence_lines: int = 0
     evidence_lost: int = 0
 

@@ -1,0 +1,109 @@
+"""The catalogue of faults: by name, by file, one import an entry; and the scripts that ship, played by hand."""
+
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from drillmaster import faults
+from drillmaster.dialects import load as load_dialect
+from drillmaster.errors import Problem
+from drillmaster.faults import Close, Cx, Data, End, Fault, Head, Lifted, Lost, Read, Send, Wait
+from drillmaster.http1 import HeadReader
+
+HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n"
+
+
+def context() -> Cx:
+    return Cx(
+        request=HeadReader().request(HEAD),
+        conn=1,
+        nth=1,
+        dialect=load_dialect("openai_chat"),
+        make_rng=lambda: random.Random(1),
+        now_ns=lambda: 0,
+        cell=lambda key: {},
+    )
+
+
+def test_every_name_loads_an_entry_that_says_what_it_is() -> None:
+    assert set(faults.names()) >= {"reset", "503", "hang"}
+    for tag in faults.names():
+        kind = faults.load(tag)
+        assert kind.__struct_config__.tag == tag
+        for word in ("Breaks:", "Looks like:", "Cannot show:"):
+            assert word in (kind.__doc__ or ""), f"{tag} does not say {word}"
+
+
+def test_listing_imports_no_entry_and_loading_imports_one() -> None:
+    code = (
+        "import sys; from drillmaster import faults; faults.names();"
+        "have = lambda: sorted(m for m in sys.modules if m.startswith('drillmaster.faults.'));"
+        "assert have() == [], have(); faults.load('hang'); assert have() == ['drillmaster.faults.hang'], have();"
+        "assert not {'asyncio', 'socket', 'ssl'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    "tag", ["", "rest", "RESET", "status_503", "status-503", "../reset", "__init__", "5031", "reset "]
+)
+def test_a_tag_that_is_not_in_the_catalogue_is_a_problem_with_a_remedy(tag: str) -> None:
+    with pytest.raises(Problem) as caught:
+        faults.load(tag)
+    assert "503, hang, reset" in caught.value.wanted
+
+
+def test_a_near_miss_is_named() -> None:
+    with pytest.raises(Problem, match="did you mean hang"):
+        faults.load("hnag")
+
+
+@pytest.mark.parametrize("params", [{"x": 1}, {"type": "hang", "after_bytes": 1}])
+def test_an_unknown_parameter_is_a_problem(params: dict[str, Any]) -> None:
+    with pytest.raises(Problem, match="its parameters: none"):
+        faults.make("reset", params)
+
+
+def play(fault: Fault, answers: Callable[[object], object]) -> list[object]:
+    """The actions of a script, given an answer to each, until it ends or closes."""
+    script = fault.script(context())
+    done: list[object] = []
+    value: object = None
+    while len(done) < 50:
+        try:
+            action = script.throw(value) if isinstance(value, Lifted) else script.send(value)
+        except StopIteration:
+            return done
+        done.append(action)
+        if isinstance(action, Close):
+            return done
+        value = answers(action)
+    return done
+
+
+def test_reset_reads_nothing_and_resets() -> None:
+    assert play(faults.make("reset"), lambda action: None) == [Close("rst")]
+
+
+def test_503_reads_to_the_end_before_it_sends_a_byte() -> None:
+    events = iter([Data(b"12"), Data(b"345"), End()])
+    done = play(faults.make("503"), lambda action: next(events) if isinstance(action, Read) else None)
+    assert [type(action) for action in done] == [Read, Read, Read, Send, Send, Send]
+    head, data, end = (action.part for action in done[3:] if isinstance(action, Send))
+    assert isinstance(head, Head)
+    assert isinstance(data, Data)
+    assert (head.status, dict(head.headers)["content-length"], end) == (503, str(len(data.body)), End())
+
+
+def test_503_says_nothing_to_a_request_that_broke_off() -> None:
+    assert play(faults.make("503"), lambda action: Lost("cut")) == [Read("client")]
+
+
+def test_hang_reads_to_the_end_and_waits_through_a_lift() -> None:
+    answers = iter([Data(b"12345"), End(), None, Lifted(), None])
+    done = play(faults.make("hang"), lambda action: next(answers, None))
+    assert done[:6] == [Read("client"), Read("client"), Wait(), Wait(), Wait(), Wait()]

@@ -114,7 +114,7 @@ class Terminal(Plain):
     def tick(self, name: str, left_s: float | None, counts: Mapping[str, int], in_flight: int) -> None:
         columns = 80
         with contextlib.suppress(OSError, ValueError):
-            columns = os.get_terminal_size(self._out.fileno()).columns
+            columns = os.get_terminal_size(self._out.fileno()).columns or columns
         self._write("\r\x1b[K" + _status(name, left_s, counts, in_flight)[: columns - 1])
         self._open = True
 

@@ -187,7 +187,13 @@ def inject(
     window: str | None,
     as_json: bool,
 ) -> None:
-    """Put a fault on, for a time."""
+    """Put a fault on, for a time; it ends by itself.
+
+    \b
+    Examples:
+      drillmaster proxy inject --mode reset --for 60
+      drillmaster proxy inject --control ./proxy.sock --mode hang --for 900 --linger 5
+    """
     import time
 
     from drillmaster.proxy.remote import ask
@@ -205,7 +211,12 @@ def inject(
 @_token_file
 @_json
 def lift(control: str | None, port: int, token_file: str | None, as_json: bool) -> None:
-    """Take the fault off."""
+    """Take the fault off.
+
+    \b
+    Examples:
+      drillmaster proxy lift
+    """
     from drillmaster.proxy.remote import ask
 
     where, token = _where(control, port), _token(token_file)
@@ -223,7 +234,12 @@ def lift(control: str | None, port: int, token_file: str | None, as_json: bool) 
 @_token_file
 @_json
 def state(control: str | None, port: int, token_file: str | None, as_json: bool) -> None:
-    """Show what is on and what was counted."""
+    """Show what is on and what was counted.
+
+    \b
+    Examples:
+      drillmaster proxy state --json
+    """
     from drillmaster.proxy.remote import ask
 
     found = ask(_where(control, port), "GET", "/state", token=_token(token_file))

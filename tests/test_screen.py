@@ -177,6 +177,10 @@ def test_kept_lengths_are_kept_and_only_secrets_change(text: str, cuts: list[int
 
 
 @given(st.lists(pieces, max_size=6).map("".join))
+@example("https://hooks.slack.com/services/T00/B00/X-----BEGIN PRIVATE KEY-----")
+@example("redis://:p@ss@h:1-----BEGIN PRIVATE KEY-----\nx\n-----END PRIVATE KEY-----:p@ss")
+@example("AK" + "IAIOSFODNN7EXAMPLEgsk" + "_abcdefghijklmnop1234")
+@example("bearer bearer opaquetokenvalue")
 def test_screening_twice_is_screening_once(text: str) -> None:
     once = screen_text(text)
     assert screen_text(once) == once
@@ -225,6 +229,14 @@ def test_a_screener_holds_back_no_more_than_its_bound() -> None:
         taken += len(screener.feed(b"x" * 1000))
         assert given_bytes - taken <= HOLD_BYTES
     assert taken + len(screener.close()) == given_bytes
+
+
+@pytest.mark.parametrize("before", [0, 10, HOLD_BYTES - 30_000, HOLD_BYTES - 4096, HOLD_BYTES - 10, HOLD_BYTES])
+def test_a_long_private_key_in_one_line_is_hidden_to_its_end_and_no_further(before: int) -> None:
+    key = b"-----BEGIN PRIVATE KEY-----" + b"y" * 30_000 + b"-----END PRIVATE KEY-----"
+    data = b"x " * (before // 2) + key + b" what follows stays"
+    assert in_chunks(data, [before, before + 5, before + 29_000]) == data.replace(key, MARK.encode())
+    assert in_chunks(data, [7], keep_length=True) == data.replace(key, b"*" * len(key))
 
 
 def test_a_private_key_without_an_end_hides_a_bounded_stretch() -> None:
@@ -289,6 +301,13 @@ def test_other_headers_are_screened_as_text_and_keep_their_order() -> None:
 
 def test_a_key_is_named_by_sixteen_hex_digits_of_its_sha256() -> None:
     assert key_hash("abc") == key_hash(b"abc") == "ba7816bf8f01cfea"
+
+
+def test_many_lines_at_once_cost_what_they_cost_one_by_one() -> None:
+    text = "an ordinary line of a log, token=abc\n" * 20_000
+    before = time.process_time()
+    assert screen_text(text).count(MARK) == 20_000
+    assert time.process_time() - before < 20
 
 
 def test_a_screener_can_be_used_again_after_close() -> None:

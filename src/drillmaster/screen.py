@@ -23,12 +23,9 @@ MARK = "[screened]"
 HOLD_BYTES = 64 * 1024
 """The most that a `Screener` holds back: a longer line is screened in windows of this size."""
 _TAIL = 4 * 1024  # of a window, held for the next one, so that what begins there is seen whole
-_LOOKS = 8  # at one window: each finds what only the secret before it had hidden
 _PEM_CHARS = 32 * 1024  # no private key is longer; behind that a missing END hides nothing any more
 
-_BLOT = "\ufdd0"  # never a character of any text, and no part of a word
-
-_KEPT = rf"(?!{re.escape(MARK)}|{_BLOT}|\*{{3}}|\$\{{?[A-Z]|<|(?:null|none|true|false|undefined|nil)\b)"
+_KEPT = rf"(?!{re.escape(MARK)}|\*{{3}}|\$\{{?[A-Z]|<|(?:null|none|true|false|undefined|nil)\b)"
 _NAMES = (
     r"(?:passwords?|passwd|passphrase|pwd|secrets?|(?<![a-z])token|[_-]token|(?:access|auth|refresh|bearer|session|id)token"
     r"|(?:api|access|secret|private|signing|routing|auth|encryption)[_-]?keys?|authorization|credentials?|cookie)"
@@ -36,8 +33,8 @@ _NAMES = (
 _CLOSED = r"\\*[\"']?\s{0,4}"  # the quote after a name, also one escaped inside a JSON string
 _OPEN = r"\s{0,4}"
 _QUOTED = r"(?:\\+\"(?P<a>KEPT[^\"\\\n]+)|\"(?P<b>KEPT(?:[^\"\\\n]|\\.)+)|'(?P<c>KEPT[^'\n]+))".replace("KEPT", _KEPT)
-_BARE = rf"[^\s\"'`,;&)}}\]<>\\{{\[{_BLOT}]"
-_PROSE = "auth|cred|token|scheme|header|format|the|is|and|or|of|for|in|with|must|should|not"
+_BARE = r"[^\s\"'`,;&)}\]<>\\{\[]"
+_PROSE = "bearer|basic|auth|cred|token|scheme|header|format|the|is|and|or|of|for|in|with|must|should|not"
 
 # Each: the lower-case substrings without which it cannot match, and the expression, whose named groups are the secrets.
 _SHAPES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
@@ -56,7 +53,7 @@ _SHAPES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
         (("whsec_",), r"(?P<s>whsec_[A-Za-z0-9+/=_-]{6,})"),
         (("eyj",), r"(?<![A-Za-z0-9])(?P<s>eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{2,}(?:\.[A-Za-z0-9_-]*){0,3})"),
         (("bearer",), rf"(?i:bearer)(?:\s{{1,4}}|%20)(?!(?i:{_PROSE})[a-z]{{0,12}}\b)(?P<s>[A-Za-z0-9._~+/=-]{{6,}})"),
-        (("basic",), r"(?i:basic)\s{1,4}(?=[A-Za-z0-9+/]{0,512}[0-9=]|[A-Za-z]{0,512}[a-z][A-Z])(?P<s>[A-Za-z0-9+/]{8,}={0,2})"),
+        (("basic",), r"(?i:basic)\s{1,4}(?=[A-Za-z0-9+/]{0,512}[0-9=]|[A-Za-z]{0,512}[a-z][A-Z])(?P<s>[A-Za-z0-9+/]{8,}[\w+/=-]*)"),
         (("/services/", "/webhook", "/workflows/"),
          r"(?i:hooks\.slack\.com/(?:services|workflows)/|discord(?:app)?\.com/api/webhooks/"
          r"|office\.com/webhook(?:b2)?/)(?P<s>[^\s\"'<>\\]+)"),
@@ -84,7 +81,8 @@ _QUICK = re.compile(
     r"|y(?:(?<=key)(?!(?<=\"key)\": ?\"[0-9a-f]{16}\")|a29\.|j(?<=eyj))|g(?:h[opsur]_|ithub_pat_|lpat-)"
     r"|b(?:earer|asic)|f_(?<=hf_)|m_(?<=npm_)|c(?:re[td]|_(?<=sec_))|p(?:ass|wd)"
 )
-_PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----")
+# With what is glued to the end of a key: behind a mark it would read as the rest of a URL.
+_PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----[^\s\"'<>\\]*")
 _RUN_END = re.compile(r"[\n\"']")
 _GAP = re.compile(r"[\s,;}\]]")
 _QUERY_PART = re.compile(r"([^&;=]*)(=?)([^&;]*)([&;]?)")
@@ -191,7 +189,8 @@ class _Core:
     def __init__(self, *, keep_length: bool) -> None:
         self._keep_length = keep_length
         self._held = ""
-        self._looked = 0  # how much of what is held is known to hold no line end
+        self._at = 0  # how much of what is held is done with
+        self._looked = 0  # up to where it is known to hold no line end
         self._until: re.Pattern[str] | None = None  # inside a secret that is over where this matches
         self._inside = 0  # characters since that secret began
 
@@ -199,30 +198,35 @@ class _Core:
         self._held += text
         while (segment := self._take()) is not None:
             yield from self._segment(segment, whole=segment.endswith("\n"))
+        self._held = self._held[self._at :]
+        self._looked, self._at = self._looked - self._at, 0
 
     def close(self) -> Iterator[str]:
-        while self._held:
-            segment, self._held, self._looked = self._held, "", 0
+        while self._at < len(self._held):
+            segment, self._at = self._held[self._at :], len(self._held)
             yield from self._segment(segment, whole=True)
-        self._until, self._inside = None, 0
+        self._held, self._at, self._looked, self._until, self._inside = "", 0, 0, None, 0
 
     def _take(self) -> str | None:
         """Cut the next line off what is held, or a window of a line that is too long to be held."""
-        end = self._held.find("\n", self._looked, HOLD_BYTES) + 1
+        begin, window = self._at, self._at + HOLD_BYTES
+        end = self._held.find("\n", max(begin, self._looked), window) + 1
         if not end:
-            if len(self._held) < HOLD_BYTES:
+            if len(self._held) < window:
                 self._looked = len(self._held)
                 return None
-            end = HOLD_BYTES
-        segment, self._held, self._looked = self._held[:end], self._held[end:], 0
-        return segment
+            end = window
+        self._at = self._looked = end
+        return self._held[begin:end]
 
     def _back(self, text: str) -> None:
-        self._held, self._looked = text + self._held, 0
+        """Hand back the end of what was taken last."""
+        self._at -= len(text)
+        self._looked = self._at
 
     def _segment(self, text: str, *, whole: bool) -> Iterator[str]:
         if self._until is not None:
-            yield from self._swallow(text, whole=whole)
+            yield from self._swallow(text)
             return
         if not _suspicious(text):
             # The end of a window may be the beginning of something, so it waits for what follows.
@@ -246,7 +250,7 @@ class _Core:
             yield self._without(text[:held], secrets)
             self._back(text[held:])
 
-    def _swallow(self, text: str, *, whole: bool) -> Iterator[str]:
+    def _swallow(self, text: str) -> Iterator[str]:
         assert self._until is not None
         match = self._until.search(text)
         pem = self._until is _PEM_END
@@ -256,12 +260,11 @@ class _Core:
             yield self._mark(text[:end], gone="")
             self._back(text[end:])
             return
-        cut = len(text) if whole else len(text) - 100  # an END line may have begun
-        self._inside += cut
+        # A window is longer than any private key: one that did not end in it does not end.
+        self._inside += len(text)
         if pem and self._inside > _PEM_CHARS:
             self._until = None
-        yield self._mark(text[:cut], gone="")
-        self._back(text[cut:])
+        yield self._mark(text, gone="")
 
     def _edge(self, text: str, at: int) -> int:
         """Move a cut back to where a word ends, so that nothing looks like the beginning of one."""
@@ -297,34 +300,21 @@ def _merged(spans: list[Span]) -> list[Span]:
 
 
 def _spans(text: str) -> tuple[list[Span], list[Span], int | None]:
-    """Where expressions match, where in it the secrets are, both by start, and where the first private key begins.
-
-    Looks again with what it found blotted out, until there is no more (or _LOOKS times): one secret may hide the next.
-    """
+    """Where expressions match, where in it the secrets are, both by start, and where the first private key begins."""
     matches: list[Span] = []
     secrets: list[Span] = []
     pem: int | None = None
-    for _ in range(_LOOKS):
-        found: list[Span] = []
-        low = text.lower()
-        for triggers, expression in _SHAPES:
-            if not any(trigger in low for trigger in triggers):
+    low = text.lower()
+    for triggers, expression in _SHAPES:
+        if not any(trigger in low for trigger in triggers):
+            continue
+        for match in expression.finditer(text):
+            group = match.lastgroup or "s"
+            if group == "pem":
+                pem = match.start() if pem is None else min(pem, match.start())
                 continue
-            for match in expression.finditer(text):
-                group = match.lastgroup or "s"
-                if group == "pem":
-                    pem = match.start() if pem is None else min(pem, match.start())
-                    continue
-                matches.append(match.span())
-                found += _query_values(match[group], match.start(group)) if group == "query" else [match.span(group)]
-        found = [(start, end) for start, end in found if text[start:end].strip(_BLOT)]
-        if not found:
-            break
-        secrets += found
-        chars = list(text)
-        for start, end in found:
-            chars[start:end] = _BLOT * (end - start)
-        text = "".join(chars)
+            matches.append(match.span())
+            secrets += _query_values(match[group], match.start(group)) if group == "query" else [match.span(group)]
     return _merged(matches), _merged(secrets), pem
 
 

@@ -160,3 +160,13 @@ def test_no_verdict_yet_names_the_command_that_makes_one(sealed: Path) -> None:
     with pytest.raises(Problem) as caught:
         stored(sealed)
     assert "drillmaster gate eviction" in caught.value.remedy
+
+
+@pytest.mark.parametrize("file", ["events/proxy.jsonl", "timeline.jsonl", "policy.yaml"])
+def test_a_sealed_file_that_is_gone_is_named(sealed: Path, tmp_path: Path, file: str) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(POLICY)
+    (sealed / file).unlink()
+    status, why, _ = check(judged(sealed, policy), "sealed")
+    assert status == "refused"
+    assert f"{file} missing" in why

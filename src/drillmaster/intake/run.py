@@ -9,6 +9,8 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+import msgspec
+
 from drillmaster import strict, timeline
 from drillmaster.errors import Problem
 from drillmaster.evidence import Defect, Manifest, Row, rows
@@ -30,35 +32,48 @@ def open_run(path: Path) -> Run:
         raise Problem(str(path), found="no manifest.json", wanted="a run folder", remedy=_FOLDER_HINT)
     raw = b"".join(timeline.chunks(manifest_path))
     manifest = strict.load_as(raw, Manifest, place=str(manifest_path), fmt="json")
-    names = sorted(p.relative_to(path).as_posix() for p in (path / "events").glob("*.jsonl"))
     if not (path / "seal.json").exists():
-        lines = _lines(path, dict.fromkeys(("timeline.jsonl", *names)))
+        names = sorted(p.relative_to(path).as_posix() for p in (path / "events").glob("*.jsonl"))
+        there = [name for name in ("timeline.jsonl", *names) if (path / name).is_file()]
+        lines = _lines(path, dict.fromkeys(there), {})
         return join(manifest, lines, seal_problems=("not sealed",))
-    report = timeline.verify_run(path)
-    sealed = {name: file.bytes for name, file in report.files.items() if name.endswith(".jsonl")}
-    return join(
+    report = timeline.verify_run(path, read_lines=False)
+    sealed = timeline.read_seal(path).files
+    problems = [f"{c.file}{f':{c.line}' if c.line else ''} {c.kind}: {c.what}" for c in report.changes]
+    # A file that came after the seal is not read: the report names it.
+    limits = {n: file.bytes for n, file in sealed.items() if n.endswith(".jsonl") and (path / n).is_file()}
+    digests = {"manifest.json": hashlib.sha256(raw).hexdigest()}
+    run = join(
         manifest,
-        _lines(path, sealed),  # a file that came after the seal is not read: the report names it
-        seal_problems=[f"{c.file}{f':{c.line}' if c.line else ''} {c.kind}: {c.what}" for c in report.changes],
+        _lines(path, limits, digests),
+        seal_problems=problems,
         late=sum(file.late_lines for file in report.files.values()),
         digest=report.head,
     )
+    # What was read must be what was verified: between the two anybody may have written.
+    moved = [name for name, sha256 in digests.items() if name not in sealed or sealed[name].sha256 != sha256]
+    if moved and not problems:
+        problems = [f"{name} changed while it was read" for name in moved]
+        run = msgspec.structs.replace(run, seal_problems=tuple(problems))
+    return run
 
 
 def open_bare(path: Path) -> Run:
     """Read one timeline file, as anybody's four-line helper writes it. Raises Problem when it is no regular file."""
-    sha256 = hashlib.sha256()
-
-    def hashed(chunks: Iterable[bytes]) -> Iterator[bytes]:
-        for chunk in chunks:
-            sha256.update(chunk)
-            yield chunk
-
-    found = list(rows(hashed(timeline.chunks(path)), file=path.name))
-    return join_bare(path.name, found, digest=f"sha256:{sha256.hexdigest()}")
+    digests: dict[str, str] = {}
+    found = list(_lines(path.parent, {path.name: None}, digests))
+    return join_bare(path.name, found, digest=f"sha256:{digests[path.name]}")
 
 
-def _lines(path: Path, sealed_bytes: Mapping[str, int | None]) -> Iterator[Row | Defect]:
-    for name, limit_bytes in sealed_bytes.items():
-        if (path / name).is_file():
-            yield from rows(timeline.chunks(path / name, limit_bytes=limit_bytes), file=name)
+def _lines(folder: Path, limits_bytes: Mapping[str, int | None], digests: dict[str, str]) -> Iterator[Row | Defect]:
+    """Read files up to their limits, one pass, and leave the digest of what was read in `digests`."""
+    for name, limit_bytes in limits_bytes.items():
+        sha256 = hashlib.sha256()
+        yield from rows(_hashed(timeline.chunks(folder / name, limit_bytes=limit_bytes), sha256), file=name)
+        digests[name] = sha256.hexdigest()
+
+
+def _hashed(chunks: Iterable[bytes], sha256: "hashlib._Hash") -> Iterator[bytes]:
+    for chunk in chunks:
+        sha256.update(chunk)
+        yield chunk

@@ -113,8 +113,11 @@ def read_seal(run_dir: Path) -> Seal:
     return load_as(data, Seal, place=os.fspath(path), fmt="json", cap_bytes=SEAL_CAP_BYTES)
 
 
-def verify_run(run_dir: Path) -> SealReport:
-    """Compare a run with its seal, and name every file and line that changed. Raises like `read_seal`."""
+def verify_run(run_dir: Path, *, read_lines: bool = True) -> SealReport:
+    """Compare a run with its seal, and name every file and line that changed. Raises like `read_seal`.
+
+    `read_lines` False: what sealed lines say is left to whoever reads them anyway, and no defects are counted.
+    """
     seal = read_seal(run_dir)
     changes: list[Change] = []
     files: dict[str, FileReport] = {}
@@ -124,7 +127,7 @@ def verify_run(run_dir: Path) -> SealReport:
         if _SAFE_NAME.fullmatch(name) is None or not is_evidence(name):
             changes.append(Change(SEAL, 0, 0, "seal", "it names a file that no run has"))
             continue
-        changed, files[name] = _verify_file(run_dir / name, name, sealed)
+        changed, files[name] = _verify_file(run_dir / name, name, sealed, read_lines)
         changes.extend(changed)
     for name in evidence_files(run_dir):
         # Another kind of file in the folder, a person's notes, is read by nobody; these would be.
@@ -140,7 +143,7 @@ def verify_run(run_dir: Path) -> SealReport:
     )
 
 
-def _verify_file(path: Path, name: str, sealed: SealedFile) -> tuple[tuple[Change, ...], FileReport]:
+def _verify_file(path: Path, name: str, sealed: SealedFile, read_lines: bool) -> tuple[tuple[Change, ...], FileReport]:
     appended = name.endswith(".jsonl")
     kinds: dict[DefectKind, int] = {}
     first: list[Defect] = []
@@ -148,7 +151,7 @@ def _verify_file(path: Path, name: str, sealed: SealedFile) -> tuple[tuple[Chang
     try:
         check = check_file(sealed, chunks(path), file=name, appended=appended)
         changes, late_lines = check.changes, check.late_lines
-        if appended:
+        if appended and read_lines:
             for row in rows(chunks(path, limit_bytes=sealed.bytes), file=name):
                 if isinstance(row, Defect):
                     kinds[row.kind] = kinds.get(row.kind, 0) + 1

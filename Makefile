@@ -7,7 +7,7 @@ PIP := $(PY) -m pip --disable-pip-version-check
 PYTEST := $(PY) -m pytest
 # Tests that decide need cores, drills mostly wait.
 WORKERS ?= 2
-DRILLS ?= 4
+DRILLS ?= 2
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup demo test e2e check format lint types imports docs reference bench clean

@@ -34,9 +34,13 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Seats(_Part, frozen=True, kw_only=True):
     """Three people. The same name twice is refused unless the run is a rehearsal; an empty seat makes it one."""
 
-    lead: str = ""
-    scribe: str = ""
-    verifier: str = ""
+    lead: str | None = None
+    scribe: str | None = None
+    verifier: str | None = None
+
+    def names(self) -> dict[str, str]:
+        """Seat -> who holds it; empty where nobody does."""
+        return {"lead": self.lead or "", "scribe": self.scribe or "", "verifier": self.verifier or ""}
 
 
 class Permit(_Part, frozen=True, kw_only=True):

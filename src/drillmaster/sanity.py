@@ -413,12 +413,12 @@ def _folded(name: str) -> str:
 
 def unnamed_seats(plan: Plan) -> tuple[str, ...]:
     """The seats that nobody holds; any of them makes the run a rehearsal."""
-    return tuple(seat for seat, name in msgspec.structs.asdict(plan.seats).items() if not _folded(name))
+    return tuple(seat for seat, name in plan.seats.names().items() if not _folded(name))
 
 
 def _seats(plan: Plan, place: str, rehearsal: bool) -> Iterator[Problem]:
     held: dict[str, str] = {}
-    for seat, name in msgspec.structs.asdict(plan.seats).items():
+    for seat, name in plan.seats.names().items():
         if re.search(r"[\x00-\x1f\x7f]", name) or len(name) > 100:
             yield _wrong(
                 place, f"/seats/{seat}", "control characters, or over 100 of them", "a name", "write the person's name"

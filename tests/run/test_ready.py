@@ -52,6 +52,7 @@ def test_a_plan_is_read_with_its_policy_beside_it(folder: Path) -> None:
         (Options(rehearsal=True), {}, ("REHEARSAL",)),
         (Options(), {"seats": {"lead": "Ada", "scribe": "", "verifier": "Cem"}}, ("REHEARSAL",)),
         (Options(), {"seats": {}}, ("REHEARSAL",)),
+        (Options(), {"seats": {"lead": None, "scribe": None, "verifier": None}}, ("REHEARSAL",)),  # blanks left open
         (Options(rehearsal=True), {"seats": {"lead": "A", "scribe": "A", "verifier": "A"}}, ("REHEARSAL",)),
         (Options(stamps=("DEMO",)), {}, ("DEMO",)),
         (Options(compress=10.0, rehearsal=True), {}, ("COMPRESSED 10x", "REHEARSAL")),

@@ -54,16 +54,16 @@ def eviction(
 ) -> None:
     """Take the model endpoint away from an agent, and give it back.
 
-    PLAN is a plan's file; without one there must be an `eviction.yaml` here. Ends with exit code 0 when the run is complete
+    PLAN is a plan's file; without one `eviction-plan.yaml` here is meant. Ends with exit code 0 when the run is complete
     and sealed, 3 when it was stopped, 2 when it was refused before anything was hurt. A rehearsal goes on to the gate and
     ends with the gate's code.
 
     \b
     Examples:
-      drillmaster run eviction eviction.yaml
-      drillmaster run eviction eviction.yaml --rehearsal --compress 10x
-      drillmaster run eviction eviction.yaml --mode hang --cmd 'python agent.py'
-      drillmaster run eviction eviction.yaml --by-hand
+      drillmaster run eviction eviction-plan.yaml
+      drillmaster run eviction eviction-plan.yaml --rehearsal --compress 5x
+      drillmaster run eviction eviction-plan.yaml --mode hang --cmd 'python agent.py'
+      drillmaster run eviction eviction-plan.yaml --by-hand
     """
     from drillmaster.run import Options, conduct, progress_for
     from drillmaster.sanity import parse_factor
@@ -100,7 +100,7 @@ def eviction(
 def _plan(given: str | None) -> Path:
     if given is not None:
         return Path(given)
-    here = Path("eviction.yaml")
+    here = Path("eviction-plan.yaml")
     if here.is_file():
         return here
     raise Problem(

@@ -345,7 +345,7 @@ class Conductor:
 
     @property
     def _lead(self) -> str:
-        return self.plan.seats.lead or "nobody named"
+        return self.plan.seats.names()["lead"] or "nobody named"
 
     async def _get_ready(self) -> None:
         await self._record_code("start")
@@ -571,7 +571,7 @@ class Conductor:
                 {w: n - self._at_injection.get(w, 0) for w, n in tally.by_outcome.items()} if self._at_injection else {}
             )
             scene = Scene(state=self.state, since_injection=since, run_dir=self.folder.path)
-            self._scribe(scene, lambda kind, text: self.note(kind, text, self.plan.seats.scribe))
+            self._scribe(scene, lambda kind, text: self.note(kind, text, self.plan.seats.names()["scribe"]))
 
     async def _stop_condition(self) -> str | None:
         """Say why the drill has to stop, None where it need not."""
@@ -653,7 +653,7 @@ class Conductor:
         if asked.order == "state":
             return Told(done=True, state=self.state)
         order = Order(asked.order)
-        name = getattr(self.plan.seats, role) or role
+        name = self.plan.seats.names()[role] or role
         if order is Order.NOTE:
             table.step(self.state, role, order)
             if asked.kind not in NOTE_KINDS:

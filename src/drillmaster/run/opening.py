@@ -247,7 +247,7 @@ def _manifest(site: _Site, code: Mapping[str, str | None]) -> Manifest:
         policy_sha256=ready.policy_sha256,
         payload_sha256=payload_sha256(plan),
         versions=versions(),
-        seats={"lead": plan.seats.lead, "scribe": plan.seats.scribe, "verifier": plan.seats.verifier},
+        seats=plan.seats.names(),
         stamps=ready.stamps,
         code=None if code["commit"] is None else {"commit": code["commit"], "dirt_sha256": code["dirt_sha256"]},
         permission={} if permit is None else msgspec.to_builtins(permit),

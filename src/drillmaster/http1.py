@@ -218,9 +218,9 @@ _REQUEST_KIND = {**_KIND, b"host": _HOST, b"expect": _EXPECT}
 _RESPONSE_KIND = {**_KIND, b"content-type": _TYPE, b"content-encoding": _ENCODING}
 
 _Read = TypeVar("_Read")
-_Field = tuple[int, bytes, bytes]
-"""Kind, name in lower case, value."""
-_UNIQUE = frozenset((b"traceparent", b"x-request-id", b"request-id", b"date"))
+_Field = tuple[int, bytes, bytes, int]
+"""Kind, name in lower case, value, and of a Content-Length the number."""
+_UNIQUE = frozenset((b"traceparent", b"x-request-id", b"request-id"))
 """Fields whose lines seldom come twice: not worth remembering."""
 _MEMO_LINES = 1_024
 _MEMO_LINE_BYTES = 160
@@ -232,12 +232,14 @@ class HeadReader:
     What is remembered is bounded, in lines and in their length, and forgotten as a whole when it is full.
     """
 
-    __slots__ = ("_kinds", "_lines", "_options", "_starts", "_statuses")
+    __slots__ = ("_kinds", "_lines", "_options", "_ordinary", "_starts", "_statuses")
 
     def __init__(self, keep: frozenset[bytes] = frozenset(), *, response: bool = False) -> None:
         """`keep` names, in lower case, the fields wanted in `RequestHead.named`."""
         self._kinds = {**dict.fromkeys(keep, _KEPT), **(_RESPONSE_KIND if response else _REQUEST_KIND)}
         self._lines: dict[bytes, _Field] = {}
+        self._ordinary: dict[bytes, None] = {}
+        """The lines that only travel on: most of them, so they are looked for first."""
         self._starts: dict[bytes, tuple[str, bytes, int, bytes, str]] = {}
         self._statuses: dict[bytes, tuple[int, int, bytes]] = {}
         self._options: dict[bytes, tuple[bytes, ...]] = {}
@@ -248,9 +250,19 @@ class HeadReader:
             raise Malformed("bad field line")
         name, value = match.groups()
         name = name.lower()
-        field = (self._kinds.get(name, _ORDINARY), name, value.strip(b" \t"))
+        value = value.strip(b" \t")
+        kind = self._kinds.get(name, _ORDINARY)
+        number = 0
+        if kind == _LENGTH_FIELD:
+            if _LENGTH.fullmatch(value) is None:
+                raise Malformed("bad Content-Length")
+            number = int(value)
+        field = (kind, name, value, number)
         if len(line) <= _MEMO_LINE_BYTES and name not in _UNIQUE:
-            _remember(self._lines, line, field)
+            if kind == _ORDINARY:
+                _remember(self._ordinary, line, None)
+            else:
+                _remember(self._lines, line, field)
         return field
 
     def _start(self, line: bytes) -> tuple[str, bytes, int, bytes, str]:
@@ -304,9 +316,12 @@ class HeadReader:
         named: dict[bytes, bytes] = {}
         lines: list[bytes] = []
         options = b""
-        known = self._lines
+        ordinary, known = self._ordinary, self._lines
         for line in block:
-            kind, name, value = known.get(line) or self._field(line)
+            if line in ordinary:
+                lines.append(line)
+                continue
+            kind, name, value, number = known.get(line) or self._field(line)
             if not kind:
                 lines.append(line)
             elif kind == _KEPT:
@@ -314,7 +329,9 @@ class HeadReader:
                 if name not in named:
                     named[name] = value
             elif kind == _LENGTH_FIELD:
-                length = _content_length(value, length)
+                if length is not None:
+                    raise Malformed("several Content-Length fields")
+                length = number
             elif kind == _HOST:
                 if host is not None:
                     raise Malformed("several Host fields")
@@ -365,14 +382,19 @@ class HeadReader:
         content_type = content_encoding = b""
         lines: list[bytes] = []
         options = b""
-        known = self._lines
+        ordinary, known = self._ordinary, self._lines
         del block[0]
         for line in block:
-            kind, _, value = known.get(line) or self._field(line)
+            if line in ordinary:
+                lines.append(line)
+                continue
+            kind, _, value, number = known.get(line) or self._field(line)
             if not kind:
                 lines.append(line)
             elif kind == _LENGTH_FIELD:
-                length = _content_length(value, length)
+                if length is not None:
+                    raise Malformed("several Content-Length fields")
+                length = number
                 lines.append(line)
             elif kind == _TYPE:
                 content_type = value.lower()
@@ -419,14 +441,6 @@ def _origin_form(target: bytes) -> bytes:
     if slash is None:
         return b"/"
     return rest[slash.start() :] if slash[0] == b"/" else b"/" + rest[slash.start() :]
-
-
-def _content_length(value: bytes, before: int | None) -> int:
-    if before is not None:
-        raise Malformed("several Content-Length fields")
-    if _LENGTH.fullmatch(value) is None:
-        raise Malformed("bad Content-Length")
-    return int(value)
 
 
 _PLAIN_OPTIONS = frozenset((b"close", b"keep-alive", b"upgrade", b"te", b""))

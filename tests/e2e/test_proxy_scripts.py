@@ -57,6 +57,9 @@ class Rows:
     def write(self, event: str, /, **fields: Any) -> None:
         self.rows.append((event, fields))
 
+    def write_encoded(self, event: str, fields: bytes) -> None:
+        self.write(event, **json.loads(fields))
+
     def of(self, event: str) -> list[dict[str, Any]]:
         return [fields for kind, fields in self.rows if kind == event]
 

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from time import monotonic_ns as mono_ns
 from typing import Any, Protocol
 
+import msgspec
+
 from drillmaster.clock import Clock
 from drillmaster.dialects import Dialect, load, names, recognise
 from drillmaster.errors import Problem
@@ -16,6 +18,7 @@ from drillmaster.http1 import HeadReader, RequestHead
 from drillmaster.proxy.pool import Pool
 from drillmaster.proxy.settings import Limits, Upstream
 from drillmaster.proxy.switch import Counters, Injection, Switch
+from drillmaster.screen import screen_text
 
 __all__ = ["NEVER_NS", "EventSink", "Hub", "NullSink", "mono_ns"]
 
@@ -23,6 +26,7 @@ NAMED = frozenset(
     (b"authorization", b"x-api-key", b"api-key", b"traceparent", b"x-stainless-retry-count", b"anthropic-version")
 )
 """The fields of a request that the evidence, or a dialect, asks for."""
+_encode = msgspec.json.Encoder().encode
 NEVER_NS = 1 << 62
 """Later than any monotonic clock reads."""
 
@@ -31,6 +35,9 @@ class EventSink(Protocol):
     """Where evidence goes. `write` raises OSError or Problem when the line is not on its way to the disk."""
 
     def write(self, event: str, /, **fields: Any) -> object: ...
+
+    def write_encoded(self, event: str, fields: bytes) -> object:
+        """The same, of a JSON object whose texts are screened already."""
 
 
 class Swept(Protocol):
@@ -55,6 +62,9 @@ class NullSink:
     """No evidence: a proxy that a person started by hand without `--events`."""
 
     def write(self, event: str, /, **fields: Any) -> None:
+        return None
+
+    def write_encoded(self, event: str, fields: bytes) -> None:
         return None
 
 
@@ -104,6 +114,7 @@ class Hub:
         self._attempt_prefix = f"{os.getpid():x}-"
         self._lifted_ns: dict[str, int] = {}
         self._owed: list[tuple[str, dict[str, Any]]] = []
+        self._clean: dict[str, str] = {}
         self._recognised: dict[tuple[str, str, bool], Dialect] = {}
         self._key_hashes: dict[bytes, str] = {}
 
@@ -124,25 +135,48 @@ class Hub:
 
     def record(self, event: str, fields: dict[str, Any]) -> bool:
         """Write one line; False when that was not possible. Then the fault is lifted, and traffic goes on passing."""
-        counters = self.counters
         try:
             self.sink.write(event, **fields)
         except (OSError, Problem):
-            counters.evidence_lost += 1
             if event == "fault_lifted":
                 self._owed.append((event, fields))
-            if not self.evidence_failed:
-                self.evidence_failed = True
-                self.switch.lift("failed")
+            self._lost()
             return False
-        counters.evidence_lines += 1
+        self._kept()
+        return True
+
+    def record_attempt(self, attempt: msgspec.Struct) -> None:
+        """Write one `attempt` line, whose texts are screened already."""
+        try:
+            self.sink.write_encoded("attempt", _encode(attempt))
+        except (OSError, Problem):
+            self._lost()
+        else:
+            self._kept()
+
+    def _lost(self) -> None:
+        self.counters.evidence_lost += 1
+        if not self.evidence_failed:
+            self.evidence_failed = True
+            self.switch.lift("failed")
+
+    def _kept(self) -> None:
+        self.counters.evidence_lines += 1
         if self.evidence_failed:
             # There is room again. What is owed is written late rather than never; what was lost stays counted.
             self.evidence_failed = False
             owed, self._owed = self._owed, []
             for late, late_fields in owed:
                 self.record(late, late_fields)
-        return True
+
+    def clean(self, text: str) -> str:
+        """Screen a text that a client wrote. Remembered: paths and models are few."""
+        known = self._clean.get(text)
+        if known is None:
+            if len(self._clean) >= 1_024:
+                self._clean.clear()
+            known = self._clean[text] = screen_text(text)
+        return known
 
     def _lifted(self, injection: Injection) -> None:
         lifted_ns = (injection.lifted_ns or 0) - self.mono0_ns

@@ -9,11 +9,13 @@
 import re
 import zlib
 
+import msgspec
+
 from drillmaster.dialects import EDGE_BYTES, Dialect, Peek, peek_json
 from drillmaster.http1 import RequestHead, ResponseHead
 from drillmaster.proxy.hub import Hub, mono_ns
 
-__all__ = ["Witness"]
+__all__ = ["Attempt", "Witness"]
 
 PEEK_BYTES = 65_536
 INFLATE_BYTES = 1_048_576
@@ -25,6 +27,33 @@ _NONCE_BYTES = 19
 _TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
 _NOTHING = Peek()
 _READABLE = frozenset((b"", b"identity"))
+
+
+class Attempt(msgspec.Struct, frozen=True, gc=False):
+    """The `attempt` line, field by field as docs/reference/events.md says; times in ns since the run's zero."""
+
+    id: str
+    window: str | None
+    conn: int
+    nth: int
+    method: str
+    path: str
+    dialect: str
+    model: str | None
+    stream: bool | None
+    status: int | None
+    retry_count: int | None
+    key: str | None
+    trace: str | None
+    nonce: str | None
+    start_ns: int
+    first_ns: int | None
+    end_ns: int
+    up_bytes: int
+    down_bytes: int
+    end: str
+    terminal: bool | None
+    upstream: bool
 
 
 class Witness:
@@ -131,34 +160,39 @@ class Witness:
         """Write the `attempt` line (docs/reference/events.md)."""
         hub, head = self.hub, self.head
         named = head.named
-        retry = named.get(b"x-stainless-retry-count")
         peek = self.peek()
         mono0_ns = hub.mono0_ns
         first_ns = self.first_ns
-        hub.record(
-            "attempt",
-            {
-                "id": self.id,
-                "window": window,
-                "conn": self.conn,
-                "nth": self.nth,
-                "method": head.method,
-                "path": head.path[:200],
-                "dialect": self.dialect.name,
-                "model": peek.model,
-                "stream": peek.stream,
-                "status": self.status,
-                "retry_count": int(retry) if retry is not None and retry.isdigit() and len(retry) < 6 else None,
-                "key": hub.key_hash(named) if named else None,
-                "trace": self.trace() if named else None,
-                "nonce": self.nonce_text(),
-                "start_ns": self.start_ns - mono0_ns,
-                "first_ns": first_ns - mono0_ns if first_ns is not None else None,
-                "end_ns": mono_ns() - mono0_ns,
-                "up_bytes": self.up_bytes,
-                "down_bytes": self.down_bytes,
-                "end": end,
-                "terminal": self.terminal(whole=whole),
-                "upstream": self.real,
-            },
+        retry_count = trace = key = None
+        if named:
+            retry = named.get(b"x-stainless-retry-count")
+            if retry is not None and retry.isdigit() and len(retry) < 6:
+                retry_count = int(retry)
+            trace = self.trace()
+            key = hub.key_hash(named)
+        hub.record_attempt(
+            Attempt(
+                self.id,
+                window,
+                self.conn,
+                self.nth,
+                hub.clean(head.method),
+                hub.clean(head.path[:200]),
+                self.dialect.name,
+                None if peek.model is None else hub.clean(peek.model),
+                peek.stream,
+                self.status,
+                retry_count,
+                key,
+                trace,
+                self.nonce_text(),
+                self.start_ns - mono0_ns,
+                None if first_ns is None else first_ns - mono0_ns,
+                mono_ns() - mono0_ns,
+                self.up_bytes,
+                self.down_bytes,
+                end,
+                self.terminal(whole=whole),
+                self.real,
+            )
         )

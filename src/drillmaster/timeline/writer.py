@@ -6,6 +6,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
+import msgspec
+
 from drillmaster.clock import Clock
 from drillmaster.timeline.line import LINE_CAP_BYTES, Stamps, compose, encode, fit, screened
 from drillmaster.timeline.opening import Unwritable, complaint, open_append
@@ -47,6 +49,19 @@ class Writer:
         if len(opening) + len(body) + 3 > LINE_CAP_BYTES:
             body = encode(fit(fields, LINE_CAP_BYTES - len(opening) - 3))
         line = opening + (b"," + body[1:] if fields else b"}") + b"\n"
+        self._put(b"\n" + line if self._torn else line)
+        return ns
+
+    def write_encoded(self, event: str, fields: bytes) -> int:
+        """Append one event whose fields are a JSON object already, with no free text that was not screened; give its `ns`.
+
+        For writers of thousands of lines a second: `write` looks at each value, this one at none.
+        """
+        ns = self._clock.mono_ns() - self._mono0_ns
+        opening = self._stamps.opening(self._clock.wall_ns()) + encode(event) + b',"ns":%d' % ns
+        if len(opening) + len(fields) + 3 > LINE_CAP_BYTES:
+            return self.write(event, **msgspec.json.decode(fields))
+        line = b"%b,%b\n" % (opening, fields[1:])
         self._put(b"\n" + line if self._torn else line)
         return ns
 

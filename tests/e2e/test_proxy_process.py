@@ -99,7 +99,8 @@ def test_the_control_socket_is_for_this_user_alone(tmp_path: Path, origin: Origi
             curl = [shutil.which("curl") or "curl", "-s", "-m", "5", "--unix-socket", control, "http://x/state"]
             assert subprocess.run(curl, capture_output=True).stdout != b""
             other = subprocess.run(curl, user=65534, capture_output=True)
-            assert (other.returncode, other.stdout) in ((52, b""), (56, b""))
+            assert other.stdout == b""
+            assert other.returncode in (7, 52, 56)  # closed in its face, sooner or later
             assert ours.state()["mode"] == "pass"
     finally:
         shutil.rmtree(open_folder)

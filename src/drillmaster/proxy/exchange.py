@@ -133,6 +133,7 @@ class Exchange(Witness):
         """Bytes came while this exchange is under way."""
         if self._tunnel:
             self.up_bytes += len(data)
+            self._renew_deadline()
             assert self.upstream is not None and self.upstream.wire is not None
             self.upstream.wire.send(data)
             if self.upstream.wire.backlog_bytes > HIGH_BYTES:
@@ -536,7 +537,7 @@ class Exchange(Witness):
         self.send_down(b"\r\n".join(lines))
         self._tunnel = True
         self.req_done = True
-        self.client.deadline_ns = NEVER_NS
+        self._renew_deadline()
         if data:
             self._down_raw(data)
         early, self.client.buf = self.client.buf, b""
@@ -545,6 +546,7 @@ class Exchange(Witness):
 
     def _down_raw(self, data: bytes) -> None:
         self.down_bytes += len(data)
+        self._renew_deadline()
         self.send_down(data)
 
     # Deadlines and the end

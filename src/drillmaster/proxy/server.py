@@ -250,6 +250,10 @@ class Server:
         if not 0 <= order.linger_s <= hub.limits.hold_s:
             raise ValueError(f"linger_s {order.linger_s} is not in 0 <= s <= {hub.limits.hold_s:g}")
         fault = make(order.fault, order.params)
+        if fault.scope != "exchange":
+            raise ValueError(
+                f"fault {order.fault} is of {fault.scope} scope, and this proxy plays scripts of exchanges"
+            )
         injection = hub.switch.prepare(order.window, order.fault, fault, order.params, order.ttl_s, order.linger_s)
         # The line before the deed: a fault that nobody can prove must not happen.
         if not hub.record("fault_injected", {"window": order.window, "fault": order.fault, "params": order.params}):
@@ -366,7 +370,7 @@ class Server:
         for client in tuple(hub.clients):
             if isinstance(client, Client):
                 if client.ex is not None:
-                    client.ex.finish("cut", "rst")
+                    client.ex.finish("cut" if client.ex.drive is None else "lifted", "rst")
                 client.close()
         hub.record("proxy_ended", {"why": self._stop_why})
         if hub.pool is not None:

@@ -1,7 +1,7 @@
 """What a proxy is told at its start: where to listen, where the real endpoint is, and the bound of every hold."""
 
 from typing import Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -60,16 +60,14 @@ class Upstream(msgspec.Struct, frozen=True):
             )
         tls = parts.scheme == "https"
         host = parts.hostname
-        name = f"[{host}]" if ":" in host else host
+        try:
+            ascii_host = host if host.isascii() else host.encode("idna").decode("ascii")
+        except UnicodeError:
+            raise Problem("--upstream", found=repr(host[:80]), wanted="a host name", remedy=remedy) from None
+        name = f"[{host}]" if ":" in host else ascii_host
         authority = name if port is None or port == (443 if tls else 80) else f"{name}:{port}"
-        prefix = parts.path.rstrip("/")
-        return cls(
-            tls,
-            host,
-            port or (443 if tls else 80),
-            prefix.encode("ascii", "strict"),
-            authority.encode("idna" if not host.isascii() else "ascii"),
-        )
+        prefix = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=-._~")
+        return cls(tls, ascii_host, port or (443 if tls else 80), prefix.encode("ascii"), authority.encode("ascii"))
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

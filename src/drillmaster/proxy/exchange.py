@@ -328,7 +328,8 @@ class Exchange(Witness):
             body.rest = data
         if body.done:
             self.resp_done = True
-        self._renew_deadline()
+        else:
+            self._renew_deadline()
         if self.drive is not None and not self.drive.passing:
             self.drive.upstream_data(payload)
             return

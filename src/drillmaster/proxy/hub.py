@@ -27,6 +27,7 @@ NAMED = frozenset(
 )
 """The fields of a request that the evidence, or a dialect, asks for."""
 _encode = msgspec.json.Encoder().encode
+MAX_TEXT_CHARS = 200
 NEVER_NS = 1 << 62
 """Later than any monotonic clock reads."""
 
@@ -170,7 +171,10 @@ class Hub:
                 self.record(late, late_fields)
 
     def clean(self, text: str) -> str:
-        """Screen a text that a client wrote. Remembered: paths and models are few."""
+        """Screen a text that a client wrote, and shorten it. Remembered: paths and models are few."""
+        if len(text) > MAX_TEXT_CHARS:
+            # Screened before it is cut: a secret that the cut would halve is no longer seen for one.
+            return screen_text(text[: 4 * MAX_TEXT_CHARS])[:MAX_TEXT_CHARS]
         known = self._clean.get(text)
         if known is None:
             if len(self._clean) >= 1_024:

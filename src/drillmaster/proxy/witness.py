@@ -25,6 +25,7 @@ _NONCE = re.compile(rb"dmn[0-9a-f]{16}")
 _NONCE_BYTES = 19
 # W3C Trace Context: version, trace id, parent id, flags; a later version may append more.
 _TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
+_METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"))
 _NOTHING = Peek()
 _READABLE = frozenset((b"", b"identity"))
 
@@ -176,8 +177,8 @@ class Witness:
                 window,
                 self.conn,
                 self.nth,
-                hub.clean(head.method),
-                hub.clean(head.path[:200]),
+                head.method if head.method in _METHODS else hub.clean(head.method),
+                hub.clean(head.path),
                 self.dialect.name,
                 None if peek.model is None else hub.clean(peek.model),
                 peek.stream,

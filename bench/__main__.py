@@ -1,0 +1,20 @@
+"""`python -m bench`: every measurement, one after the other; what lacks its program here is said and passed over."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def main() -> int:
+    """Run each; the first code that is not 0."""
+    codes = []
+    for script in ("proxy.py", "mark.py"):
+        print(f"\n## bench/{script}\n", flush=True)
+        codes.append(subprocess.run([sys.executable, HERE / script], check=False).returncode)
+    return next((code for code in codes if code), 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -11,6 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from drillmaster import strict
 from tools import imports, pages, reference
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -261,3 +262,15 @@ def test_a_page_that_is_right_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text(text)
     page = tmp_path / "page.md"
     assert not [*pages.of_links(page, text), *pages.of_commands(page, text, {}), *pages.of_make(page, text, {"demo"})]
+
+
+YAML = [
+    (page, block)
+    for page in sorted((ROOT / "docs").rglob("*.md"))
+    for block in re.findall(r"^ *```yaml\n(.*?)^ *```", page.read_text("utf-8"), re.S | re.M)
+]
+
+
+@pytest.mark.parametrize(("page", "block"), YAML, ids=[f"{page.stem}-{i}" for i, (page, _) in enumerate(YAML)])
+def test_yaml_on_a_page_is_yaml_that_our_own_loader_takes(page: Path, block: str) -> None:
+    assert isinstance(strict.load(block.encode(), place=page.name, fmt="yaml"), dict)

@@ -87,6 +87,7 @@ NAN, INF = math.nan, math.inf
         ({"spend__max_requests": 179}, "/spend/max_requests"),  # baseline and recovery alone take 180
         ({"worker": {"cmd": []}}, "/worker/cmd"),
         ({"worker": {"cmd": ["x"], "ready_s": NAN}}, "/worker/ready_s"),
+        ({"worker": {"cmd": ["x"]}, "timeline": "drill.jsonl"}, "/timeline"),
         ({"service": " "}, "/service"),
         ({"service": "a\nb"}, "/service"),
         ({"target__url": "ftp://127.0.0.1/"}, "/target/url"),

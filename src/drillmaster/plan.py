@@ -171,6 +171,9 @@ class Plan(_Part, frozen=True, kw_only=True):
     window: Window | None = None
     preflight: Preflight = Preflight()
     worker: Worker | None = None
+    timeline: str | None = None
+    """Where an agent that the drill does not start writes its timeline, relative to the plan. What it writes from the
+    pre-flight to the end becomes the run's. An agent that the drill starts is told by DRILL_LOG."""
     spend: Spend | None = None
     stop: Stop = Stop()
     owners: dict[str, str] = {}

@@ -436,6 +436,14 @@ def _seats(plan: Plan, place: str, rehearsal: bool) -> Iterator[Problem]:
 def _texts(plan: Plan, place: str) -> Iterator[Problem]:
     if not plan.service.strip() or re.search(r"[\x00-\x1f\x7f]", plan.service):
         yield _wrong(place, "/service", repr(plan.service)[:60], "the service's name, one line", "name it")
+    if plan.worker is not None and plan.timeline is not None:
+        yield _wrong(
+            place,
+            "/timeline",
+            "one, beside a worker",
+            "one of them: a worker is told where to write",
+            "remove timeline",
+        )
     if plan.worker is not None and (not plan.worker.cmd or not plan.worker.cmd[0]):
         yield _wrong(place, "/worker/cmd", "nothing", "a program and its arguments", "write `cmd: [python, agent.py]`")
     for line in ("quiet_window_agreed", "on_call_told", "status_note_drafted"):

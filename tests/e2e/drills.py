@@ -52,7 +52,7 @@ ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), H).serve_forever()
 
 # An agent of four lines: it asks its model, passes the trace on, and falls back, unless told not to.
 AGENT = """\
-import json, os, signal, subprocess, sys, time, urllib.request
+import datetime, json, os, signal, subprocess, sys, time, urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 port, kind = int(sys.argv[1]), sys.argv[2]
 print(json.dumps({k: v for k, v in os.environ.items() if k.endswith("BASE_URL") or k == "DRILL_LOG"}), flush=True)
@@ -64,6 +64,7 @@ if kind == "stubborn":
 class H(BaseHTTPRequestHandler):
     def do_GET(self):
         text, status = "", 200
+        note(event="user_request", phase="start", id=self.headers["X-Drill-Request"])
         url = os.environ["MODEL_BASE_URL"] + "/ask"
         if kind == "elsewhere":
             url = sys.argv[3]
@@ -83,6 +84,10 @@ class H(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
     def log_message(self, *a): pass
+def note(**row):
+    if kind == "marks":
+        with open(os.environ["DRILL_LOG"], "a") as file:
+            file.write(json.dumps({"t": datetime.datetime.now(datetime.timezone.utc).isoformat(), **row}) + "\\n")
 class S(ThreadingHTTPServer):
     request_queue_size = 128
 S(("127.0.0.1", port), H).serve_forever()

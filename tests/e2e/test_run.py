@@ -400,6 +400,22 @@ def test_an_agent_of_ones_own_keeps_its_proxy_after_the_drill(drill: Drill) -> N
     assert again.returncode == 0, again.stdout + again.stderr
 
 
+def test_what_an_agent_of_ones_own_writes_during_the_drill_becomes_the_run_s(drill: Drill) -> None:
+    own = drill.folder / "own.jsonl"
+    old = '{"t": "2020-01-01T00:00:00Z", "event": "fallback_engaged", "id": "of another drill"}\n'
+    own.write_text(old)
+    drill.plan(kind=None, timeline="own.jsonl")
+    process = drill.start("--rehearsal", "--wait-agent", "20")
+    drill.wait_for("preflight", check="proxy_passes")
+    env = {**drill.env, "MODEL_BASE_URL": f"http://127.0.0.1:{drill.proxy_port}", "DRILL_LOG": str(own)}
+    drill.processes.append(subprocess.Popen(drill.agent("marks"), cwd=drill.folder, env=env, text=True))
+    out, err = process.communicate(timeout=40)
+    assert process.returncode == 1, out + err  # starts without ends: the agent's own words, and they are heard
+    taken = drill.events("timeline.jsonl")
+    assert len(taken) >= 100 and all(row["event"] == "user_request" for row in taken)
+    assert own.read_text().startswith(old)
+
+
 def test_bad_plans_get_one_line_that_says_what_to_do(drill: Drill) -> None:
     drill.plan(phases={"baseline_s": 1, "fault_s": 0.5, "recovery_s": 2})
     done = drill.run("--rehearsal")

@@ -35,6 +35,7 @@ def command() -> None:
 @click.option(
     "--wait-agent", type=float, metavar="S", help="Seconds to wait for an agent that you start. By hand: 600."
 )
+@click.option("--timeline", metavar="FILE", help="Where an agent that you start writes its timeline (its DRILL_LOG).")
 @click.option("--runs", metavar="DIR", default="runs", show_default=True, help="Where run folders go.")
 @click.option("--permit-host", metavar="HOST", help="Repeat the host that the plan has permission for.")
 @click.option("--yes", is_flag=True, help="Do not ask before the drill starts.")
@@ -47,6 +48,7 @@ def eviction(
     by_hand: bool,
     cmd: str | None,
     wait_agent: float | None,
+    timeline: str | None,
     runs: str,
     permit_host: str | None,
     yes: bool,
@@ -89,6 +91,7 @@ def eviction(
         by_hand=by_hand,
         permit_host=permit_host,
         agent_wait_s=wait_agent,
+        timeline=None if timeline is None else Path(timeline),
         progress=progress_for(),
     )
     if not yes and not rehearsal and sys.stdin.isatty() and sys.stderr.isatty():

@@ -102,6 +102,7 @@ class Conductor:
         traffic: Callable[[int], Traffic],
         prepare: Callable[["Conductor"], Awaitable[None]],
         code: Callable[[], dict[str, str | None]],
+        collect: Callable[[], None],
         max_baseline_failed_ratio: float,
         clock: Clock,
         progress: Progress,
@@ -129,6 +130,7 @@ class Conductor:
         self._make_traffic = traffic
         self._prepare = prepare
         self._code = code
+        self._collect = collect
         self._max_baseline_failed_ratio = max_baseline_failed_ratio
         self._clock = clock
         self._progress = progress
@@ -452,6 +454,12 @@ class Conductor:
             self.write("proxy_exited", pid=pid, code=await self.proxy.quit(), expected=True)
         with contextlib.suppress(*_EVIDENCE_TROUBLE):
             await self._record_code("end")
+        try:
+            await asyncio.to_thread(self._collect)
+        except _EVIDENCE_TROUBLE as error:
+            self.why = self.why or f"the agent's timeline could not be taken over: {error}"
+            if self.state is State.DRAINING:
+                self.state = table.step(self.state, Role.GUARD, Order.STOP).state
         status = "completed" if self.state is State.DRAINING else "aborted"
         self.write("drill_ended", status=status, why=self.why)
         self.folder.drop_ballast()

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -38,11 +38,13 @@ from drillmaster.run.seats import State as Seats
 from drillmaster.run.traffic import Asker, Tally, Traffic
 from drillmaster.sanity import fill_in, is_loopback, parse_listen, planned_requests
 from drillmaster.screen import screen_text
-from drillmaster.timeline import Writer, seal_run
+from drillmaster.timeline import Writer, chunks, seal_run
 
 __all__ = ["RunResult", "conduct"]
 
 _PLAN_CAP_BYTES = 1 << 20
+MAX_COLLECTED_BYTES = 1 << 30
+"""The most that is taken over of a timeline that an agent keeps elsewhere."""
 
 
 class RunResult(msgspec.Struct, frozen=True):
@@ -304,6 +306,7 @@ def _conductor(site: _Site) -> Conductor:
                 upstream_ca=site.upstream_ca,
                 agent_wait_s=site.options.agent_wait_s,
                 by_hand=site.options.by_hand,
+                own_timeline=None if plan.timeline is None else site.ready.plan_path.parent / plan.timeline,
             ),
             asker,
             conductor,
@@ -321,6 +324,7 @@ def _conductor(site: _Site) -> Conductor:
         traffic=traffic,
         prepare=prepare,
         code=lambda: _code(site),
+        collect=_collector(site),
         max_baseline_failed_ratio=site.ready.gate.max_baseline_failed_ratio,
         clock=clock,
         progress=site.options.progress,
@@ -331,6 +335,30 @@ def _conductor(site: _Site) -> Conductor:
         rehearsal=site.ready.rehearsal,
         scribe=site.options.scribe,
     )
+
+
+def _collector(site: _Site) -> Callable[[], None]:
+    """Take what an agent of somebody else's writes to its own timeline from now on, and give it to the run at the end.
+
+    Lines from before are another drill's. Raises Problem at the end where the file cannot be read.
+    """
+    own = site.plan.timeline
+    if own is None:
+        return lambda: None
+    source = site.ready.plan_path.parent / own
+    before_bytes = source.stat().st_size if source.is_file() else 0
+
+    def collect() -> None:
+        if not source.exists():
+            site.options.progress.line(f"{source}: the agent wrote no timeline")
+            return
+        skip = before_bytes if source.stat().st_size >= before_bytes else 0  # shorter than it was: it was begun anew
+        with site.folder.timeline.open("ab") as timeline:
+            for chunk in chunks(source, limit_bytes=MAX_COLLECTED_BYTES + skip):
+                timeline.write(chunk[skip:])
+                skip = max(0, skip - len(chunk))
+
+    return collect
 
 
 def _proxy_part(site: _Site) -> ProxyPart:

@@ -169,6 +169,16 @@ def standing(plan: Plan, here: Ground, *, place: str, timeline: Path) -> list[Li
     return found
 
 
+def own_timeline(path: Path) -> Line | Refused:
+    """The agent's own timeline file: a regular file, or a folder in which it can be made."""
+    place = "own_timeline"
+    if path.exists() and not path.is_file():
+        return Refused(place, found=f"{path}: no regular file", wanted="a file", remedy="mend /timeline in the plan")
+    if not path.exists() and not path.parent.is_dir():
+        return Refused(place, found=f"{path.parent}: no such folder", wanted="one", remedy=f"mkdir -p {path.parent}")
+    return Line(check=place, status="pass", why=f"{path}{'' if path.exists() else ', not there yet'}")
+
+
 def tls_to(scheme: str, ca: Path | None) -> ssl.SSLContext | None:
     """The TLS of one peer; None for plain http. Raises Problem for a CA file that is none."""
     if scheme != "https":
@@ -401,6 +411,8 @@ class Runway(msgspec.Struct, frozen=True, kw_only=True):
     upstream_ca: Path | None
     agent_wait_s: float | None
     by_hand: bool
+    own_timeline: Path | None
+    """Where an agent that the drill does not start writes its timeline; None: into the run, or none at all."""
 
 
 class Crew(Protocol):
@@ -424,6 +436,8 @@ async def execute(runway: Runway, asker: Asker, crew: Crew, *, clock: Clock) -> 
         folder.path, clock, wall0_ns=folder.wall0_ns, mono0_ns=folder.mono0_ns, descriptors=runway.descriptors
     )
     lines = standing(plan, here, place=place, timeline=folder.timeline)
+    if runway.own_timeline is not None:
+        lines.append(own_timeline(runway.own_timeline))
     if runway.attest:
         lines = attested(plan, place=place, wall_ns=here.wall_ns) + lines
     _record(crew, lines)
@@ -444,7 +458,10 @@ async def execute(runway: Runway, asker: Asker, crew: Crew, *, clock: Clock) -> 
             await crew.start_worker(plan.worker.cmd)
     else:
         crew.say(f"the agent is yours to start, with   export MODEL_BASE_URL={proxy_url}")
-        crew.say(f"and, for its marks in the evidence, export DRILL_LOG={folder.timeline}")
+        if runway.own_timeline is None:
+            crew.say(f"and, for its marks in the evidence, export DRILL_LOG={folder.timeline}")
+        else:
+            crew.say(f"its marks are taken from {runway.own_timeline}")
     wait_s = plan.worker.ready_s if plan.worker is not None else (runway.agent_wait_s or 0.0)
     if plan.worker is None and runway.by_hand and runway.agent_wait_s is None:
         wait_s = AGENT_WAIT_S

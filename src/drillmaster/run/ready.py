@@ -32,6 +32,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     permit_host: str | None = None
     stamps: tuple[str, ...] = ()
     """DEMO: seats are made up, and nobody is asked to attest anything."""
+    timeline: Path | None = None
+    """Where an agent that the drill does not start writes its timeline."""
     agent_wait_s: float | None = None
     """How long to wait for an agent that the drill does not start. None: not at all, by hand `AGENT_WAIT_S`."""
     progress: Progress = Silent()
@@ -62,6 +64,8 @@ def prepare_plan(plan_path: Path, options: Options, *, wall_ns: int) -> Ready:
         plan = msgspec.structs.replace(
             plan, fault=msgspec.structs.replace(plan.fault, mode=options.mode, params=params)
         )
+    if options.timeline is not None:
+        plan = msgspec.structs.replace(plan, timeline=str(options.timeline.absolute()))
     if options.cmd is not None:
         plan = msgspec.structs.replace(plan, worker=_worker(plan.worker, options.cmd))
     policy_path = plan_path.parent / plan.policy

@@ -76,8 +76,8 @@ SHAPES: dict[str, tuple[str, str, tuple[tuple[str, str], ...]]] = {
     "run-folder": (
         "Run folder",
         "`runs/<id>/` holds `manifest.json`, copies of plan and policy, `timeline.jsonl` (the workers' own), `events/` (ours, "
-        "[event by event](events.md)), `worker.log` (what the agent printed, secrets screened), `proxy.log` (trouble of the proxy), `seal.json`, "
-        "and behind the seal `verdict.json`, `card.md` and `report.html`. What a seal "
+        "[event by event](events.md)), `worker.log` (what the agent printed, secrets screened), `proxy.log` (trouble of the "
+        "proxy), `seal.json`, and behind the seal `verdict.json`, `card.md` and `report.html`. What a seal "
         "[cannot show](../why/what-a-seal-cannot-show.md).",
         (
             ("manifest.json", "drillmaster.evidence:Manifest"),

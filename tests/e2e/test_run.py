@@ -341,6 +341,25 @@ def test_a_spend_cap_ends_the_drill_before_an_agent_that_retries_has_spent_more(
     assert len([row for row in drill.events("events/proxy.jsonl", "attempt") if row["upstream"]]) <= 90
 
 
+def test_a_cap_on_tokens_ends_the_drill(drill: Drill) -> None:
+    drill.plan(
+        spend={"max_requests": 10_000, "max_tokens": 300}, phases={"baseline_s": 30, "fault_s": 1, "recovery_s": 1.5}
+    )
+    done = drill.run("--rehearsal")
+    assert done.returncode == 3 and "spend.max_tokens 300" in done.stdout, done.stdout + done.stderr
+
+
+def test_policy_that_changes_during_the_drill_refuses_the_verdict(drill: Drill) -> None:
+    drill.plan()
+    process = drill.start("--rehearsal")
+    drill.wait_for("phase_started", phase="fault")
+    policy = drill.folder / "policy.yaml"
+    policy.write_text(policy.read_text().replace("max_failed_ratio: 0.1", "max_failed_ratio: 0.9"))
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 2, out + err
+    assert "policy changed during the drill" in out
+
+
 def test_too_many_failures_end_the_drill_where_the_plan_says_so(drill: Drill) -> None:
     drill.plan(
         kind="none",

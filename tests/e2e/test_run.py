@@ -41,9 +41,13 @@ def _proxy_passes(drill: Drill) -> bool:
 
 def test_a_whole_drill_is_walked_sealed_and_leaves_nothing_running(drill: Drill) -> None:
     drill.plan(seats={"lead": "Ada", "scribe": "Ben", "verifier": "Cem"}, preflight=_attested())
-    done = drill.run("--json", "--yes")
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
+    process = drill.start("--json", "--yes")
+    drill.wait_for("phase_started", phase="drain")
+    for kind in ("injection_seen", "first_fallback_seen", "window_ended"):  # a Scribe who is late is waited for
+        assert drill.verb("note", kind).returncode == 0
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 0, err
+    said = json.loads(out)
     assert said["exit"] == 0 and Path(said["run"]) == drill.run_dir
     phases = [row["phase"] for row in drill.events("events/conductor.jsonl", "phase_started")]
     assert phases == ["baseline", "fault", "recovery", "drain"]
@@ -64,7 +68,7 @@ def test_a_whole_drill_is_walked_sealed_and_leaves_nothing_running(drill: Drill)
     assert env["MODEL_BASE_URL"] == env["ANTHROPIC_BASE_URL"] == proxy and env["OPENAI_BASE_URL"] == f"{proxy}/v1"
     assert env["DRILL_LOG"] == str(drill.run_dir / "timeline.jsonl")
     assert "abcdefghijklmnopqrstuvwxyz" not in log
-    assert "FAULT INJECTED at" in done.stderr and "missing" in done.stderr
+    assert "FAULT INJECTED at" in err and "Scribe: still missing injection_seen" in err
 
 
 def _attested() -> dict[str, dict[str, str]]:
@@ -305,6 +309,17 @@ def test_an_endpoint_that_nobody_serves_is_refused(drill: Drill) -> None:
     done = drill.run("--rehearsal")
     assert done.returncode == 2 and "upstream_reachable" in done.stderr
     assert drill.own_processes() == []
+
+
+def test_another_agent_on_the_worker_s_port_is_refused(drill: Drill) -> None:
+    env = {**drill.env, "MODEL_BASE_URL": f"http://127.0.0.1:{drill.proxy_port}"}
+    drill.processes.append(
+        subprocess.Popen(drill.agent(), cwd=drill.folder, env=env, stdout=subprocess.DEVNULL, text=True)
+    )
+    wait_until(lambda: connects(drill.agent_port), what="the other agent")
+    drill.plan()
+    done = drill.run("--rehearsal")
+    assert done.returncode == 2 and "target_free" in done.stderr and "ss -ltnp" in done.stderr
 
 
 def test_a_worker_that_cannot_be_started_is_refused(drill: Drill) -> None:

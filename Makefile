@@ -47,8 +47,8 @@ docs: $(VENV)/.have-test ## links, commands and generated pages of docs/ hold
 reference: $(VENV)/.have-test ## write docs/reference anew from the code
 	$(PY) -m tools.reference
 
-bench: $(VENV)/.have-test ## measure the proxy beside nginx and HAProxy where they are installed
-	$(PY) bench/proxy.py
+bench: $(VENV)/.have-test ## measure what users wait for, beside peers that are installed
+	$(PY) -m bench
 
 clean: ## remove .venv, caches and builds; runs/ is evidence and stays
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,7 +1,7 @@
 """What the proxy costs, beside HAProxy and nginx in the same run: `python bench/proxy.py [--seconds 4] [--rounds 3]`.
 
 An nginx origin (994 B of JSON, keep-alive) on plain HTTP and on TLS; `wrk` as the client, 614 B POSTs; each proxy one
-process on one core, evidence on. CPU is read from /proc/PID/stat around each run, so that other load on the machine
+process on one core of its own, evidence on. CPU is read from /proc/PID/stat around each run, so that other load on the machine
 changes rates and not the figures. Rounds are interleaved; the table shows medians. Loopback only.
 """
 
@@ -54,7 +54,7 @@ http {{
 HAPROXY = """
 global
   nbthread 1
-  maxconn 8192
+  maxconn 1024
 defaults
   mode http
   timeout connect 5s
@@ -114,19 +114,31 @@ def rss_mb(pid: int) -> float:
     return int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1]) / 1024
 
 
-def wait_port(port: int) -> None:
+def wait_port(what: str, port: int) -> None:
     give_up = time.monotonic() + 30
     while time.monotonic() < give_up:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.5):
             return
         time.sleep(0.05)
-    raise SystemExit(f"nothing listens on {port}")
+    raise SystemExit(f"{what}: nothing listens on {port}")
 
 
 def wrk(port: int, script: Path, connections: int, seconds: float) -> tuple[int, float]:
     """Requests done, and the median latency in µs."""
     out = subprocess.run(
-        ["wrk", "-t1", f"-c{connections}", f"-d{seconds:.0f}s", "--latency", "-s", script, f"http://127.0.0.1:{port}/"],
+        on_core(
+            0,
+            [
+                "wrk",
+                "-t1",
+                f"-c{connections}",
+                f"-d{seconds:.0f}s",
+                "--latency",
+                "-s",
+                script,
+                f"http://127.0.0.1:{port}/",
+            ],
+        ),
         capture_output=True,
         text=True,
         check=True,
@@ -172,9 +184,16 @@ while True:
 """
 
 
+def on_core(core: int, argv: list) -> list:
+    """Proxies have one core, client and origin another: none of them makes the next one's caches cold."""
+    if shutil.which("taskset") and len(os.sched_getaffinity(0)) > 1:
+        return ["taskset", "-c", str(sorted(os.sched_getaffinity(0))[core]), *argv]
+    return argv
+
+
 class Processes(contextlib.ExitStack):
-    def start(self, argv: list[str], **extra) -> subprocess.Popen:
-        process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **extra)
+    def start(self, argv: list[str], core: int, **extra) -> subprocess.Popen:
+        process = subprocess.Popen(on_core(core, argv), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **extra)
         self.callback(self._stop, process)
         return process
 
@@ -238,17 +257,17 @@ def main() -> None:
         (folder / "post.lua").write_text(POST_LUA.replace("{body}", question))
         (folder / "origin.conf").write_text(NGINX_ORIGIN.format(dir=folder, body=body, **port))
         (folder / "sse.py").write_text(SSE_ORIGIN)
-        processes.start(["nginx", "-c", str(folder / "origin.conf")])
-        processes.start([sys.executable, str(folder / "sse.py"), str(port["sse"])])
+        processes.start(["nginx", "-c", str(folder / "origin.conf")], 0)
+        processes.start([sys.executable, str(folder / "sse.py"), str(port["sse"])], 0)
         targets: dict[str, tuple[int, int | None]] = {"direct": (port["plain"], None)}
         if not options.ours_only:
             (folder / "peer.conf").write_text(NGINX_PEER.format(dir=folder, **port))
-            peer = processes.start(["nginx", "-c", str(folder / "peer.conf")])
+            peer = processes.start(["nginx", "-c", str(folder / "peer.conf")], 1)
             targets["nginx"] = (port["peer_plain"], peer.pid)
             targets["nginx, TLS upstream"] = (port["peer_tls"], peer.pid)
             if shutil.which("haproxy"):
                 (folder / "haproxy.cfg").write_text(HAPROXY.format(dir=folder, **port))
-                hap = processes.start(["haproxy", "-f", str(folder / "haproxy.cfg")])
+                hap = processes.start(["haproxy", "-f", str(folder / "haproxy.cfg")], 1)
                 targets["HAProxy"] = (port["hap_plain"], hap.pid)
                 targets["HAProxy, TLS upstream"] = (port["hap_tls"], hap.pid)
         ours = {}
@@ -264,13 +283,13 @@ def main() -> None:
                 "events": str(folder / f"{key}.jsonl"),
                 "control_path": str(folder / f"{key}.sock"),
             }
-            ours[key] = processes.start([sys.executable, "-m", "drillmaster.proxy", json.dumps(settings)])
+            ours[key] = processes.start([sys.executable, "-m", "drillmaster.proxy", json.dumps(settings)], 1)
         targets["drillmaster"] = (port["our_plain"], ours["our_plain"].pid)
         targets["drillmaster, TLS upstream"] = (port["our_tls"], ours["our_tls"].pid)
-        for one in port.values():
+        for what, one in port.items():
             if options.ours_only and one in (port["peer_plain"], port["peer_tls"], port["hap_plain"], port["hap_tls"]):
                 continue
-            wait_port(one)
+            wait_port(what, one)
 
         cpu: dict[str, list[float]] = {}
         rate: dict[str, list[float]] = {}

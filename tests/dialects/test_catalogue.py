@@ -119,7 +119,8 @@ FINISHED = [
     ("openai_chat", b"text/html", b"<html>login</html>", True, False),
     ("openai_chat", JSON, b'{"choices":[{"message":{"content":"\\"finish_reason\\":\\"stop\\""}}]}', True, False),
     ("anthropic", SSE, b"event: message_stop\ndata: {}\n\n", True, True),
-    ("anthropic", SSE, b'event: message_delta\ndata: {"delta":{"stop_reason":"end_turn"}}\n\n', True, True),
+    # The stop reason alone is not the end: the API promises `message_stop`, and no known gateway leaves it out.
+    ("anthropic", SSE, b'event: message_delta\ndata: {"delta":{"stop_reason":"end_turn"}}\n\n', True, False),
     ("anthropic", SSE, b'event: content_block_delta\ndata: {"delta":{"text":"x"}}\n\n', True, False),
     ("anthropic", SSE, b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error"}}\n\n', True, False),
     ("anthropic", JSON, b'{"type":"message","content":[],"stop_reason":"end_turn"}', True, True),

@@ -1,26 +1,94 @@
-"""Dialects: how each API words its requests, its errors and the end of its answers. One file an entry.
+"""Dialects: how each API words its requests, its answers, its errors and the end of its answers. One file an entry.
 
-1. The name is the file's: `openai_chat`. Listing reads names; only the entry that is asked for is imported.
-2. An error is the provider's own: status, headers and body as documented or seen, and `source` says which.
+1. The name is the file's: `openai_chat`. Listing reads names; only the entry that is asked for is imported. A file that
+   begins with an underscore is no entry: it holds a shape that several providers share.
+2. An error is the provider's own: status, headers and body as documented or seen, and `source` says which. Source classes:
+   D official documentation, S an SDK's source, T a body pasted in a public tracker, 2 a secondary page, M measured with
+   the SDK; `ours` where nothing is documented and the shape alone is the provider's.
 3. "Was this answer really finished?" is a question to the API's *terminal state*, never to the transport alone: a stream
-   that ends cleanly without it was cut.
-4. Nothing here decodes a whole large body: model and stream come from its first and last bytes.
+   that ends cleanly without it was cut. Four endings: `Ending`. Text of a model's cannot feign one: inside a JSON string
+   a quote is escaped, and a line break too.
+4. Nothing here decodes a whole large body: model and stream come from its first and last bytes, an ending from its last.
+5. What an answer says is a `Reply`; how it is worded, whole or as a stream, is the dialect's. Times, ids and counts are
+   arguments: the same reply gives the same bytes.
 """
 
+import enum
 import importlib
+import json
+import math
 import pkgutil
 import re
-from typing import ClassVar
+import time
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
 from drillmaster.errors import Problem
 from drillmaster.http1 import Answer, RequestHead
 
-__all__ = ["EDGE_BYTES", "Dialect", "Peek", "load", "names", "peek_json", "recognise"]
+__all__ = [
+    "CONDITIONS",
+    "EDGE_BYTES",
+    "Bucket",
+    "Condition",
+    "Dialect",
+    "Ending",
+    "Finish",
+    "Peek",
+    "Reply",
+    "Says",
+    "Shape",
+    "Streamed",
+    "ToolCall",
+    "arguments_value",
+    "assert_finished",
+    "at_line_start",
+    "by_host",
+    "catalogue",
+    "data_of",
+    "dump",
+    "go_duration",
+    "load",
+    "names",
+    "peek_json",
+    "recognise",
+    "rfc3339",
+    "spent_tokens",
+    "sse",
+    "whole_seconds",
+]
 
 EDGE_BYTES = 4_096
 """How much of the end of an answer `finished` is shown, and of each end of a large request `peek_json`."""
+
+Finish = Literal["stop", "length", "content_filter", "tool", "refusal"]
+"""Why a model stopped, in one vocabulary: each dialect has its own word, see `finish_word`."""
+
+CONDITIONS: dict[str, int] = {
+    "bad-request": 400,
+    "context": 400,
+    "content-filter": 400,
+    "auth": 401,
+    "auth-expired": 401,
+    "money": 402,
+    "permission": 403,
+    "moderation": 403,
+    "not-found": 404,
+    "timeout": 408,
+    "conflict": 409,
+    "too-large": 413,
+    "unprocessable": 422,
+    "rate": 429,
+    "rate-tokens": 429,
+    "daily": 429,
+    "server": 500,
+    "bad-gateway": 502,
+    "overloaded": 503,
+    "gateway-timeout": 504,
+}
+"""The names that every dialect answers to, with the status that holds where an API documents no other for it."""
 
 
 class Peek(msgspec.Struct, frozen=True):
@@ -30,31 +98,262 @@ class Peek(msgspec.Struct, frozen=True):
     stream: bool | None = None
 
 
+class Ending(enum.Enum):
+    """How an answer ended."""
+
+    COMPLETE = "complete"
+    """Its terminal state was reached, and the model had said what it had to say."""
+    INCOMPLETE = "incomplete"
+    """Its terminal state was reached, and the answer is short of what was asked: a token limit, a filter."""
+    ERROR = "error"
+    """The API said that it failed, in the status or in the middle of a 200."""
+    CUT = "cut"
+    """Its terminal state was not reached: whatever came is the beginning of an answer."""
+
+
+class Says(enum.Flag):
+    """What one frame of a stream says. A frame may say several things: Gemini's last one has text, reason and usage."""
+
+    NOTHING = 0
+    OPEN = enum.auto()
+    """Begins the answer, without any of its words."""
+    CONTENT = enum.auto()
+    """Words of the model."""
+    TOOL = enum.auto()
+    """A tool call, or a piece of one."""
+    FINISH = enum.auto()
+    """Why the model stopped."""
+    USAGE = enum.auto()
+    TERMINAL = enum.auto()
+    """Behind it nothing more comes."""
+    ERROR = enum.auto()
+    PING = enum.auto()
+    """A comment or a ping: keeps the connection alive and says nothing."""
+
+
+class Condition(msgspec.Struct, frozen=True, kw_only=True):
+    """One error of an API: a row of its table, with the words that go on the wire."""
+
+    name: str
+    """One of `CONDITIONS`, or the API's own refinement of one, as in `money-project`."""
+    status: int
+    kind: str = ""
+    """The API's own class of it: `error.type`, Gemini's `error.status`."""
+    code: str | None = None
+    param: str | None = None
+    message: str
+    """`{delay}` stands for the seconds to wait, as the API writes them."""
+    source: str
+    transient: bool = True
+    """Whether the same request can succeed later without anybody doing anything."""
+    tells_delay: bool = False
+    """Whether the API says with this error when to try again."""
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """One way in which an API says in the middle of a stream that it failed."""
+
+    name: str
+    source: str
+
+
+class Bucket(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of one limit, for the headers that report it."""
+
+    limit: int
+    remaining: int
+    reset_s: float
+    """Until it is full again."""
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that a model wants made. `arguments` is JSON as text, since it may be broken on purpose."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """What a model answers, before an API words it."""
+
+    model: str
+    pieces: tuple[str, ...] = ()
+    """Its words, cut as a stream would cut them; together they are the text."""
+    tools: tuple[ToolCall, ...] = ()
+    finish: Finish = "stop"
+    input_tokens: int = 1
+    output_tokens: int = 1
+    answer_id: str = "0"
+    """Unique part of the answer's id, without a prefix."""
+    now_s: int = 0
+    """Seconds since 1970, for the stamps in bodies."""
+    usage_in_stream: bool = True
+    """Whether a stream tells its usage, where the API leaves that to the request."""
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
+class Streamed(msgspec.Struct, frozen=True):
+    """A whole streamed answer: its head's fields, and its frames, each with what ends it."""
+
+    headers: tuple[tuple[str, str], ...]
+    frames: tuple[bytes, ...]
+
+
 class Dialect:
     """One API."""
 
     name: ClassVar[str]
+    hosts: ClassVar[tuple[bytes, ...]] = ()
+    """Host names that are this API's alone, and the ends of such (`.openai.azure.com`)."""
+    shared: ClassVar[bool] = False
+    """Its paths are other providers' too: then `recognises` wants more than a path, or is asked last."""
+    table: ClassVar[tuple[Condition, ...]] = ()
+    """Its errors. The first of a status is what the status means by itself, the first of a name what the name means."""
+    shapes: ClassVar[tuple[Shape, ...]] = ()
+    """How it says in the middle of a stream that it failed; the usual one first."""
+    splits: ClassVar[Literal["frame", "line"]] = "frame"
+    """What ends a unit of its streams: a blank line (server-sent events) or a line feed (JSON lines)."""
+
+    def speaks(self, request: RequestHead) -> bool:
+        """Whether the request could be this API's, by method, path and fields; other APIs may share them."""
+        raise NotImplementedError
 
     def recognises(self, request: RequestHead) -> bool:
-        """Whether this request speaks it; from method, path and fields alone."""
+        """Whether this request is this API's, from its head alone."""
+        return self.speaks(request)
+
+    def peek(self, request: RequestHead, seen: Peek) -> Peek:
+        """Correct what the body said of model and stream (`seen`) by what this API says elsewhere: in the path."""
+        return seen
+
+    # Errors
+
+    def condition(self, status: int | None, name: str | None = None) -> Condition:
+        """The row for a status, a name, or both. Where nothing fits: the name's usual status, worded by analogy.
+
+        Raises ValueError when neither is given.
+        """
+        if status is None and name is None:
+            raise ValueError("an error has a status or a condition")
+        for row in self.table:
+            if (status is None or row.status == status) and (name is None or row.name == name):
+                return row
+        if status is None:
+            status = CONDITIONS.get(str(name), 500)
+        for row in self.table:
+            if row.status == status:
+                return row
+        return self.unlisted(status)
+
+    def unlisted(self, status: int) -> Condition:
+        """The row of a status that this API documents no error for."""
+        kind = "server_error" if status >= 500 else "invalid_request_error"
+        return Condition(name="unlisted", status=status, kind=kind, message=f"Error {status}.", source="shape S, ours")
+
+    def documents(self, name: str) -> bool:
+        """Whether the table has a row of this name."""
+        return any(row.name == name for row in self.table)
+
+    def error(
+        self,
+        status: int | None,
+        condition: str | None = None,
+        *,
+        request_id: str,
+        retry_after_s: float | None = None,
+        path: str = "",
+        asked: bytes = b"",
+    ) -> Answer:
+        """The API's own error for a status, a condition, or both (see `condition`).
+
+        `retry_after_s` is said where and as the API says it, in header or body, and nowhere when this condition never tells
+        it (`Condition.tells_delay`); None says nothing. `path` and `asked` are the request's path and body, as far as they
+        are known: an API of several shapes words by the one, JSON-RPC takes the id of the call from the other.
+        """
+        row = self.condition(status, condition)
+        if not row.tells_delay:
+            retry_after_s = None
+        return self.word(row, request_id=request_id, retry_after_s=retry_after_s, path=path, asked=asked)
+
+    def word(
+        self, row: Condition, *, request_id: str, retry_after_s: float | None, path: str = "", asked: bytes = b""
+    ) -> Answer:
+        """Put one row of the table on the wire, `retry_after_s` included where it is not None."""
         raise NotImplementedError
 
-    def error(self, status: int, condition: str | None = None, *, request_id: str) -> Answer:
-        """The API's own error for a status and, where one status has several meanings, a condition."""
-        raise NotImplementedError
+    def rate_headers(
+        self, *, requests: Bucket | None = None, tokens: Bucket | None = None, now_s: float = 0.0
+    ) -> tuple[tuple[str, str], ...]:
+        """The fields in which this API reports its limits on every answer; none where it has none."""
+        return ()
 
-    def finished(self, status: int, content_type: bytes, tail: bytes, whole: bool) -> bool:
-        """Whether the answer reached the API's terminal state.
+    # Endings
+
+    def ending(self, status: int, content_type: bytes, tail: bytes, whole: bool) -> Ending:
+        """How an answer ended.
 
         `tail` is the last `EDGE_BYTES` of the decoded body, `whole` whether its framing was complete, `content_type` in
         lower case.
         """
         raise NotImplementedError
 
+    def finished(self, status: int, content_type: bytes, tail: bytes, whole: bool) -> bool:
+        """Whether the answer reached the API's terminal state: complete, or incomplete and said to be."""
+        ending = self.ending(status, content_type, tail, whole)
+        return ending is Ending.COMPLETE or ending is Ending.INCOMPLETE
+
+    # Streams
+
+    def says(self, frame: bytes) -> Says:
+        """What one frame (one line, see `splits`) of a stream says."""
+        raise NotImplementedError
+
+    def without_finish(self, frame: bytes) -> bytes | None:
+        """The frame without reason, end and usage; None when nothing is left of it."""
+        said = self.says(frame)
+        return None if said & (Says.FINISH | Says.TERMINAL) else frame
+
+    def error_frames(
+        self, shape: str | None = None, condition: str = "overloaded", *, request_id: str, asked: bytes = b""
+    ) -> tuple[bytes, ...]:
+        """The frames with which this API says in the middle of a stream that it failed, in one of its `shapes`.
+
+        None is the first. Raises Problem for one that is not among them, or where the API has none.
+        """
+        raise NotImplementedError
+
+    def shape(self, name: str | None) -> str:
+        """Check the name of a shape, None being the first. Raises Problem."""
+        known = [shape.name for shape in self.shapes]
+        if name is None and known:
+            return known[0]
+        if name is None or name not in known:
+            wanted = "one of " + ", ".join(known) if known else "a dialect that has errors inside a stream"
+            raise Problem(f"shape of {self.name}", found=repr(name), wanted=wanted, remedy="leave `shape` out")
+        return name
+
+    # Answers
+
+    def finish_word(self, finish: Finish) -> str:
+        """This API's word for why a model stopped."""
+        raise NotImplementedError
+
+    def answer(self, reply: Reply, *, path: str = "", asked: bytes = b"") -> Answer:
+        """A whole good answer in this API's shape, usage included."""
+        raise NotImplementedError
+
+    def stream(self, reply: Reply, *, path: str = "", asked: bytes = b"") -> Streamed:
+        """The same answer as this API streams it, a frame a piece."""
+        raise NotImplementedError
+
 
 def names() -> tuple[str, ...]:
     """The catalogue, without importing an entry."""
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")))
 
 
 def load(name: str) -> Dialect:
@@ -67,8 +366,35 @@ def load(name: str) -> Dialect:
     return dialect
 
 
-def recognise(request: RequestHead, among: tuple[Dialect, ...]) -> Dialect:
-    """The first of `among` that recognises the request; else the last, which should be `plain`."""
+def catalogue() -> tuple[Dialect, ...]:
+    """All entries in the order in which a request is shown to them: the particular, those of shared paths, `plain`."""
+    every = [load(name) for name in names() if name != "plain"]
+    return (*(d for d in every if not d.shared), *(d for d in every if d.shared), load("plain"))
+
+
+def by_host(host: bytes | None, among: tuple[Dialect, ...]) -> Dialect | None:
+    """The dialect whose API lives at this host (a port is ignored); None for a host that none has for its own."""
+    if not host:
+        return None
+    bare = host.rpartition(b":")[0] if b":" in host and not host.endswith(b"]") else host
+    bare = bare.lower()
+    for dialect in among:
+        for known in dialect.hosts:
+            if bare == known or (known.startswith(b".") and bare.endswith(known)):
+                return dialect
+    return None
+
+
+def recognise(request: RequestHead, among: tuple[Dialect, ...], upstream_host: bytes | None = None) -> Dialect:
+    """The dialect of a request: by the host it is for, where that host is one API's own, else by its head.
+
+    `upstream_host` is the host that the request will be sent to, since clients of a proxy name the proxy. `among` is in the
+    order of `catalogue`; its last, which should be `plain`, is the answer where no other is.
+    """
+    for host in (upstream_host, request.host):
+        owner = by_host(host, among) if host else None
+        if owner is not None and owner.speaks(request):
+            return owner
     for dialect in among:
         if dialect.recognises(request):
             return dialect
@@ -77,6 +403,29 @@ def recognise(request: RequestHead, among: tuple[Dialect, ...]) -> Dialect:
 
 _MODEL = re.compile(rb'[{,]\s*"model"\s*:\s*"([^"\\]{1,128})"')
 _STREAM = re.compile(rb'[{,]\s*"stream"\s*:\s*(true|false)')
+
+
+_TOTAL = re.compile(rb'"total_tokens"\s*:\s*([0-9]{1,9})')
+_OUTPUT = re.compile(rb'"output_tokens"\s*:\s*([0-9]{1,9})')
+_INPUT = re.compile(rb'"input_tokens"\s*:\s*([0-9]{1,9})')
+_BYTES_A_TOKEN = 4
+
+
+def spent_tokens(tail: bytes, up_bytes: int, down_bytes: int) -> int:
+    """What one answer cost, for a cap: by the `usage` at its end (`tail`), where the API says it there.
+
+    What it does not say is estimated from the bodies' bytes, high rather than low: a stream's frames are mostly wrapping.
+    A quote inside a string is escaped, so that text of a model's cannot be taken for a field.
+    """
+    at = tail.rfind(b'"total_tokens"')
+    if at >= 0 and (total := _TOTAL.match(tail, at)):
+        return int(total[1])
+    at = tail.rfind(b'"output_tokens"')
+    if at >= 0 and (output := _OUTPUT.match(tail, at)):
+        at = tail.rfind(b'"input_tokens"')
+        given = _INPUT.match(tail, at) if at >= 0 else None
+        return int(output[1]) + (int(given[1]) if given else up_bytes // _BYTES_A_TOKEN)
+    return (up_bytes + down_bytes) // _BYTES_A_TOKEN
 
 
 class _Fields(msgspec.Struct):
@@ -105,3 +454,100 @@ def peek_json(head: bytes, tail: bytes | None = None) -> Peek:
         found_model[1].decode("utf-8", "replace") if found_model else None,
         found_stream[1] == b"true" if found_stream else None,
     )
+
+
+# What entries share in writing
+
+
+def dump(value: object) -> bytes:
+    """Compact JSON, as the providers write it: no escapes but the needed ones."""
+    # A lone surrogate, which JSON can spell and UTF-8 cannot, becomes a question mark.
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def arguments_value(arguments: str) -> object:
+    """A tool call's arguments for an API that carries them as a value; what is no JSON stays the text that it is."""
+    try:
+        return json.loads(arguments)
+    except ValueError:
+        return arguments
+
+
+def sse(data: bytes, event: str | None = None) -> bytes:
+    """One server-sent event."""
+    return (f"event: {event}\n".encode() if event else b"") + b"data: " + data + b"\n\n"
+
+
+def at_line_start(tail: bytes, wanted: bytes) -> bool:
+    """Whether a line of a stream's tail begins with these bytes. Searched from the end."""
+    at = tail.rfind(wanted)
+    while at > 0 and tail[at - 1] not in b"\r\n":
+        at = tail.rfind(wanted, 0, at)
+    return at >= 0
+
+
+_DATA = re.compile(rb"^data:[ ]?(.*?)\r?$", re.MULTILINE)
+
+
+def data_of(frame: bytes) -> Any:
+    """The JSON of a server-sent event's data; None where there is none, or it is none."""
+    lines = _DATA.findall(frame)
+    if not lines:
+        return None
+    try:
+        return msgspec.json.decode(b"\n".join(lines))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def go_duration(seconds: float) -> str:
+    """A duration as Go prints it, to the millisecond: `12ms`, `1.5s`, `6m0s`, `10h17m5.7s`."""
+    whole_ms = max(0, math.ceil(seconds * 1e3 - 1e-6))
+    if whole_ms == 0:
+        return "0s"
+    if whole_ms < 1_000:
+        return f"{whole_ms}ms"
+    hours, rest_ms = divmod(whole_ms, 3_600_000)
+    minutes, rest_ms = divmod(rest_ms, 60_000)
+    text = f"{rest_ms / 1e3:.3f}".rstrip("0").rstrip(".") + "s"
+    if hours:
+        return f"{hours}h{minutes}m{text}"
+    return f"{minutes}m{text}" if minutes else text
+
+
+def whole_seconds(seconds: float) -> str:
+    """Seconds as a Retry-After has them: whole, rounded up, so that nobody comes too early."""
+    return str(max(0, math.ceil(seconds - 1e-9)))
+
+
+def rfc3339(seconds: float) -> str:
+    """A moment as RFC 3339 in UTC, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+# For tests of agents
+
+
+def assert_finished(
+    body: bytes | str | Iterable[bytes],
+    dialect: str,
+    *,
+    status: int = 200,
+    content_type: str | None = None,
+    whole: bool = True,
+    complete: bool = True,
+) -> None:
+    """Fail unless the answer was really finished. AssertionError says how it ended instead.
+
+    `body` is the body as bytes or text. `content_type` None is told from the body's first bytes. `whole` is whether the
+    framing was complete, which an HTTP client that raised nothing vouches for. `complete` False lets an answer pass that
+    reached its end and is short: a token limit, a filter.
+    """
+    data = body.encode() if isinstance(body, str) else bytes(body) if isinstance(body, bytes) else b"".join(body)
+    if content_type is None:
+        stripped = data.lstrip()
+        content_type = "application/json" if stripped[:1] in (b"{", b"[") else "text/event-stream"
+    ended = load(dialect).ending(status, content_type.lower().encode("latin-1"), data[-EDGE_BYTES:], whole)
+    if ended is Ending.COMPLETE or (ended is Ending.INCOMPLETE and not complete):
+        return
+    raise AssertionError(f"{dialect}: the answer is not finished, it is {ended.value}; it ends with {data[-120:]!r}")

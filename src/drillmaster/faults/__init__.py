@@ -19,10 +19,11 @@ import pkgutil
 import random
 import re
 from collections.abc import Callable, Generator
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
+from drillmaster.dialects import Dialect
 from drillmaster.errors import Problem
 from drillmaster.http1 import Answer, RequestHead
 
@@ -159,13 +160,6 @@ Script = Generator[Action, Any, None]
 
 class Lifted(Exception):
     """Thrown into a running script when its fault was lifted or has expired."""
-
-
-class Dialect(Protocol):
-    """As much of a dialect as a script needs; see `drillmaster.dialects`."""
-
-    def error(self, status: int, condition: str | None = None, *, request_id: str) -> Answer:
-        """The provider's own error for a status and, where one status has several, a condition."""
 
 
 class Cx:

@@ -306,6 +306,7 @@ def _conductor(site: _Site) -> Conductor:
                 upstream_ca=site.upstream_ca,
                 agent_wait_s=site.options.agent_wait_s,
                 by_hand=site.options.by_hand,
+                addresses=site.addresses,
                 own_timeline=None if plan.timeline is None else site.ready.plan_path.parent / plan.timeline,
             ),
             asker,

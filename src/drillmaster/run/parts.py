@@ -214,7 +214,8 @@ class WorkerPart:
 
     async def start(self) -> int:
         """Start it; its process id. Raises Problem where the program cannot be started."""
-        ours, theirs = socket.socketpair()
+        # Kept from here on: a start that is cut short is ended by closing this, however far it came.
+        self._lead, theirs = socket.socketpair()
         with theirs:
             self._keeper = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -232,8 +233,8 @@ class WorkerPart:
                 env=dict(self._env),
                 start_new_session=True,
             )
-        self._lines, self._writer = await asyncio.open_connection(sock=ours)
         self._copy = asyncio.create_task(self._copy_output())
+        self._lines, self._writer = await asyncio.open_connection(sock=self._lead)
         said = await self._said()
         if "pid" not in said:
             raise Problem(
@@ -254,10 +255,13 @@ class WorkerPart:
 
     async def stop(self) -> None:
         """End it and all it started: SIGTERM, and SIGKILL after the keeper's grace. `wait` returns after this."""
-        if self._writer is None or self._keeper is None:
+        if self._lead is None:
             return
         with contextlib.suppress(OSError):
-            self._writer.write_eof()
+            self._lead.shutdown(socket.SHUT_WR)
+        if self._keeper is None:
+            self._lead.close()
+            return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(12):
                 await self._keeper.wait()
@@ -268,7 +272,10 @@ class WorkerPart:
             with contextlib.suppress(TimeoutError, asyncio.CancelledError):
                 async with asyncio.timeout(1):
                     await self._copy
-        self._writer.close()
+        if self._writer is None:
+            self._lead.close()
+        else:
+            self._writer.close()
 
     async def _copy_output(self) -> None:
         """Copy what the worker prints to its log, screened, up to a cap; then read on and drop, so that it never blocks."""

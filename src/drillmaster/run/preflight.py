@@ -217,6 +217,24 @@ async def reach_upstream(plan: Plan, *, ca: Path | None) -> Line:
     return Line(check="upstream_reachable", status="pass", why=f"{parts.scheme}://{host}:{port}")
 
 
+async def nobody_there(plan: Plan, addresses: Sequence[str]) -> Line:
+    """See that the worker's port is free before the worker is started: another agent there would take the drill."""
+    parts = urlsplit(plan.target.url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    for address in addresses:
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(2):
+                _, writer = await asyncio.open_connection(address, port)
+            writer.transport.abort()
+            raise Refused(
+                f"target_free {address}:{port}",
+                found="somebody who listens there already",
+                wanted="a free port: the worker that the drill starts is to be drilled",
+                remedy=f"end it (ss -ltnp 'sport = :{port}' names it), or drop `worker` and drill that one",
+            )
+    return Line(check="target_free", status="pass", why=f"nobody listens on port {port} yet")
+
+
 async def probe_proxy(url: str, *, within_s: float) -> tuple[int | None, str]:
     """Send one GET through the proxy, as nobody's request; the status, or None and what came instead."""
     parts = urlsplit(url)
@@ -411,6 +429,8 @@ class Runway(msgspec.Struct, frozen=True, kw_only=True):
     upstream_ca: Path | None
     agent_wait_s: float | None
     by_hand: bool
+    addresses: tuple[str, ...]
+    """The target's."""
     own_timeline: Path | None
     """Where an agent that the drill does not start writes its timeline; None: into the run, or none at all."""
 
@@ -454,6 +474,8 @@ async def execute(runway: Runway, asker: Asker, crew: Crew, *, clock: Clock) -> 
             )
         crew.line(Line(check="proxy_passes", status="pass", why=f"the real endpoint said {seen}"))
     if plan.worker is not None:
+        with _on_record(crew, "target_free"):
+            crew.line(await nobody_there(plan, runway.addresses))
         with _on_record(crew, "worker_starts"):
             await crew.start_worker(plan.worker.cmd)
     else:

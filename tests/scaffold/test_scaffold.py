@@ -98,6 +98,9 @@ def test_one_blank_left_open_is_refused_by_its_pointer(pointer: str) -> None:
         found = sanity.check(_plan(text), place=PLAN, wall_ns=NOW_NS)
         assert [problem.place for problem in found.problems] == [f"{PLAN}: /proxy/upstream"]
         return
+    if pointer.startswith("/seats/"):  # a seat that nobody holds makes the run a rehearsal
+        assert pointer.rpartition("/")[2] in sanity.unnamed_seats(_plan(text))
+        return
     with pytest.raises(Problem) as raised:
         (_plan if name == PLAN else _policy)(text)
     assert pointer in raised.value.place

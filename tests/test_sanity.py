@@ -113,6 +113,8 @@ NAN, INF = math.nan, math.inf
         ({"proxy": {"upstream": "http://api.openai.com"}}, "/proxy/upstream"),  # the key in the clear
         ({"proxy": {"upstream": "https://u:p@api.openai.com"}}, "/proxy/upstream"),
         ({"proxy": {"upstream": "https://api.openai.com/?a=b"}}, "/proxy/upstream"),
+        ({"proxy__listen": "127.0.0.1:8000"}, "/target/url"),  # users would talk to the proxy
+        ({"proxy": {"upstream": "http://localhost:8081/v1"}}, "/proxy/upstream"),  # the proxy to itself
         ({"proxy__listen": "8081"}, "/proxy/listen"),
         ({"proxy__listen": "somewhere:8081"}, "/proxy/listen"),
         ({"proxy__listen": "127.0.0.1:70000"}, "/proxy/listen"),

@@ -83,6 +83,7 @@ def check(
         *_target(plan, place),
         *_listen(plan, place),
         *_upstream(plan, place),
+        *_crossed(plan, place),
         *_permission(plan, place, wall_ns, permit_host),
         *_seats(plan, place, rehearsal),
         *_texts(plan, place),
@@ -307,6 +308,23 @@ def _listen(plan: Plan, place: str) -> Iterator[Problem]:
             "the one address where the agent looks",
             "write the bridge's address, such as `listen: 172.17.0.1:8081`",
         )
+
+
+def _crossed(plan: Plan, place: str) -> Iterator[Problem]:
+    """Target, proxy and upstream are three places; two of them in one would have the drill talk to itself."""
+    listen = parse_listen(plan.proxy.listen)
+    if listen is None or listen[1] == 0:
+        return
+    for pointer, url in (("/target/url", plan.target.url), ("/proxy/upstream", plan.proxy.upstream or "")):
+        parts = _split(url)
+        if parts is None or parts.hostname is None:
+            continue
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        same = parts.hostname == listen[0] or (is_loopback(parts.hostname) and is_loopback(listen[0]))
+        if same and port == listen[1]:
+            yield _wrong(
+                place, pointer, f"the address of the proxy, {plan.proxy.listen}", "another", "choose another port"
+            )
 
 
 def _upstream(plan: Plan, place: str) -> Iterator[Problem]:

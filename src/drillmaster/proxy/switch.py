@@ -90,6 +90,8 @@ class Counters(msgspec.Struct):
     client_gone: int = 0
     upstream_errors: int = 0
     upstream_retries: int = 0
+    tokens: int = 0
+    """What the real endpoint's answers cost, by their `usage`; estimated, and high, where they do not say."""
     script_errors: int = 0
     evidence_lines: int = 0
     evidence_lost: int = 0

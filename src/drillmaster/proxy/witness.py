@@ -11,7 +11,7 @@ import zlib
 
 import msgspec
 
-from drillmaster.dialects import EDGE_BYTES, Dialect, Peek, peek_json
+from drillmaster.dialects import EDGE_BYTES, Dialect, Peek, peek_json, spent_tokens
 from drillmaster.http1 import RequestHead, ResponseHead
 from drillmaster.proxy.hub import Hub, mono_ns
 
@@ -161,6 +161,8 @@ class Witness:
         """Write the `attempt` line (docs/reference/events.md)."""
         hub, head = self.hub, self.head
         named = head.named
+        if self.real:
+            hub.counters.tokens += spent_tokens(self._edge, self.up_bytes, self.down_bytes)
         peek = self.peek()
         mono0_ns = hub.mono0_ns
         first_ns = self.first_ns

@@ -218,11 +218,32 @@ def _help(text: str) -> Iterator[str]:
         yield from ["```", *inspect.cleandoc("\n".join(["", *lines])).split("\n"), "```", ""]
 
 
+# Said here and not asked of click, whose wording differs from release to release.
+def _stands_for(parameter: click.Parameter) -> str:
+    if parameter.metavar:
+        return parameter.metavar
+    if isinstance(parameter.type, click.Choice):
+        return "|".join(map(str, parameter.type.choices))
+    if isinstance(parameter, click.Argument):
+        return (parameter.name or "").upper()
+    return parameter.type.name.upper().removesuffix(" RANGE")
+
+
+def _usage(command: click.Command) -> Iterator[str]:
+    if any(isinstance(parameter, click.Option) for parameter in command.params):
+        yield "[OPTIONS]"
+    for parameter in command.params:
+        if isinstance(parameter, click.Argument):
+            name = _stands_for(parameter) + ("..." if parameter.nargs == -1 and not parameter.metavar else "")
+            yield name if parameter.required or name.startswith("[") else f"[{name}]"
+    if isinstance(command, click.Group):
+        yield "[COMMAND]" if command.invoke_without_command else "COMMAND"
+        yield "..."
+
+
 def _option(parameter: click.Option) -> str:
     names = ", ".join(f"`{name}`" for name in [*parameter.opts, *parameter.secondary_opts])
-    value = (
-        "" if parameter.is_flag or parameter.count else f" `{parameter.make_metavar(click.Context(click.Command('')))}`"
-    )
+    value = "" if parameter.is_flag or parameter.count else f" `{_stands_for(parameter)}`"
     must = " Must be given." if parameter.required else ""
     many = " May be given more than once." if parameter.multiple else ""
     text = f"{(parameter.help or '').rstrip('.')}."
@@ -238,9 +259,7 @@ def cli_page() -> str:
     lines += ["Exit codes, everywhere: 0 pass, 1 fail, 2 refused or wrong usage, 3 a drill that was stopped.", ""]
     lines += ["Results go to standard output, progress and complaints to standard error.", ""]
     for words, command in commands():
-        context = click.Context(command, info_name=words)
-        usage = " ".join(command.collect_usage_pieces(context))
-        lines += [f"## {words}", "", f"    {words} {usage}".rstrip(), "", *_help(command.help or "")]
+        lines += [f"## {words}", "", f"    {' '.join([words, *_usage(command)])}", "", *_help(command.help or "")]
         options = [p for p in command.params if isinstance(p, click.Option) and not p.hidden]
         if options:
             lines += ["| option | |", "|---|---|", *(_option(option) for option in options), ""]

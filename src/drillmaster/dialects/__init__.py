@@ -45,7 +45,6 @@ __all__ = [
     "arguments_value",
     "assert_finished",
     "at_line_start",
-    "by_host",
     "catalogue",
     "data_of",
     "dump",
@@ -226,6 +225,13 @@ class Dialect:
         """Whether this request is this API's, from its head alone."""
         return self.speaks(request)
 
+    def lives_at(self, host: bytes) -> bool:
+        """Whether a host (its port is ignored) is one of `hosts`."""
+        if not self.hosts:
+            return False
+        bare = (host.rpartition(b":")[0] if b":" in host and not host.endswith(b"]") else host).lower()
+        return any(bare == known or (known.startswith(b".") and bare.endswith(known)) for known in self.hosts)
+
     def peek(self, request: RequestHead, seen: Peek) -> Peek:
         """Correct what the body said of model and stream (`seen`) by what this API says elsewhere: in the path."""
         return seen
@@ -372,29 +378,17 @@ def catalogue() -> tuple[Dialect, ...]:
     return (*(d for d in every if not d.shared), *(d for d in every if d.shared), load("plain"))
 
 
-def by_host(host: bytes | None, among: tuple[Dialect, ...]) -> Dialect | None:
-    """The dialect whose API lives at this host (a port is ignored); None for a host that none has for its own."""
-    if not host:
-        return None
-    bare = host.rpartition(b":")[0] if b":" in host and not host.endswith(b"]") else host
-    bare = bare.lower()
-    for dialect in among:
-        for known in dialect.hosts:
-            if bare == known or (known.startswith(b".") and bare.endswith(known)):
-                return dialect
-    return None
-
-
 def recognise(request: RequestHead, among: tuple[Dialect, ...], upstream_host: bytes | None = None) -> Dialect:
-    """The dialect of a request: by the host it is for, where that host is one API's own, else by its head.
+    """The dialect of a request: by the host it is for, where that host is a provider's own, else by its head.
 
     `upstream_host` is the host that the request will be sent to, since clients of a proxy name the proxy. `among` is in the
     order of `catalogue`; its last, which should be `plain`, is the answer where no other is.
     """
     for host in (upstream_host, request.host):
-        owner = by_host(host, among) if host else None
-        if owner is not None and owner.speaks(request):
-            return owner
+        if host:
+            for dialect in among:
+                if dialect.lives_at(host) and dialect.speaks(request):
+                    return dialect
     for dialect in among:
         if dialect.recognises(request):
             return dialect

@@ -26,7 +26,7 @@ from drillmaster.dialects import (
 )
 from drillmaster.http1 import Answer, RequestHead
 
-__all__ = ["DONE", "JSON", "SSE", "Chat"]
+__all__ = ["DONE", "JSON", "SSE", "Chat", "ErrorObject", "OpenAIErrors"]
 
 JSON = ("content-type", "application/json")
 SSE = ("content-type", "text/event-stream; charset=utf-8")
@@ -46,18 +46,10 @@ _WORDS: dict[Finish, str] = {
 }
 
 
-class Chat(Dialect):
-    """Chat completions as such."""
+class ErrorObject(Dialect):
+    """Errors as `{"error": {"message", "type", "param", "code"}}`, limits as `x-ratelimit-*`."""
 
-    shapes: ClassVar[tuple[Shape, ...]] = (Shape("data-error", "M: the SDK raises APIError at such a frame"),)
     request_id_header: ClassVar[str] = "x-request-id"
-    null_finish: ClassVar[bool] = False
-    """Whether a whole answer may come without a finish reason."""
-
-    def speaks(self, request: RequestHead) -> bool:
-        return request.method == "POST" and request.path.endswith("/chat/completions")
-
-    # Errors
 
     def error_object(self, row: Condition, delay: str) -> dict[str, Any]:
         """The `error` object of a row, as it stands in a body or in a frame."""
@@ -92,6 +84,25 @@ class Chat(Dialect):
     def reset(self, seconds: float) -> str:
         """How the rate fields write the time until a bucket is full."""
         return go_duration(seconds)
+
+
+class OpenAIErrors(ErrorObject):
+    """OpenAI's own."""
+
+    def delay_headers(self, seconds: float) -> tuple[tuple[str, str], ...]:
+        # Source S: the SDK reads the milliseconds first.
+        return (("retry-after", whole_seconds(seconds)), ("retry-after-ms", str(round(seconds * 1e3))))
+
+
+class Chat(ErrorObject):
+    """Chat completions as such."""
+
+    shapes: ClassVar[tuple[Shape, ...]] = (Shape("data-error", "M: the SDK raises APIError at such a frame"),)
+    null_finish: ClassVar[bool] = False
+    """Whether a whole answer may come without a finish reason."""
+
+    def speaks(self, request: RequestHead) -> bool:
+        return request.method == "POST" and request.path.endswith("/chat/completions")
 
     # Endings
 

@@ -254,8 +254,8 @@ class Anthropic(Dialect):
             frames.append(_event("content_block_start", index=index, content_block=block))
             half = len(call.arguments) // 2
             for part in ("", call.arguments[:half], call.arguments[half:]):
-                piece = {"type": "input_json_delta", "partial_json": part}
-                frames.append(_event("content_block_delta", index=index, delta=piece))
+                said = {"type": "input_json_delta", "partial_json": part}
+                frames.append(_event("content_block_delta", index=index, delta=said))
             frames.append(_event("content_block_stop", index=index))
             index += 1
         delta: dict[str, str | None] = {"stop_reason": self.finish_word(reply.finish), "stop_sequence": None}

@@ -1,0 +1,116 @@
+"""The dialect `groq`: chat completions as Groq speaks them.
+
+1. The types of 429 are `requests` and `tokens`, and `x-ratelimit-*` come with every answer; `retry-after` with 429 alone.
+2. 498 is its own: the flex tier has no capacity.
+3. A stream's usage stands in `x_groq` of the frame with the finish reason.
+"""
+
+from typing import Any, ClassVar
+
+from drillmaster.dialects import Condition, Reply, dump, sse
+from drillmaster.dialects._responses import ChatAndResponses
+from drillmaster.http1 import RequestHead
+
+__all__ = ["DIALECT", "Groq"]
+
+_D = "D console.groq.com/docs/errors"
+_INVALID = "invalid_request_error"
+
+
+def _row(status: int, name: str, message: str, source: str = _D, **more: Any) -> Condition:
+    kind = more.pop("kind", "internal_server_error" if status >= 500 else _INVALID)
+    return Condition(name=name, status=status, kind=kind, message=message, source=source, **more)
+
+
+class Groq(ChatAndResponses):
+    """Groq: `POST .../openai/v1/chat/completions`, which its own SDK asks for, or the host `api.groq.com`.
+
+    Finished: as `openai_chat`.
+    """
+
+    name: ClassVar[str] = "groq"
+    hosts: ClassVar[tuple[bytes, ...]] = (b"api.groq.com",)
+    table: ClassVar[tuple[Condition, ...]] = (
+        _row(400, "bad-request", "The request could not be understood.", transient=False),
+        _row(
+            400,
+            "context",
+            "Please reduce the length of the messages or completion.",
+            "shape D, wording ours",
+            code="context_length_exceeded",
+            param="messages",
+            transient=False,
+        ),
+        _row(401, "auth", "Invalid API Key", "shape D, wording ours", code="invalid_api_key", transient=False),
+        _row(403, "permission", "The request is not allowed due to permission restrictions.", transient=False),
+        _row(404, "not-found", "The requested resource could not be found.", code="model_not_found", transient=False),
+        _row(
+            413, "too-large", "Request too large for model on tokens per minute (TPM).", kind="tokens", transient=False
+        ),
+        _row(422, "unprocessable", "The request could not be followed due to semantic errors.", transient=False),
+        _row(424, "failed-dependency", "A dependent request failed."),
+        _row(
+            429,
+            "rate-tokens",
+            "Rate limit reached on tokens per minute (TPM). Please try again in {delay}.",
+            kind="tokens",
+            code="rate_limit_exceeded",
+            tells_delay=True,
+        ),
+        _row(
+            429,
+            "rate",
+            "Rate limit reached on requests per minute (RPM). Please try again in {delay}.",
+            kind="requests",
+            code="rate_limit_exceeded",
+            tells_delay=True,
+        ),
+        _row(
+            429,
+            "daily",
+            "Rate limit reached on requests per day (RPD). Please try again in {delay}.",
+            "shape D, wording ours",
+            kind="requests",
+            code="rate_limit_exceeded",
+            tells_delay=True,
+        ),
+        _row(
+            498,
+            "overloaded",
+            "Flex tier capacity exceeded. Please try again later.",
+            "D console.groq.com/docs/flex-processing",
+            kind="capacity_exceeded",
+            code="capacity_exceeded",
+        ),
+        _row(499, "cancelled", "The request was cancelled by the caller."),
+        _row(500, "server", "Internal Server Error"),
+        _row(502, "bad-gateway", "Bad Gateway"),
+        _row(503, "unavailable", "Service Unavailable"),
+    )
+
+    def recognises(self, request: RequestHead) -> bool:
+        return self.speaks(request) and request.path.startswith("/openai/v1/") and b"api-key" not in request.named
+
+    def error_object(self, row: Condition, delay: str) -> dict[str, Any]:
+        error = super().error_object(row, delay)
+        # Unlike OpenAI's, an error has no fields that say nothing.
+        return {key: value for key, value in error.items() if value is not None}
+
+    def chunk(self, reply: Reply, delta: dict[str, Any], finish: str | None) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        value: dict[str, Any] = {**self.top(reply), "object": "chat.completion.chunk", "choices": [choice]}
+        if "role" in delta:
+            value["x_groq"] = {"id": f"req_{reply.answer_id}"}
+        elif finish is not None and reply.usage_in_stream:
+            value["x_groq"] = {"id": f"req_{reply.answer_id}", "usage": self.usage(reply)}
+        return sse(dump(value))
+
+    def usage_frames(self, reply: Reply) -> list[bytes]:
+        return []
+
+    def usage(self, reply: Reply) -> dict[str, Any]:
+        times = {"queue_time": 0.0, "prompt_time": 0.0, "completion_time": 0.0, "total_time": 0.0}
+        return {**super().usage(reply), **times}
+
+
+DIALECT = Groq()

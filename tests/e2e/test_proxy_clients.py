@@ -91,7 +91,8 @@ def test_openai_chat_with_and_without_a_stream(ways: tuple[str, str, ProxyProces
                 client.chat.completions.create(model="missing", messages=[{"role": "user", "content": "hi"}])
             seen.append((whole.to_dict(), words, caught.value.code, caught.value.body))
     assert seen[0] == seen[1]
-    rows = ways[2].wait_rows("attempt", 3)[-3:]
+    ways[2].until(lambda state: state["counts"]["in_flight"] == 0)
+    rows = ways[2].rows("attempt")[-3:]
     assert [(row["stream"], row["terminal"], row["status"]) for row in rows] == [
         (None, True, 200),
         (True, True, 200),
@@ -111,6 +112,7 @@ def test_anthropic_messages_with_and_without_a_stream(ways: tuple[str, str, Prox
                 text = "".join(stream.text_stream)
             seen.append((whole.to_dict(), text))
     assert seen[0] == seen[1]
+    ways[2].until(lambda state: state["counts"]["in_flight"] == 0)
     rows = ways[2].rows("attempt")[-2:]
     assert [(row["dialect"], row["model"], row["terminal"]) for row in rows] == [("anthropic", "claude", True)] * 2
 

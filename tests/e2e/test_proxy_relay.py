@@ -198,13 +198,14 @@ def test_a_refused_upstream_is_a_502_in_the_dialects_words(tmp_path: Path) -> No
         port = taken.getsockname()[1]
     with proxy(tmp_path, upstream=f"http://127.0.0.1:{port}") as ours, ours.connect() as sock:
         reader = Reader(sock)
-        for path, kind in ((b"/v1/chat/completions", "openai_chat"), (b"/v1/messages", "anthropic"), (b"/x", "plain")):
+        kinds = ((b"/v1/chat/completions", "openai_chat"), (b"/v1/messages", "anthropic"), (b"/x", "plain"))
+        for number, (path, kind) in enumerate(kinds, 1):
             sock.sendall(post(BODY, path=path))
             answer = reader.answer()
             assert answer is not None
             assert answer.status == 502
             assert "error" in json.loads(answer.body)
-            row = ours.rows("attempt")[-1]
+            row = ours.wait_rows("attempt", number)[-1]
             assert (row["dialect"], row["end"], row["upstream"], row["window"]) == (kind, "upstream_error", False, None)
 
 

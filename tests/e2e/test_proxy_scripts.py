@@ -184,7 +184,7 @@ def test_a_script_that_says_nothing_lets_the_exchange_pass(lab: Lab) -> None:
     lab.inject(script(nothing))
     assert body_of(ask(lab)) == b"".join(EVENTS)
     row = lab.rows.wait("attempt")[0]
-    assert (row["window"], row["end"], row["upstream"]) == ("w", "clean", True)
+    assert (row["window"], row["end"], row["upstream"]) == (None, "clean", True)
     assert lab.rows.of("fault_met") == []
 
 

@@ -92,6 +92,8 @@ class Raw(msgspec.Struct, frozen=True, gc=False):
     """Bytes as they are, framed by nobody: header drip, malformed chunks. The connection ends after such an answer."""
 
     wire: bytes
+    status: int | None = None
+    """The status that these bytes begin to say, for the evidence; None where they are no beginning of a head."""
 
 
 class Lost(msgspec.Struct, frozen=True, gc=False):
@@ -137,9 +139,13 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
 
 
 class Pass(msgspec.Struct, frozen=True, gc=False):
-    """Relay the exchange to and from the upstream until this many bytes of the answer's body went through; None: all."""
+    """Relay the exchange to and from the upstream until this many bytes of the answer's body went through; None: all.
+
+    `fields` go into the answer's head in place of the upstream's own fields of these names, if it has not been sent yet.
+    """
 
     until_bytes: int | None = None
+    fields: tuple[tuple[str, str], ...] = ()
 
 
 class Close(msgspec.Struct, frozen=True, gc=False):
@@ -150,7 +156,12 @@ class Close(msgspec.Struct, frozen=True, gc=False):
 
 
 class Refuse(msgspec.Struct, frozen=True, gc=False):
-    """Port scope: nobody listens, connections are refused, until the lift."""
+    """Port scope: nobody listens until the lift.
+
+    `refused`: a connection attempt is answered with a RST. `silent`: it is not answered at all (a SYN black hole).
+    """
+
+    how: Literal["refused", "silent"] = "refused"
 
 
 Action = Read | Send | Wait | Pass | Close | Refuse
@@ -165,7 +176,20 @@ class Lifted(Exception):
 class Cx:
     """What a script knows. Nothing in it moves by itself."""
 
-    __slots__ = ("_make_rng", "_rng", "cell", "conn", "dialect", "now_ns", "nth", "request")
+    __slots__ = (
+        "_make_rng",
+        "_rng",
+        "cell",
+        "conn",
+        "dialect",
+        "injected_ns",
+        "key_first_ns",
+        "key_hash",
+        "now_ns",
+        "nth",
+        "request",
+        "wall_ns",
+    )
 
     def __init__(
         self,
@@ -177,6 +201,10 @@ class Cx:
         make_rng: Callable[[], random.Random],
         now_ns: Callable[[], int],
         cell: Callable[[str], dict[str, Any]],
+        wall_ns: Callable[[], int] = lambda: 0,
+        injected_ns: int = 0,
+        key_hash: str | None = None,
+        key_first_ns: int | None = None,
     ) -> None:
         self.request = request
         """None with connection and port scope: no head has been read."""
@@ -188,6 +216,14 @@ class Cx:
         """CLOCK_MONOTONIC, to read and not to wait on."""
         self.cell = cell
         """State of this window that outlives the request, by key: buckets, first-N counters, dead credentials."""
+        self.wall_ns = wall_ns
+        """UTC in ns since 1970, for what is written on the wire."""
+        self.injected_ns = injected_ns
+        """When the fault was put on, on the clock of `now_ns`."""
+        self.key_hash = key_hash
+        """The credential, by the first 16 hex digits of its sha256; None: the request carries none."""
+        self.key_first_ns = key_first_ns
+        """When this proxy first saw that credential, on the clock of `now_ns`."""
         self._make_rng = make_rng
         self._rng: random.Random | None = None
 

@@ -109,6 +109,7 @@ class Drive:
         hub.counters.held += 1
         client = ex.client
         self._client_arrived(payload)
+        key_hash = hub.key_hash(ex.head.named)
         self._script = injection.fault.script(
             Cx(
                 request=ex.head,
@@ -118,6 +119,10 @@ class Drive:
                 make_rng=partial(hub.rng, injection, client.id, client.nth),
                 now_ns=hub.now_ns,
                 cell=injection.cell,
+                wall_ns=hub.wall_ns,
+                injected_ns=injection.injected_ns,
+                key_hash=key_hash,
+                key_first_ns=hub.key_first_ns(key_hash),
             )
         )
         self._step(None)
@@ -384,8 +389,9 @@ class Drive:
                 self._act()
                 self._watch_client()
                 self._park("wait", seconds if seconds is not None else ex.hub.limits.hold_s)
-            case Pass(until_bytes=until_bytes):
+            case Pass(until_bytes=until_bytes, fields=fields):
                 ex.limit_bytes = until_bytes
+                ex.answer_fields = fields or ex.answer_fields
                 self._parked = "pass"
                 self._pass()
             case Close(how=how):
@@ -444,9 +450,13 @@ class Drive:
 
     def _pass(self) -> None:
         ex = self._ex
+        lost = next((event.why for event in self._up_events if isinstance(event, Lost)), None)
         self.passing = True
         if self._up_started:
             self._deliver_queued()
+            if lost is not None:
+                ex.lost_before_pass(lost)
+                return
             if not ex.over:
                 ex.continue_pass()
         else:
@@ -506,8 +516,10 @@ class Drive:
                 if body and ex.head.method != "HEAD":
                     ex.down_bytes += len(body)
                     ex.send_down(chunk(body) if self._chunked else body)
-            case Raw(wire=wire):
+            case Raw(wire=wire, status=status):
                 self._raw = True
+                ex.status = status if ex.status is None else ex.status
+                ex.real = ex.real or ex.resp is not None
                 ex.keep = False
                 ex.send_down(wire)
             case End():

@@ -56,6 +56,8 @@ class Exchange(Witness):
     """With a script: whether the client's body goes to the upstream by itself, unread by the script."""
     limit_bytes: int | None = None
     """With a script: after how many bytes of the answer's body it has the next say."""
+    answer_fields: tuple[tuple[str, str], ...] = ()
+    """With a script: fields of the answer's head that stand in for the upstream's of the same name."""
     held_down: bytes = b""
     """What came of the answer beyond that limit."""
 
@@ -390,6 +392,10 @@ class Exchange(Witness):
     def _client_head(self, resp: ResponseHead) -> bytes:
         """The head that goes to the client, and with it how the body is framed and whether the connection stays."""
         parts = [b"HTTP/1.1 %d %b" % (resp.status, resp.reason), *resp.lines]
+        if self.answer_fields:
+            put = {name.lower().encode("latin-1") for name, _ in self.answer_fields}
+            parts = [parts[0]] + [line for line in parts[1:] if line.partition(b":")[0].lower() not in put]
+            parts += [f"{name}: {value}".encode("latin-1") for name, value in self.answer_fields]
         body = self.down_body
         self.status = resp.status
         self.real = True
@@ -506,6 +512,18 @@ class Exchange(Witness):
         self.hub.counters.upstream_errors += 1
         self.answer(status, "upstream_timeout" if status == 504 else "upstream_unavailable", "upstream_error")
 
+    def lost_before_pass(self, why: str) -> None:
+        """A script lets go of an exchange whose upstream was lost while the script had it."""
+        if self.status is None:
+            self.hub.counters.upstream_errors += 1
+            late = why == "timeout"
+            self.answer(504 if late else 502, "upstream_timeout" if late else "upstream_unavailable", "upstream_error")
+            return
+        held, self.held_down = self.held_down, b""
+        if held:
+            self._relay_down(b"", held)
+        self._cut("rst" if why == "reset" else "cut", why)
+
     def _cut(self, end: str, why: str) -> None:
         """The answer broke off: the client is shown the same."""
         if self.drive is not None and not self.drive.passing:
@@ -595,8 +613,12 @@ class Exchange(Witness):
                 upstream.drop()
         hub.counters.in_flight -= 1
         drive, self.drive = self.drive, None
+        # A script that let the request pass untouched has not met it.
+        touched = drive is not None and drive.acted
         self.record_attempt(
-            drive.injection.window if drive is not None else None, end, whole=end == "clean" and self.resp_done
+            drive.injection.window if drive is not None and touched else None,
+            end,
+            whole=end == "clean" and self.resp_done,
         )
         if drive is not None:
             drive.over()

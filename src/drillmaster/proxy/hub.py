@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from drillmaster.clock import Clock
-from drillmaster.dialects import Dialect, load, names, recognise
+from drillmaster.dialects import Dialect, catalogue, load, recognise
 from drillmaster.errors import Problem
 from drillmaster.http1 import HeadReader, RequestHead
 from drillmaster.proxy.pool import Pool
@@ -23,11 +23,22 @@ from drillmaster.screen import screen_text
 __all__ = ["NEVER_NS", "EventSink", "Hub", "NullSink", "mono_ns"]
 
 NAMED = frozenset(
-    (b"authorization", b"x-api-key", b"api-key", b"traceparent", b"x-stainless-retry-count", b"anthropic-version")
+    (
+        b"authorization",
+        b"x-api-key",
+        b"api-key",
+        b"x-goog-api-key",
+        b"traceparent",
+        b"x-stainless-retry-count",
+        b"anthropic-version",
+        b"mcp-session-id",
+        b"mcp-protocol-version",
+    )
 )
 """The fields of a request that the evidence, or a dialect, asks for."""
 _encode = msgspec.json.Encoder().encode
 MAX_TEXT_CHARS = 200
+MAX_KEYS = 4_096
 NEVER_NS = 1 << 62
 """Later than any monotonic clock reads."""
 
@@ -107,8 +118,8 @@ class Hub:
         self.clients: set[Any] = set()
         self.running: set[Running] = set()
         """The script drivers that are under way, of whatever window."""
-        self.dialects = tuple(load(name) for name in names() if name != "plain") if dialect == "auto" else ()
-        self.last_dialect = load("plain" if dialect == "auto" else dialect)
+        self.dialects = catalogue() if dialect == "auto" else (load(dialect),)
+        self.last_dialect = self.dialects[-1]
         self.evidence_failed = False
         self.tell: Callable[[str], None] | None = None
         self._conn = 0
@@ -116,8 +127,9 @@ class Hub:
         self._lifted_ns: dict[str, int] = {}
         self._owed: list[tuple[str, dict[str, Any]]] = []
         self._clean: dict[str, str] = {}
-        self._recognised: dict[tuple[str, str, bool], Dialect] = {}
+        self._recognised: dict[tuple[object, ...], Dialect] = {}
         self._key_hashes: dict[bytes, str] = {}
+        self._key_first_ns: dict[str, int] = {}
 
     def next_conn(self) -> int:
         self._conn += 1
@@ -199,18 +211,32 @@ class Hub:
         return f"{self._attempt_prefix}{conn}-{nth}"
 
     def dialect_of(self, request: RequestHead) -> Dialect:
-        """Which API this request speaks. Remembered by what recognition looks at: method, path, names of fields."""
-        seen = (request.method, request.path, b"anthropic-version" in request.named)
+        """Which API this request speaks. Remembered by what recognition looks at: method, path, host, names of fields."""
+        named = request.named
+        seen = (
+            request.method,
+            request.path,
+            request.host,
+            b"anthropic-version" in named,
+            b"api-key" in named or b"api-version=" in request.target,
+            b"mcp-session-id" in named or b"mcp-protocol-version" in named,
+        )
         known = self._recognised.get(seen)
         if known is None:
             if len(self._recognised) >= 256:
                 self._recognised.clear()
-            known = self._recognised[seen] = recognise(request, (*self.dialects, self.last_dialect))
+            upstream_host = None if self.upstream is None else self.upstream.host.encode("ascii")
+            known = self._recognised[seen] = recognise(request, self.dialects, upstream_host)
         return known
 
     def key_hash(self, named: dict[bytes, bytes]) -> str | None:
         """The first 16 hex digits of the credential's sha256; never the credential."""
-        credential = named.get(b"authorization") or named.get(b"x-api-key") or named.get(b"api-key")
+        credential = (
+            named.get(b"authorization")
+            or named.get(b"x-api-key")
+            or named.get(b"api-key")
+            or named.get(b"x-goog-api-key")
+        )
         if credential is None:
             return None
         known = self._key_hashes.get(credential)
@@ -219,7 +245,18 @@ class Hub:
                 self._key_hashes.clear()
             bare = credential[7:].strip() if credential[:7].lower() == b"bearer " else credential
             known = self._key_hashes[credential] = hashlib.sha256(bare).hexdigest()[:16]
+            if known not in self._key_first_ns:
+                if len(self._key_first_ns) >= MAX_KEYS:
+                    del self._key_first_ns[next(iter(self._key_first_ns))]
+                self._key_first_ns[known] = mono_ns()
         return known
+
+    def key_first_ns(self, key_hash: str | None) -> int | None:
+        """When a credential was first seen here; None: never, or forgotten since (`MAX_KEYS` are kept)."""
+        return None if key_hash is None else self._key_first_ns.get(key_hash)
+
+    def wall_ns(self) -> int:
+        return self.clock.wall_ns()
 
     def rng(self, injection: Injection, conn: int, nth: int) -> random.Random:
         """Seeded by run, window, connection and request."""

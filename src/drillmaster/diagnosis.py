@@ -67,7 +67,7 @@ def _no_fallback(s: _Scene) -> Iterator[Finding]:
         return
     yield Finding(
         id="no-fallback",
-        cause=f"the fallback is dead code or catches the wrong exception class: {escaped} under {s.window.fault}",
+        cause=f"the fallback is dead code or catches the wrong exception class: {escaped}{_under(s.window)}",
         next="trigger the fallback in a unit test with that exception, then run this drill again",
         cites=tuple(m.cite for m in _raised(s)[:2]) + tuple(r.cite for r in s.during if r.outcome in FAILED)[:2],
     )
@@ -284,7 +284,7 @@ def _transport_only(s: _Scene) -> Iterator[Finding]:
     if set(s.statuses.values()) == {"pass"}:
         yield Finding(
             id="transport-only",
-            cause=f"this proves the way down under {s.window.fault} alone: real outages are often quota, money or an expired key",
+            cause=f"this proves the way down{_under(s.window)} alone: real outages are often quota, money or an expired key",
             next="run the other two of reset, 503 and hang; then a 429 with Retry-After, spent quota, and a key that expired",
         )
 
@@ -345,6 +345,10 @@ def _silent_from(s: _Scene) -> int | None:
         tail += 1
     past_the_lift = any(r.due_ns >= s.run.lifted_or_end_ns(s.window) for r in rest[-tail:]) if tail else False
     return rest[-tail].due_ns if tail >= 3 and past_the_lift else None
+
+
+def _under(window: Window) -> str:
+    return f" under {window.fault}" if window.fault else ""
 
 
 def _ms(seconds: float) -> str:

@@ -57,6 +57,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     fault: str
+    """Its tag; empty where a bare file does not say."""
     injected_ns: int
     lifted_ns: int | None
     lift_why: str
@@ -491,7 +492,7 @@ class _Lines:
                 return
             case "fault_injected" if bare:
                 window = str(f.get("window", f"w{len(self._injected) + 1}"))
-                self._injected[window] = (ns, str(f.get("fault", f.get("mode", "unknown"))), cite)
+                self._injected[window] = (ns, str(f.get("fault", f.get("mode", ""))), cite)
             case "fault_lifted" if bare:
                 open_windows = [w for w in self._injected if w not in self._lifted]
                 window = str(f.get("window", open_windows[0] if open_windows else ""))
@@ -584,7 +585,7 @@ class _Lines:
 
     def phases(self) -> tuple[Span, ...]:
         rows = sorted(self._phase_rows)
-        ends = [ns for ns, _, _ in rows[1:]] + [self.last_ns]
+        ends = [*(ns for ns, _, _ in rows[1:]), self.last_ns][: len(rows)]
         return tuple(Span(name, start, end, planned) for (start, name, planned), end in zip(rows, ends, strict=True))
 
     def clock_step_s(self) -> float:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillmaster.evidence import Defect
+from drillmaster.evidence import Defect, Row
 from drillmaster.gates import find, names
 from drillmaster.gates.eviction import Eviction
 from drillmaster.verdict import AtLeast, AtMost, Exact
@@ -455,3 +455,23 @@ def test_the_verdict_does_not_depend_on_the_order_of_lines(order: list[int]) -> 
     rows = scene.rows
     scene.rows = [rows[i] for i in order if i < len(rows)] + rows[30:]
     assert judged(scene)[0] == want == "pass"
+
+
+def test_a_run_that_ended_in_its_preflight_is_refused_and_no_crash() -> None:
+    scene = Scene().drop("phase_started").drop("fault_injected").drop("fault_lifted").drop("drill_ended")
+    scene.add("events/conductor.jsonl", S, "drill_ended", status="aborted", why="pre-flight")
+    status, checks, _ = judged(scene)
+    assert status == "refused"
+    assert checks["completed"].why == "pre-flight"
+
+
+def test_a_real_endpoint_that_was_gone_after_the_lift_is_the_drills_failure_not_the_agents() -> None:
+    scene = Scene(lambda n, s, on: FALLBACK if on or s > 0 or n > 78 else PRIMARY)
+    for i, row in enumerate(scene.rows):
+        if row.event == "attempt" and row.fields["start_ns"] > scene.lift_ns:
+            gone = {**row.fields, "end": "upstream_error", "status": 502, "upstream": False, "terminal": False}
+            scene.rows[i] = Row(row.file, row.line, row.wall_ns, row.event, gone)
+    status, checks, findings = judged(scene)
+    assert status == "refused"
+    assert "real endpoint" in checks["recovery"].why
+    assert "sticky-fallback" not in findings

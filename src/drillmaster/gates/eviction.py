@@ -270,9 +270,9 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
             return None  # nothing in the file can tell a primary's answer from another
         if limit is None:
             limit = (run.next_injection_ns(window) - window.lifted_ns) / 1e9
-            wanted = "before the file ends"
+            wanted = "after the lift, before the file ends"
         else:
-            wanted = f"within {seconds_text(limit)}"
+            wanted = f"within {seconds_text(limit)} of the lift"
         status = at_most(observed, limit)
         if isinstance(observed, AtLeast) and self.max_recovery_s is None:
             status = "fail"
@@ -280,13 +280,17 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
             id=f"recovery{tail}",
             role="judgement",
             status=status,
-            title=f"primary back {wanted} of the lift (observed {_observed_text(observed)}){tail}",
+            title=f"primary back {wanted} (observed {_observed_text(observed)}){tail}",
             observed=observed,
             limit=limit,
             unit="s",
             cites=cites,
             why=why,
-            remedy="lengthen phases.recovery_s past max_recovery_s, and run again" if status == "refused" else "",
+            remedy=""
+            if status != "refused"
+            else "see that the real endpoint answers to the end of the run, and run again"
+            if isinstance(observed, Absent)
+            else "lengthen phases.recovery_s past max_recovery_s, and run again",
         )
 
     def _attribution(self, run: Run) -> Check:
@@ -399,6 +403,10 @@ def until_primary(run: Run, window: Window) -> tuple[Measure, tuple[Cite, ...], 
                 )
     if not after:
         return Absent("no user request after the lift"), (), "no user request after the lift"
+    asked = [a for a in run.attempts if lifted <= a.start_ns < until_ns]
+    if asked and all(a.end == "upstream_error" for a in asked):
+        why = f"the real endpoint itself was gone: {len(asked)} attempts after the lift got no answer from it"
+        return Absent(why), (asked[0].cite,), why
     return (
         AtLeast((min(until_ns, run.end_ns) - lifted) / 1e9),
         (after[0].cite,),
@@ -560,7 +568,7 @@ def _anchor(run: Run) -> Check:
         id="anchor",
         role="admission",
         status=holds(bool(run.windows), otherwise="refused"),
-        title=f"injection recorded: {len(run.windows)}" + (f", fault {first.fault}" if first else ""),
+        title=f"injection recorded: {len(run.windows)}" + (f", fault {first.fault}" if first and first.fault else ""),
         observed=Exact(len(run.windows)),
         limit=1,
         cites=tuple(w.cite for w in run.windows),

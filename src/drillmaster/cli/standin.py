@@ -32,27 +32,41 @@ _parent = click.option("--die-with-parent", is_flag=True, help="End when the pro
 @click.option("--latency-ms", default=60.0, show_default=True, type=click.FloatRange(0, 60_000), help="Median.")
 @click.option("--token-ms", default=2.0, show_default=True, type=click.FloatRange(0, 10_000), help="Gap in streams.")
 @click.option("--seed", default=1, show_default=True, help="Seeds the latencies.")
+@click.option("--dialect", metavar="NAME", help="Whose API it is, where paths are shared: mistral, ollama, groq, ...")
 @_parent
 def provider(
-    host: str, allow_host: str | None, port: int, latency_ms: float, token_ms: float, seed: int, die_with_parent: bool
+    host: str,
+    allow_host: str | None,
+    port: int,
+    latency_ms: float,
+    token_ms: float,
+    seed: int,
+    dialect: str | None,
+    die_with_parent: bool,
 ) -> None:
-    """A model provider: OpenAI chat completions and Anthropic messages, streaming and not.
+    """A model provider that speaks every dialect, streaming and not, and an MCP server at /mcp.
 
-    Any model name is served; /v1/models lists standin-large and standin-small. The same prompt gets the same answer.
-    No key is asked for. Prints its address and serves until SIGTERM.
+    Any model name is served; /v1/models lists standin-large and standin-small. The same prompt gets the same answer. A
+    tool is called when the prompt names it. No key is asked for. Prints its address and serves until SIGTERM.
+
+    The path says which API is asked. Where several have the same, --dialect does, or the path's first part:
+    http://127.0.0.1:9000/mistral/v1/chat/completions.
 
     \b
     Examples:
       drillmaster standin provider --port 9000 --latency-ms 200
       curl http://127.0.0.1:9000/v1/models
     """
+    from drillmaster import dialects
     from drillmaster.standins import check_host
     from drillmaster.standins.provider import Latency
     from drillmaster.standins.provider_http import serve
 
     check_host(host, allow_host)
+    if dialect is not None:
+        dialects.load(dialect)
     latency = Latency(median_ms=latency_ms, token_ms=token_ms, seed=seed)
-    serve(host, port, latency, die_with_parent=die_with_parent)
+    serve(host, port, latency, dialect=dialect, die_with_parent=die_with_parent)
 
 
 @command.command()

@@ -117,8 +117,10 @@ class Witness:
         if not self._peek_bytes:
             return _NOTHING
         if self._peek_bytes > PEEK_BYTES or not self.req_done:
-            return peek_json(self._asked[:EDGE_BYTES], self._asked_tail)
-        return peek_json(self._asked)
+            seen = peek_json(self._asked[:EDGE_BYTES], self._asked_tail)
+        else:
+            seen = peek_json(self._asked)
+        return self.dialect.peek(self.head, seen)
 
     def watch_coding(self, resp: ResponseHead) -> None:
         """Be ready for the answer's content coding: gzip and deflate can be looked into."""

@@ -1,4 +1,4 @@
-"""A model provider to stand in for a real one: OpenAI chat completions and Anthropic messages, streaming or not.
+"""A model provider to stand in for a real one. It speaks every dialect: whole answers, streams, tool calls, errors.
 
 1. Answers are a pure function of model and prompt: the same question gets the same words, in any order, at any load.
 2. Latency is drawn per request from the seed and the request's number: log-normal about the median, never below a
@@ -6,16 +6,25 @@
 3. Any model name is served, as the name of a model that exists; the list names two, a primary and a fallback.
 4. What a real provider refuses is refused in the same shape: broken JSON, no messages, no `max_tokens` where it is due.
    Keys are neither asked for nor looked at nor kept.
+5. The path says which API is asked. Where several have the same path, the first part of it may name the dialect
+   (`/mistral/v1/chat/completions`), or the provider was started as one.
+6. A tool is called when the request forces it, or when the last message names it and the choice is the model's. Its
+   arguments are the plainest that its schema accepts.
 """
 
 import hashlib
-import json
 import math
 import random
-from collections.abc import Iterator
+import re
 from typing import Any
 
 import msgspec
+
+from drillmaster.dialects import Bucket, Dialect, Streamed, ToolCall, dump, load, names
+from drillmaster.dialects import Reply as Said
+from drillmaster.http1 import Answer
+from drillmaster.standins.provider_asks import READERS, Asked, Bad, arguments_for, read_object, wanted_tools
+from drillmaster.standins.provider_mcp import mcp_answer
 
 __all__ = [
     "FALLBACK_MODEL",
@@ -76,104 +85,81 @@ def answer_text(model: str, prompt: str) -> list[str]:
     return [f"[{key[2:6].hex()}]", *words]
 
 
-def reply_to(method: str, path: str, headers: dict[str, str], body: bytes, *, number: int, now_s: int) -> Reply:
-    """Answer one request. `headers` have lower-case names; `number` counts requests from 1 and makes the ids."""
-    route = _route(path)
+def reply_to(
+    method: str,
+    path: str,
+    headers: dict[str, str],
+    body: bytes,
+    *,
+    number: int,
+    now_s: int,
+    dialect: str | None = None,
+) -> Reply:
+    """Answer one request. `headers` have lower-case names; `number` counts requests from 1 and makes the ids.
+
+    `dialect` is what the provider was started as; None: the path says.
+    """
     request_id = _request_id(number)
-    if route == "/messages":
+    name, kind, path = _which(path, headers, dialect)
+    speaker = load(name)
+    if kind == "mcp":
+        return _reply(mcp_answer(method, body, request_id=request_id))
+    if kind in READERS:
         if method != "POST":
-            return _anthropic_error(405, "invalid_request_error", f"{method} is not allowed here", request_id)
-        return _messages(headers, body, request_id)
-    if route == "/chat/completions":
-        if method != "POST":
-            return _openai_error(405, f"{method} is not allowed here", request_id=request_id)
-        return _chat(body, request_id, now_s)
-    if route == "/models" or route.startswith("/models/"):
+            return _error(speaker, 405, f"{method} is not allowed here", request_id, path)
+        return _words(speaker, kind, path, headers, body, request_id, now_s)
+    if kind == "models":
         if method not in ("GET", "HEAD"):
-            return _openai_error(405, f"{method} is not allowed here", request_id=request_id)
-        return _models(route, request_id)
-    if route in ("", "/healthz") and method in ("GET", "HEAD"):
+            return _error(speaker, 405, f"{method} is not allowed here", request_id, path)
+        return _models(speaker, path, request_id)
+    if kind == "health" and method in ("GET", "HEAD"):
         return Reply(body=b"ok\n", content_type="text/plain")
-    return _openai_error(404, f"no such path: {method} {path.partition('?')[0]}", request_id=request_id)
+    return _error(speaker, 404, f"no such path: {method} {path.partition('?')[0]}", request_id, path)
 
 
-def _route(path: str) -> str:
-    """The path without query, closing slash and `/v1`, since some base URLs have it and some do not."""
+_KINDS: tuple[tuple[str, str, str | None], ...] = (
+    # the end of a path -> what is asked, and the dialect that it is where nothing else says so
+    (r"/mcp", "mcp", "mcp"),
+    (r"/models/[^/:]+:(?:generateContent|streamGenerateContent)", "gemini", "gemini"),
+    (r"/api/(?:chat|generate)", "ollama", "ollama"),
+    (r"/api/(?:tags|version)", "models", "ollama"),
+    (r"/openai/deployments/[^/]+/chat/completions", "chat", "azure_openai"),
+    (r"/openai/(?:deployments/[^/]+/|v1/)?responses", "responses", "azure_openai"),
+    (r"/openai/v1/chat/completions", "chat", "groq"),
+    (r"/openai/v1/models(?:/[^/]+)?", "models", "groq"),
+    (r"/api/v1/chat/completions", "chat", "openrouter"),
+    (r"/api/v1/responses", "responses", "openrouter"),
+    (r"/api/v1/models", "models", "openrouter"),
+    (r"/v1beta/models(?:/[^/]+)?", "models", "gemini"),
+    (r"(?:/v1)?/messages", "messages", "anthropic"),
+    (r"(?:/v1)?/chat/completions", "chat", "openai_chat"),
+    (r"(?:/v1)?/responses", "responses", "openai_responses"),
+    (r"(?:/v1)?/models(?:/[^/]+)?", "models", None),
+    (r"|/healthz", "health", None),
+)
+_WHICH = tuple((re.compile(pattern), kind, name) for pattern, kind, name in _KINDS)
+
+
+def _which(path: str, headers: dict[str, str], dialect: str | None) -> tuple[str, str, str]:
+    """The dialect to answer in, what is asked, and the path without a dialect's name in front."""
+    first, _, rest = path.removeprefix("/").partition("/")
+    if first in names() and rest:
+        dialect, path = first, f"/{rest}"
     route = path.partition("?")[0].rstrip("/")
-    return route.removeprefix("/v1") if route.startswith("/v1/") else route
+    for pattern, kind, name in _WHICH:
+        if pattern.fullmatch(route):
+            if name == "groq" and ("api-key" in headers or "api-version=" in path):
+                name = "azure_openai"
+            return dialect or name or "openai_chat", kind, path
+    return dialect or "openai_chat", "", path
 
 
 def _request_id(number: int) -> str:
     return hashlib.sha256(f"request:{number}".encode()).hexdigest()[:24]
 
 
-class _Bad(Exception):
-    """A request that a provider refuses with 400."""
-
-    def __init__(self, message: str, param: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.param = param
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        raise _Bad("the body of the request is not JSON") from None
-    if not isinstance(value, dict):
-        raise _Bad("the body of the request is JSON but not an object")
-    return value
-
-
-def _text(content: object, where: str) -> str:
-    """The text of a message: a string, or the text parts of a list of parts."""
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list):
-        texts = []
-        for part in content:
-            if not isinstance(part, dict) or not isinstance(part.get("type"), str):
-                raise _Bad(f"{where}: each part is an object with a type", where)
-            if isinstance(part.get("text"), str):
-                texts.append(part["text"])
-        return "".join(texts)
-    raise _Bad(f"{where}: a string or a list of parts is required", where)
-
-
-def _conversation(call: dict[str, Any], roles: tuple[str, ...]) -> str:
-    model = call.get("model")
-    if not isinstance(model, str) or not model:
-        raise _Bad("model: a name is required", "model")
-    messages = call.get("messages")
-    if not isinstance(messages, list) or not messages:
-        raise _Bad("messages: at least one message is required", "messages")
-    prompt = []
-    for i, message in enumerate(messages):
-        if not isinstance(message, dict):
-            raise _Bad(f"messages.{i}: an object is required", "messages")
-        if message.get("role") not in roles:
-            raise _Bad(f"messages.{i}.role: one of {', '.join(roles)} is required", "messages")
-        prompt.append(_text(message.get("content"), f"messages.{i}.content"))
-    stream = call.get("stream", False)
-    if not isinstance(stream, bool | None):
-        raise _Bad("stream: true or false", "stream")
-    return "\n".join(prompt)
-
-
-def _limit(call: dict[str, Any], *names: str) -> int | None:
-    for name in names:
-        value = call.get(name)
-        if value is None:
-            continue
-        if type(value) is not int or value < 1:
-            raise _Bad(f"{name}: a whole number of at least 1", name)
-        return value
-    return None
-
-
 def _pieces(model: str, prompt: str, limit: int | None) -> tuple[list[str], bool]:
-    """The answer cut into tokens (a word is one), and whether `max_tokens` cut it short."""
+    """The answer cut into tokens (a word is one), and whether the limit cut it short."""
     words = answer_text(model, prompt)
     kept = words if limit is None else words[:limit]
     return [word if i == 0 else f" {word}" for i, word in enumerate(kept)], len(kept) < len(words)
@@ -183,135 +169,89 @@ def _tokens(text: str) -> int:
     return max(1, len(text) // 4)
 
 
-def _dump(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-
-
-def error_reply(path: str, status: int, why: str, *, number: int) -> Reply:
+def error_reply(path: str, status: int, why: str, *, number: int, dialect: str | None = None) -> Reply:
     """What a request that could not even be read gets, in the shape of the API that `path` belongs to."""
-    if _route(path) == "/messages":
-        kind = "request_too_large" if status == 413 else "invalid_request_error"
-        return _anthropic_error(status, kind, why, _request_id(number))
-    return _openai_error(status, why, request_id=_request_id(number))
+    name, _, path = _which(path, {}, dialect)
+    return _error(load(name), status, why, _request_id(number), path)
 
 
-# OpenAI chat completions -------------------------------------------------------------------------------------------
+def _error(speaker: Dialect, status: int, message: str, request_id: str, path: str, param: str | None = None) -> Reply:
+    row = msgspec.structs.replace(speaker.condition(status), message=message, param=param)
+    if row.name == "unlisted":
+        row = msgspec.structs.replace(row, kind=speaker.condition(400).kind)
+    return _reply(speaker.word(row, request_id=f"req_{request_id}", retry_after_s=None, path=path))
 
 
-def _openai_error(
-    status: int, message: str, *, request_id: str, param: str | None = None, code: str | None = None
-) -> Reply:
-    error = {"message": message, "type": "invalid_request_error", "param": param, "code": code}
-    return Reply(status=status, headers={"x-request-id": f"req_{request_id}"}, body=_dump({"error": error}))
+def _reply(answer: Answer, *, thinks: bool = False) -> Reply:
+    headers = dict(answer.headers)
+    content_type = headers.pop("content-type", "application/json")
+    return Reply(status=answer.status, headers=headers, body=answer.body, content_type=content_type, thinks=thinks)
 
 
-def _models(route: str, request_id: str) -> Reply:
+def _models(speaker: Dialect, path: str, request_id: str) -> Reply:
+    route = path.partition("?")[0].rstrip("/")
+    if route.endswith("/api/version"):
+        return Reply(body=dump({"version": "0.0.0-standin"}))
+    if speaker.name == "ollama" and route.endswith("/api/tags"):
+        return Reply(body=dump({"models": [{"name": name, "model": name} for name in (PRIMARY_MODEL, FALLBACK_MODEL)]}))
+    if speaker.name == "gemini":
+        found = [{"name": f"models/{name}", "displayName": name} for name in (PRIMARY_MODEL, FALLBACK_MODEL)]
+        return Reply(body=dump({"models": found}))
     known = [
         {"id": name, "object": "model", "created": 1_767_225_600, "owned_by": "drillmaster"}
         for name in (PRIMARY_MODEL, FALLBACK_MODEL)
     ]
     headers = {"x-request-id": f"req_{request_id}"}
-    if route == "/models":
-        return Reply(headers=headers, body=_dump({"object": "list", "data": known}))
-    name = route.removeprefix("/models/")
+    name = route.rpartition("/")[2]
+    if name == "models":
+        return Reply(headers=headers, body=dump({"object": "list", "data": known}))
     for model in known:
         if model["id"] == name:
-            return Reply(headers=headers, body=_dump(model))
-    return _openai_error(
-        404, f"the model {name!r} does not exist", request_id=request_id, param="model", code="model_not_found"
+            return Reply(headers=headers, body=dump(model))
+    row = msgspec.structs.replace(
+        speaker.condition(404), message=f"the model {name!r} does not exist", param="model", code="model_not_found"
     )
+    return _reply(speaker.word(row, request_id=f"req_{request_id}", retry_after_s=None, path=path))
 
 
-def _chat(body: bytes, request_id: str, now_s: int) -> Reply:
+def _words(
+    speaker: Dialect, kind: str, path: str, headers: dict[str, str], body: bytes, request_id: str, now_s: int
+) -> Reply:
     try:
-        call = _object(body)
-        prompt = _conversation(call, ("developer", "system", "user", "assistant", "tool", "function"))
-        limit = _limit(call, "max_completion_tokens", "max_tokens")
-        options = call.get("stream_options")
-        if options is not None and not call.get("stream"):
-            raise _Bad("stream_options: only where stream is true", "stream_options")
-        if options is not None and not isinstance(options, dict):
-            raise _Bad("stream_options: an object", "stream_options")
-    except _Bad as bad:
-        return _openai_error(400, bad.message, request_id=request_id, param=bad.param)
-    model = call["model"]
-    pieces, cut = _pieces(model, prompt, limit)
-    finish = "length" if cut else "stop"
-    before, after = _tokens(prompt), len(pieces)
-    usage = {"prompt_tokens": before, "completion_tokens": after, "total_tokens": before + after}
-    headers = {"x-request-id": f"req_{request_id}", "openai-version": "2020-10-01"}
-    top = {"id": f"chatcmpl-{request_id}", "created": now_s, "model": model, "system_fingerprint": "fp_standin"}
-    if not call.get("stream"):
-        message = {"role": "assistant", "content": "".join(pieces), "refusal": None}
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
-        whole = {**top, "object": "chat.completion", "choices": [choice], "usage": usage}
-        return Reply(headers=headers, body=_dump(whole), thinks=True)
-
-    counted = bool(options and options.get("include_usage"))
-
-    def chunk(choices: list[dict[str, Any]], used: dict[str, int] | None = None) -> bytes:
-        value: dict[str, Any] = {**top, "object": "chat.completion.chunk", "choices": choices}
-        if counted:
-            value["usage"] = used
-        return b"data: " + _dump(value) + b"\n\n"
-
-    def events() -> Iterator[bytes]:
-        for i, piece in enumerate(["", *pieces]):
-            delta = {"role": "assistant", "content": ""} if i == 0 else {"content": piece}
-            yield chunk([{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}])
-        yield chunk([{"index": 0, "delta": {}, "logprobs": None, "finish_reason": finish}])
-        if counted:
-            yield chunk([], usage)
-        yield b"data: [DONE]\n\n"
-
-    return Reply(headers=headers, body=None, events=tuple(events()), content_type="text/event-stream", thinks=True)
+        asked = READERS[kind](path, headers, read_object(body))
+    except Bad as bad:
+        return _error(speaker, 400, bad.message, request_id, path, bad.param)
+    said = _said(asked, request_id, now_s)
+    more = dict(speaker.rate_headers(requests=_bucket(10_000, 1), tokens=_bucket(2_000_000, 100), now_s=now_s))
+    if speaker.name.startswith("openai"):
+        more["openai-version"] = "2020-10-01"
+    if not asked.stream:
+        reply = _reply(speaker.answer(said, path=path, asked=body), thinks=True)
+        return msgspec.structs.replace(reply, headers={**reply.headers, **more})
+    streamed: Streamed = speaker.stream(said, path=path, asked=body)
+    fields = dict(streamed.headers)
+    content_type = fields.pop("content-type", "text/event-stream")
+    return Reply(headers={**fields, **more}, body=None, events=streamed.frames, content_type=content_type, thinks=True)
 
 
-# Anthropic messages ------------------------------------------------------------------------------------------------
+def _bucket(limit: int, used: int) -> Bucket:
+    return Bucket(limit=limit, remaining=limit - used, reset_s=60.0 * used / limit)
 
 
-def _anthropic_error(status: int, kind: str, message: str, request_id: str) -> Reply:
-    error = {"type": "error", "error": {"type": kind, "message": message}, "request_id": f"req_{request_id}"}
-    return Reply(status=status, headers={"request-id": f"req_{request_id}"}, body=_dump(error))
-
-
-def _messages(headers: dict[str, str], body: bytes, request_id: str) -> Reply:
-    try:
-        if "anthropic-version" not in headers:
-            raise _Bad("anthropic-version: the header is required")
-        call = _object(body)
-        prompt = _conversation(call, ("user", "assistant"))
-        limit = _limit(call, "max_tokens")
-        if limit is None:
-            raise _Bad("max_tokens: the field is required")
-        if call.get("system") is not None:
-            prompt = f"{_text(call['system'], 'system')}\n{prompt}"
-    except _Bad as bad:
-        return _anthropic_error(400, "invalid_request_error", bad.message, request_id)
-    model = call["model"]
-    pieces, cut = _pieces(model, prompt, limit)
-    stop = "max_tokens" if cut else "end_turn"
-    usage = {"input_tokens": _tokens(prompt), "output_tokens": len(pieces)}
-    top = {"id": f"msg_{request_id}", "type": "message", "role": "assistant", "model": model}
-    answered = {"request-id": f"req_{request_id}"}
-    if not call.get("stream"):
-        content = [{"type": "text", "text": "".join(pieces)}]
-        whole = {**top, "content": content, "stop_reason": stop, "stop_sequence": None, "usage": usage}
-        return Reply(headers=answered, body=_dump(whole), thinks=True)
-
-    def event(kind: str, **fields: object) -> bytes:
-        return f"event: {kind}\ndata: ".encode() + _dump({"type": kind, **fields}) + b"\n\n"
-
-    def events() -> Iterator[bytes]:
-        opened = {**top, "content": [], "stop_reason": None, "stop_sequence": None}
-        yield event("message_start", message={**opened, "usage": {**usage, "output_tokens": 1}})
-        yield event("content_block_start", index=0, content_block={"type": "text", "text": ""})
-        yield event("ping")
-        for piece in pieces:
-            yield event("content_block_delta", index=0, delta={"type": "text_delta", "text": piece})
-        yield event("content_block_stop", index=0)
-        delta = {"stop_reason": stop, "stop_sequence": None}
-        yield event("message_delta", delta=delta, usage={"output_tokens": len(pieces)})
-        yield event("message_stop")
-
-    return Reply(headers=answered, body=None, events=tuple(events()), content_type="text/event-stream", thinks=True)
+def _said(asked: Asked, request_id: str, now_s: int) -> Said:
+    """What the model answers."""
+    tools = tuple(
+        ToolCall(id=f"call_{request_id[:16]}{i}", name=tool.name, arguments=arguments_for(tool.schema))
+        for i, tool in enumerate(wanted_tools(asked))
+    )
+    common: dict[str, Any] = {
+        "model": asked.model,
+        "answer_id": request_id,
+        "now_s": now_s,
+        "input_tokens": _tokens(asked.prompt),
+        "usage_in_stream": asked.usage_in_stream,
+    }
+    if tools:
+        return Said(tools=tools, finish="tool", output_tokens=sum(_tokens(call.arguments) for call in tools), **common)
+    pieces, cut = _pieces(asked.model, asked.prompt, asked.limit)
+    return Said(pieces=tuple(pieces), finish="length" if cut else "stop", output_tokens=len(pieces), **common)

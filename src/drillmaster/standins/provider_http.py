@@ -23,10 +23,12 @@ _HEAD_S = 10.0
 _BODY_S = 60.0
 _LINGER_S = 1.0
 _CONNECTIONS = 1024
-_WANTED = frozenset({b"anthropic-version"})
+_WANTED = frozenset({b"anthropic-version", b"api-key"})
 
 _REASONS = {
     200: "OK",
+    202: "Accepted",
+    204: "No Content",
     400: "Bad Request",
     404: "Not Found",
     405: "Method Not Allowed",
@@ -45,10 +47,14 @@ class _Refuse(Exception):
 
 
 class Provider:
-    """One provider on one listening socket. `served` counts requests answered."""
+    """One provider on one listening socket. `served` counts requests answered.
 
-    def __init__(self, latency: Latency) -> None:
+    `dialect` is the API that it is, for paths that several have; None: the path says.
+    """
+
+    def __init__(self, latency: Latency, dialect: str | None = None) -> None:
         self.latency = latency
+        self.dialect = dialect
         self.served = 0
         self._serving: set[asyncio.Task[None]] = set()
 
@@ -93,14 +99,15 @@ class Provider:
             body = await wire.body(head)
         except _Refuse as refusal:
             self.served += 1
-            reply = error_reply(path, refusal.status, refusal.why, number=self.served)
+            reply = error_reply(path, refusal.status, refusal.why, number=self.served, dialect=self.dialect)
             await _send(wire.writer, reply, keep=False, head_only=False, minor=1)
             await wire.linger()
             return False
         self.served += 1
         number = self.served
         fields = {name.decode(): value.decode("latin-1") for name, value in head.named.items()}
-        reply = reply_to(head.method, path, fields, body, number=number, now_s=int(time.time()))
+        now_s = int(time.time())
+        reply = reply_to(head.method, path, fields, body, number=number, now_s=now_s, dialect=self.dialect)
         started = time.monotonic()
         if reply.thinks:
             await asyncio.sleep(self.latency.first_s(number))
@@ -183,7 +190,9 @@ async def _send(
     lines += [f"date: {stamp}", f"content-type: {reply.content_type}"]
     lines += [f"{name}: {value}" for name, value in reply.headers.items()]
     chunked = reply.body is None and minor == 1
-    if reply.body is not None:
+    if reply.status == 204:
+        lines.pop(3)  # of no content there is no type and no length
+    elif reply.body is not None:
         lines.append(f"content-length: {len(reply.body)}")
     else:
         lines.append("cache-control: no-cache")
@@ -212,14 +221,14 @@ async def _paced(events: tuple[bytes, ...], gap_s: float) -> AsyncIterator[bytes
         yield event
 
 
-async def _until_told(host: str, port: int, latency: Latency, die_with_parent: bool) -> None:
+async def _until_told(host: str, port: int, latency: Latency, dialect: str | None, die_with_parent: bool) -> None:
     loop = asyncio.get_running_loop()
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
     if die_with_parent:
         watch_parent(loop.call_soon_threadsafe, told.set)
-    provider = Provider(latency)
+    provider = Provider(latency, dialect)
     try:
         server = await provider.start(host, port)
     except OSError as error:
@@ -232,6 +241,6 @@ async def _until_told(host: str, port: int, latency: Latency, die_with_parent: b
     await provider.drop()
 
 
-def serve(host: str, port: int, latency: Latency, *, die_with_parent: bool = False) -> None:
+def serve(host: str, port: int, latency: Latency, *, dialect: str | None = None, die_with_parent: bool = False) -> None:
     """Serve until SIGTERM, SIGINT or, when asked, the parent's end. Prints the address on one line of stdout."""
-    asyncio.run(_until_told(host, port, latency, die_with_parent))
+    asyncio.run(_until_told(host, port, latency, dialect, die_with_parent))

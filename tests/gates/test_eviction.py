@@ -260,6 +260,12 @@ def test_an_exception_before_the_injection_is_a_sick_baseline() -> None:
     refused_by(scene, "baseline")
 
 
+def test_an_exception_while_the_worker_was_started_is_not() -> None:
+    scene = Scene()
+    scene.add("timeline.jsonl", -S, "unhandled_exception", id="x", kind="KeyError")
+    assert judged(scene)[0] == "pass"
+
+
 def test_an_agent_that_goes_round_the_proxy_is_a_drill_that_failed() -> None:
     refused_by(Scene(lambda n, s, on: Answer(20, attempts=0)), "baseline")
 

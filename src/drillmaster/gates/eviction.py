@@ -183,7 +183,9 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
     def _baseline(self, run: Run, first: Window) -> Check:
         before = run.before(first)
         failed = [r for r in before if r.outcome in FAILED]
-        raised = [m for m in run.marks if m.event == "unhandled_exception" and m.ns < first.injected_ns]
+        # What the worker raised while it was started and looked at is not the baseline's.
+        begun_ns = run.phases[0].start_ns if run.phases else 0
+        raised = [m for m in run.marks if m.event == "unhandled_exception" and begun_ns <= m.ns < first.injected_ns]
         primary = [r for r in before if r.outcome in ("ok_primary", "ok")]
         why = ""
         remedy = ""

@@ -1,0 +1,63 @@
+"""The law of Retry-After against its table of cases, which every other carrier of it is tested against too."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from drillmaster.rules.retry_after import MAX_WAIT_S, Told, Unreadable, http_date, parse_http_date, read
+
+TABLE = json.loads(Path(__file__).with_name("retry_after.cases.json").read_text())
+CASES = [pytest.param(case, id=case["name"]) for case in TABLE["cases"]]
+
+
+def expected(want: dict[str, Any] | None) -> Told | Unreadable | None:
+    if want is None:
+        return None
+    return Unreadable(want["unreadable"]) if "unreadable" in want else Told(**want)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_table_of_cases_holds(case: dict[str, Any]) -> None:
+    fields = [(name, value) for name, value in case["fields"]]
+    found = read(fields, case["body"].encode(), now_s=TABLE["now_s"])
+    want = expected(case["want"])
+    if isinstance(found, Told) and isinstance(want, Told):
+        assert (found.by, found.standard) == (want.by, want.standard)
+        assert found.wait_s == pytest.approx(want.wait_s, rel=1e-12)
+    else:
+        assert found == want
+
+
+def test_no_two_cases_have_one_name() -> None:
+    names = [case["name"] for case in TABLE["cases"]]
+    assert len(set(names)) == len(names) >= 60
+
+
+def test_a_body_that_is_too_large_or_no_text_says_nothing() -> None:
+    large = json.dumps({"error": {"message": "try again in 3s", "pad": "x" * 70_000}}).encode()
+    for body in (large, b"\xff\xfe", b"[" * 10_000, b""):
+        assert read([], body, now_s=0) is None
+
+
+@given(st.text(max_size=40), st.binary(max_size=60))
+@example("9" * 400, b"")
+def test_whatever_is_said_is_a_wait_within_bounds_or_none(value: str, body: bytes) -> None:
+    for name in ("retry-after", "retry-after-ms"):
+        found = read([(name, value)], body, now_s=784111777)
+        assert found is not None  # a field that is there is never taken for one that is missing
+        assert isinstance(found, Unreadable) or 0 <= found.wait_s <= MAX_WAIT_S
+
+
+@given(st.integers(0, 253_402_300_799))
+@example(0)
+@example(951_782_400)  # 29 February 2000
+def test_a_date_that_is_written_reads_as_the_same_second(at_s: int) -> None:
+    assert parse_http_date(http_date(at_s), now_s=0) == at_s
+
+
+def test_a_date_is_written_in_english_and_cut_to_the_second() -> None:
+    assert http_date(784111777.9) == "Sun, 06 Nov 1994 08:49:37 GMT"

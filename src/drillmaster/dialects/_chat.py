@@ -100,6 +100,8 @@ class Chat(ErrorObject):
     shapes: ClassVar[tuple[Shape, ...]] = (Shape("data-error", "M: the SDK raises APIError at such a frame"),)
     null_finish: ClassVar[bool] = False
     """Whether a whole answer may come without a finish reason."""
+    whole_calls: ClassVar[bool] = False
+    """Whether a stream carries each tool call in one piece."""
 
     def speaks(self, request: RequestHead) -> bool:
         return request.method == "POST" and request.path.endswith("/chat/completions")
@@ -217,6 +219,9 @@ class Chat(ErrorObject):
         deltas += [{words: piece} for piece in reply.pieces]
         for index, call in enumerate(reply.tools):
             opened = {"index": index, **_call(call)}
+            if self.whole_calls:
+                deltas.append({"tool_calls": [opened]})
+                continue
             deltas.append({"tool_calls": [{**opened, "function": {"name": call.name, "arguments": ""}}]})
             half = len(call.arguments) // 2
             deltas += [

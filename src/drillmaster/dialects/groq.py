@@ -2,18 +2,20 @@
 
 1. The types of 429 are `requests` and `tokens`, and `x-ratelimit-*` come with every answer; `retry-after` with 429 alone.
 2. 498 is its own: the flex tier has no capacity.
-3. A stream's usage stands in `x_groq` of the frame with the finish reason.
+3. A stream's usage stands in `x_groq` of the frame with the finish reason; so does the reason why one stopped early.
 """
 
+import re
 from typing import Any, ClassVar
 
-from drillmaster.dialects import Condition, Reply, dump, sse
+from drillmaster.dialects import Condition, Ending, Reply, Says, Shape, dump, sse
 from drillmaster.dialects._responses import ChatAndResponses
 from drillmaster.http1 import RequestHead
 
 __all__ = ["DIALECT", "Groq"]
 
 _D = "D console.groq.com/docs/errors"
+_STOPPED = re.compile(rb'"x_groq"\s*:\s*\{[^{}]*"error"\s*:\s*"')
 _INVALID = "invalid_request_error"
 
 
@@ -30,6 +32,11 @@ class Groq(ChatAndResponses):
 
     name: ClassVar[str] = "groq"
     hosts: ClassVar[tuple[bytes, ...]] = (b"api.groq.com",)
+    whole_calls: ClassVar[bool] = True
+    shapes: ClassVar[tuple[Shape, ...]] = (
+        Shape("data-error", "S: the SDK raises APIError, with `event: error` and without"),
+        Shape("x-groq-error", "S: x_groq.error says why a stream was stopped early, and nothing is raised"),
+    )
     table: ClassVar[tuple[Condition, ...]] = (
         _row(400, "bad-request", "The request could not be understood.", transient=False),
         _row(
@@ -96,17 +103,41 @@ class Groq(ChatAndResponses):
         # Unlike OpenAI's, an error has no fields that say nothing.
         return {key: value for key, value in error.items() if value is not None}
 
+    def ending(self, status: int, content_type: bytes, tail: bytes, whole: bool) -> Ending:
+        if status == 200 and whole and b'"x_groq"' in tail and _STOPPED.search(tail):
+            return Ending.ERROR
+        return super().ending(status, content_type, tail, whole)
+
+    def says(self, frame: bytes) -> Says:
+        if b'"x_groq"' in frame and _STOPPED.search(frame):
+            return Says.ERROR
+        return super().says(frame)
+
+    def error_frames(
+        self, shape: str | None = None, condition: str = "overloaded", *, request_id: str, asked: bytes = b""
+    ) -> tuple[bytes, ...]:
+        if self.shape(shape) != "x-groq-error":
+            return super().error_frames(shape, condition, request_id=request_id, asked=asked)
+        message = self.condition(None, condition).message.replace("{delay}", "a moment")
+        choice = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": None}
+        value = {
+            "id": f"chatcmpl-{request_id}",
+            "created": 0,
+            "model": "unknown",
+            "object": "chat.completion.chunk",
+            "choices": [choice],
+            "x_groq": {"id": request_id, "error": message},
+        }
+        return (sse(dump(value)),)
+
     def chunk(self, reply: Reply, delta: dict[str, Any], finish: str | None) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         value: dict[str, Any] = {**self.top(reply), "object": "chat.completion.chunk", "choices": [choice]}
         if "role" in delta:
             value["x_groq"] = {"id": f"req_{reply.answer_id}"}
-        elif finish is not None and reply.usage_in_stream:
+        elif finish is not None:
             value["x_groq"] = {"id": f"req_{reply.answer_id}", "usage": self.usage(reply)}
         return sse(dump(value))
-
-    def usage_frames(self, reply: Reply) -> list[bytes]:
-        return []
 
     def usage(self, reply: Reply) -> dict[str, Any]:
         times = {"queue_time": 0.0, "prompt_time": 0.0, "completion_time": 0.0, "total_time": 0.0}

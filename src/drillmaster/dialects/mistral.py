@@ -31,6 +31,7 @@ class Mistral(Chat):
     name: ClassVar[str] = "mistral"
     hosts: ClassVar[tuple[bytes, ...]] = (b"api.mistral.ai", b"codestral.mistral.ai")
     request_id_header: ClassVar[str] = "mistral-correlation-id"
+    whole_calls: ClassVar[bool] = True  # source S: the SDK refuses a piece that has no name
     table: ClassVar[tuple[Condition, ...]] = (
         _row(400, "bad-request", "invalid_request_error", "The request could not be understood.", transient=False),
         _row(

@@ -33,6 +33,7 @@ __all__ = ["DIALECT", "Ollama"]
 _D = "D docs.ollama.com/api/errors"
 _LINES = ("content-type", "application/x-ndjson")
 _NATIVE = ("/api/chat", "/api/generate")
+_IMITATED = "/v1/chat/completions"
 _DONE = re.compile(rb'"done"\s*:\s*true')
 _SHORT = re.compile(rb'"done_reason"\s*:\s*"length"')
 _ERROR_LINE = re.compile(rb'(?:\A|\n)\{\s*"error"\s*:\s*"')
@@ -67,7 +68,7 @@ class Ollama(Chat):
     )
 
     def speaks(self, request: RequestHead) -> bool:
-        return request.method == "POST" and request.path.endswith((*_NATIVE, "/v1/chat/completions"))
+        return request.method == "POST" and request.path.endswith((*_NATIVE, _IMITATED))
 
     def recognises(self, request: RequestHead) -> bool:
         return request.method == "POST" and request.path in _NATIVE
@@ -85,8 +86,8 @@ class Ollama(Chat):
     def word(
         self, row: Condition, *, request_id: str, retry_after_s: float | None, path: str = "", asked: bytes = b""
     ) -> Answer:
-        if path.endswith("/v1/chat/completions"):
-            return super().word(row, request_id=request_id, retry_after_s=None)
+        if path.endswith(_IMITATED):
+            return _IMITATION.word(row, request_id=request_id, retry_after_s=None)
         headers = (("content-type", "application/json; charset=utf-8"),)
         return Answer(row.status, headers, dump({"error": row.message}), row.source)
 
@@ -145,7 +146,7 @@ class Ollama(Chat):
         name = self.shape(shape)
         row = self.condition(None, condition)
         if name == "data-error":
-            return (sse(dump({"error": self.error_object(row, "")})),)
+            return (sse(dump({"error": _IMITATION.error_object(row, "")})),)
         return (dump({"error": row.message}) + b"\n",)
 
     # Answers
@@ -154,16 +155,16 @@ class Ollama(Chat):
         return "length" if finish == "length" else "stop"
 
     def answer(self, reply: Reply, *, path: str = "", asked: bytes = b"") -> Answer:
-        if path.endswith("/v1/chat/completions"):
-            return super().answer(reply, path=path, asked=asked)
+        if path.endswith(_IMITATED):
+            return _IMITATION.answer(reply)
         said = _said(path, reply.text, reply)
         return Answer(
             200, (("content-type", "application/json; charset=utf-8"),), dump({**said, **self._end(reply)}), _D
         )
 
     def stream(self, reply: Reply, *, path: str = "", asked: bytes = b"") -> Streamed:
-        if path.endswith("/v1/chat/completions"):
-            return super().stream(reply, path=path, asked=asked)
+        if path.endswith(_IMITATED):
+            return _IMITATION.stream(reply)
         bare = msgspec.structs.replace(reply, tools=())
         lines = [{**_said(path, piece, bare), "done": False} for piece in reply.pieces]
         if reply.tools:
@@ -197,4 +198,13 @@ def _said(path: str, text: str, reply: Reply) -> dict[str, Any]:
     return {**top, "message": message}
 
 
+class _Imitation(Chat):
+    whole_calls: ClassVar[bool] = True
+
+    def error_object(self, row: Condition, delay: str) -> dict[str, Any]:
+        kind = "api_error" if row.status >= 500 else "invalid_request_error"
+        return {"message": row.message, "type": kind, "param": None, "code": None}
+
+
+_IMITATION = _Imitation()
 DIALECT = Ollama()

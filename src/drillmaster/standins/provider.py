@@ -120,7 +120,7 @@ def reply_to(
 _KINDS: tuple[tuple[str, str, str | None], ...] = (
     # the end of a path -> what is asked, and the dialect that it is where nothing else says so
     (r"/mcp", "mcp", "mcp"),
-    (r"/models/[^/:]+:(?:generateContent|streamGenerateContent)", "gemini", "gemini"),
+    (r".*/models/[^/:]+:(?:generateContent|streamGenerateContent)", "gemini", "gemini"),
     (r"/api/(?:chat|generate)", "ollama", "ollama"),
     (r"/api/(?:tags|version)", "models", "ollama"),
     (r"/openai/deployments/[^/]+/chat/completions", "chat", "azure_openai"),
@@ -221,7 +221,7 @@ def _words(
         asked = READERS[kind](path, headers, read_object(body))
     except Bad as bad:
         return _error(speaker, 400, bad.message, request_id, path, bad.param)
-    said = _said(asked, request_id, now_s)
+    said = _said(asked, "toolu_" if kind == "messages" else "call_", request_id, now_s)
     more = dict(speaker.rate_headers(requests=_bucket(10_000, 1), tokens=_bucket(2_000_000, 100), now_s=now_s))
     if speaker.name.startswith("openai"):
         more["openai-version"] = "2020-10-01"
@@ -238,10 +238,10 @@ def _bucket(limit: int, used: int) -> Bucket:
     return Bucket(limit=limit, remaining=limit - used, reset_s=60.0 * used / limit)
 
 
-def _said(asked: Asked, request_id: str, now_s: int) -> Said:
-    """What the model answers."""
+def _said(asked: Asked, prefix: str, request_id: str, now_s: int) -> Said:
+    """What the model answers; ids of tool calls begin with `prefix`."""
     tools = tuple(
-        ToolCall(id=f"call_{request_id[:16]}{i}", name=tool.name, arguments=arguments_for(tool.schema))
+        ToolCall(id=f"{prefix}{request_id[:16]}{i}", name=tool.name, arguments=arguments_for(tool.schema))
         for i, tool in enumerate(wanted_tools(asked))
     )
     common: dict[str, Any] = {

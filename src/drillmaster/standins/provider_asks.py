@@ -285,34 +285,40 @@ def read_gemini(path: str, headers: dict[str, str], call: dict[str, Any]) -> Ask
         if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
             raise Bad(f"* GenerateContentRequest.contents[{i}].parts: contents.parts must not be empty.", "contents")
         text = "".join(part["text"] for part in parts if isinstance(part.get("text"), str))
-        is_tool = any("functionResponse" in part for part in parts)
+        is_tool = any(_either(part, "functionResponse") for part in parts)
         said.append(("tool" if is_tool else str(content.get("role", "user")), text))
-    config = call.get("generationConfig")
+    config = _either(call, "generationConfig")
     declared: list[Any] = []
     for entry in call.get("tools") or ():
-        found = entry.get("functionDeclarations") if isinstance(entry, dict) else None
+        found = _either(entry, "functionDeclarations") if isinstance(entry, dict) else None
         declared += found if isinstance(found, list) else []
     tools = tuple(
-        Tool(one["name"], one.get("parametersJsonSchema") or one.get("parameters") or {})
+        Tool(one["name"], _either(one, "parametersJsonSchema") or one.get("parameters") or {})
         for one in declared
         if isinstance(one, dict) and isinstance(one.get("name"), str)
     )
-    tool_config = call.get("toolConfig")
-    calling = tool_config.get("functionCallingConfig") if isinstance(tool_config, dict) else None
+    tool_config = _either(call, "toolConfig")
+    calling = _either(tool_config, "functionCallingConfig") if isinstance(tool_config, dict) else None
     calling = calling if isinstance(calling, dict) else {}
     choice = {"ANY": "required", "NONE": "none"}.get(str(calling.get("mode")), "auto")
-    allowed = calling.get("allowedFunctionNames")
+    allowed = _either(calling, "allowedFunctionNames")
     if choice == "required" and isinstance(allowed, list) and allowed:
         choice = f"={allowed[0]}"
     return Asked(
         model=match[1] if match else "unknown",
         prompt=_joined(said),
         last=said[-1][1] if said[-1][0] == "user" else "",
-        limit=_limit(config, "maxOutputTokens") if isinstance(config, dict) else None,
+        limit=_limit(config, "maxOutputTokens", "max_output_tokens") if isinstance(config, dict) else None,
         stream=match is not None and match[2] == "streamGenerateContent",
         tools=tools,
         choice=choice,
     )
+
+
+def _either(value: dict[str, Any], name: str) -> Any:
+    """A field by its camelCase name or its snake_case one: protobuf's JSON takes both, and the SDK mixes them."""
+    found = value.get(name)
+    return value.get(re.sub("[A-Z]", lambda m: f"_{m[0].lower()}", name)) if found is None else found
 
 
 def read_ollama(path: str, headers: dict[str, str], call: dict[str, Any]) -> Asked:

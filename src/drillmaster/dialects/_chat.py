@@ -89,6 +89,12 @@ class ErrorObject(Dialect):
 class OpenAIErrors(ErrorObject):
     """OpenAI's own."""
 
+    def word(
+        self, row: Condition, *, request_id: str, retry_after_s: float | None, path: str = "", asked: bytes = b""
+    ) -> Answer:
+        answer = super().word(row, request_id=request_id, retry_after_s=retry_after_s, path=path, asked=asked)
+        return Answer(answer.status, (*answer.headers, ("openai-processing-ms", "9")), answer.body, answer.source)
+
     def delay_headers(self, seconds: float) -> tuple[tuple[str, str], ...]:
         # Source S: the SDK reads the milliseconds first.
         return (("retry-after", whole_seconds(seconds)), ("retry-after-ms", str(round(seconds * 1e3))))

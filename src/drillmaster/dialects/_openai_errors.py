@@ -85,6 +85,16 @@ OPENAI_ERRORS = (
     _money("money-project", "project_spend_limit_exceeded", "2 developersdigest.tech"),
     _money("money-usage", "organization_usage_limit_exceeded", "2 developersdigest.tech"),
     _money("money-older", "insufficient_quota", "D, before the codes were split"),
+    # A provider that speaks this dialect and has a word of its own.
+    Condition(
+        name="money-deepseek",
+        status=402,
+        kind="unknown_error",
+        code="invalid_request_error",
+        message="Insufficient Balance",
+        source="D DeepSeek's error page; type and code ours",
+        transient=False,
+    ),
     Condition(
         name="server",
         status=500,

@@ -115,6 +115,15 @@ class Anthropic(Dialect):
         _row(
             429, "rate-tokens", "rate_limit_error", "This request would exceed your token rate limit.", tells_delay=True
         ),
+        # A gateway that speaks this dialect and names days: `retry-after: 277403` was seen.
+        _row(
+            429,
+            "rate-opencode",
+            "GoUsageLimitError",
+            "Usage limit reached.",
+            "T earendil-works/pi#6911",
+            tells_delay=True,
+        ),
         _row(
             429,
             "money",

@@ -9,6 +9,8 @@
 import re
 from typing import Any, ClassVar
 
+import msgspec
+
 from drillmaster.dialects import Condition, Peek, whole_seconds
 from drillmaster.dialects._chat import JSON
 from drillmaster.dialects._responses import ChatAndResponses
@@ -109,6 +111,13 @@ class AzureOpenAI(ChatAndResponses):
         _limit("rate", "call rate limit", "T MS Q&A 1696619, its twin for calls"),
         _limit("daily", "token rate limit", "T MS Q&A 1696619: retry after 86400 seconds"),
         Condition(
+            name="rate-untold",
+            status=429,
+            code="429",
+            message="Requests have exceeded the rate limit of your current pricing tier.",
+            source="T MS Q&A 5625878: responses, limits of -1 and 0, no retry-after",
+        ),
+        Condition(
             name="money",
             status=429,
             code="insufficient_quota",
@@ -173,8 +182,12 @@ class AzureOpenAI(ChatAndResponses):
         message = message.replace("{version}", version[1] if version else _UNKNOWN_VERSION)
         if retry_after_s is not None:
             message = message.replace("{delay}", f"{whole_seconds(retry_after_s)} seconds")
-        changed = {name: getattr(row, name) for name in row.__struct_fields__} | {"message": message}
-        return super().word(Condition(**changed), request_id=request_id, retry_after_s=retry_after_s)
+        row = msgspec.structs.replace(row, message=message)
+        answer = super().word(row, request_id=request_id, retry_after_s=retry_after_s)
+        if row.name != "rate-untold":
+            return answer
+        nothing = (("x-ratelimit-remaining-requests", "-1"), ("x-ratelimit-reset-requests", "0"))
+        return Answer(answer.status, (*answer.headers, *nothing), answer.body, answer.source)
 
     def delay_headers(self, seconds: float) -> tuple[tuple[str, str], ...]:
         return (("retry-after", whole_seconds(seconds)), ("retry-after-ms", str(round(seconds * 1e3))))

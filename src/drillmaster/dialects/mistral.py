@@ -4,12 +4,12 @@
    answers are `{"message": ...}` alone; refused keys are `{"detail": "Unauthorized"}`.
 2. Its paths are OpenAI's own: it is known by its host, or by the plan's `dialect:`.
 3. A stream's last chunk has the finish reason and the usage both.
-4. Whether it says when to come back is not known; so it does not.
+4. Whether it says when to come back, or reports its limits, is not known; so it does not.
 """
 
 from typing import Any, ClassVar
 
-from drillmaster.dialects import Condition, Reply, dump, sse
+from drillmaster.dialects import Bucket, Condition, Reply, dump, sse
 from drillmaster.dialects._chat import JSON, Chat
 from drillmaster.http1 import Answer, RequestHead
 
@@ -75,6 +75,11 @@ class Mistral(Chat):
 
     def error_object(self, row: Condition, delay: str) -> dict[str, Any]:
         return {"object": "error", "message": row.message, "type": row.kind, "param": row.param, "code": row.code}
+
+    def rate_headers(
+        self, *, requests: Bucket | None = None, tokens: Bucket | None = None, now_s: float = 0.0
+    ) -> tuple[tuple[str, str], ...]:
+        return ()
 
     def top(self, reply: Reply) -> dict[str, Any]:
         return {"id": reply.answer_id, "created": reply.now_s, "model": reply.model}

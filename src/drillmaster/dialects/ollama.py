@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from drillmaster.dialects import (
+    Bucket,
     Condition,
     Ending,
     Finish,
@@ -90,6 +91,11 @@ class Ollama(Chat):
             return _IMITATION.word(row, request_id=request_id, retry_after_s=None)
         headers = (("content-type", "application/json; charset=utf-8"),)
         return Answer(row.status, headers, dump({"error": row.message}), row.source)
+
+    def rate_headers(
+        self, *, requests: Bucket | None = None, tokens: Bucket | None = None, now_s: float = 0.0
+    ) -> tuple[tuple[str, str], ...]:
+        return ()
 
     # Endings
 

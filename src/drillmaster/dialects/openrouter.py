@@ -8,7 +8,7 @@
 
 from typing import Any, ClassVar
 
-from drillmaster.dialects import Condition, Reply, Shape, Streamed, dump, sse
+from drillmaster.dialects import Bucket, Condition, Reply, Shape, Streamed, dump, sse
 from drillmaster.dialects._chat import JSON
 from drillmaster.dialects._responses import ChatAndResponses
 from drillmaster.http1 import Answer, RequestHead
@@ -102,6 +102,11 @@ class OpenRouter(ChatAndResponses):
             "choices": [choice],
         }
         return (sse(dump(value)),)
+
+    def rate_headers(
+        self, *, requests: Bucket | None = None, tokens: Bucket | None = None, now_s: float = 0.0
+    ) -> tuple[tuple[str, str], ...]:
+        return ()
 
     def top(self, reply: Reply) -> dict[str, Any]:
         return {

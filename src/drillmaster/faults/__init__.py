@@ -28,6 +28,7 @@ from drillmaster.errors import Problem
 from drillmaster.http1 import Answer, RequestHead
 
 __all__ = [
+    "SEEN_BYTES",
     "Action",
     "Close",
     "Cx",
@@ -49,16 +50,21 @@ __all__ = [
     "Script",
     "Send",
     "Wait",
+    "answer_error",
     "load",
     "make",
     "names",
     "read_request_whole",
+    "request_id",
     "send_answer",
+    "with_fields",
 ]
 
 Side = Literal["client", "upstream"]
 Scope = Literal["port", "connection", "exchange"]
 Proof = Literal["bytes", "connections", "probe"]
+
+SEEN_BYTES = 65_536
 
 
 # What a script says and hears. `Head`, `Data`, `Frame` and `End` go both ways: heard from a Read, said by a Send.
@@ -93,7 +99,7 @@ class Raw(msgspec.Struct, frozen=True, gc=False):
 
     wire: bytes
     status: int | None = None
-    """The status that these bytes begin to say, for the evidence; None where they are no beginning of a head."""
+    """For the evidence: the status of the head that ends with these bytes; None where none does."""
 
 
 class Lost(msgspec.Struct, frozen=True, gc=False):
@@ -185,6 +191,7 @@ class Cx:
         "injected_ns",
         "key_first_ns",
         "key_hash",
+        "keys_since_ns",
         "now_ns",
         "nth",
         "request",
@@ -205,6 +212,7 @@ class Cx:
         injected_ns: int = 0,
         key_hash: str | None = None,
         key_first_ns: int | None = None,
+        keys_since_ns: int | None = None,
     ) -> None:
         self.request = request
         """None with connection and port scope: no head has been read."""
@@ -224,6 +232,8 @@ class Cx:
         """The credential, by the first 16 hex digits of its sha256; None: the request carries none."""
         self.key_first_ns = key_first_ns
         """When this proxy first saw that credential, on the clock of `now_ns`."""
+        self.keys_since_ns = keys_since_ns
+        """When it first saw any credential; None: it has seen none."""
         self._make_rng = make_rng
         self._rng: random.Random | None = None
 
@@ -249,14 +259,19 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         raise NotImplementedError
 
 
-def read_request_whole() -> Generator[Action, Any, bool]:
-    """Read the client's request to its end, any size; False when it broke off."""
+def read_request_whole(seen: bytearray | None = None) -> Generator[Action, Any, bool]:
+    """Read the client's request to its end, any size; False when it broke off.
+
+    `seen` is given the body's first `SEEN_BYTES`.
+    """
     while True:
         event = yield Read("client")
         if isinstance(event, End):
             return True
         if isinstance(event, Lost):
             return False
+        if seen is not None and isinstance(event, Data) and len(seen) < SEEN_BYTES:
+            seen += event.body[: SEEN_BYTES - len(seen)]
 
 
 def send_answer(answer: Answer) -> Script:
@@ -265,6 +280,45 @@ def send_answer(answer: Answer) -> Script:
     yield Send(Head(answer.status, (*answer.headers, length)))
     yield Send(Data(answer.body))
     yield Send(End())
+
+
+def request_id(cx: Cx) -> str:
+    """An id as providers give one to each request."""
+    return f"req_{cx.rng.getrandbits(96):024x}"
+
+
+def answer_error(
+    cx: Cx,
+    status: int | None,
+    condition: str | None = None,
+    *,
+    retry_after_s: float | None = None,
+    put: Callable[[Answer], Answer] = lambda answer: answer,
+    seen: bytearray | None = None,
+) -> Script:
+    """Read the request to its end, then answer with the dialect's own error; `put` may change it on its way.
+
+    An answer before the end of a large body makes the kernel reset the connection: that is another fault. `seen` is what
+    was read of the body already.
+    """
+    seen = bytearray() if seen is None else seen
+    if (yield from read_request_whole(seen)):
+        answer = cx.dialect.error(
+            status,
+            condition,
+            request_id=request_id(cx),
+            retry_after_s=retry_after_s,
+            path="" if cx.request is None else cx.request.path,
+            asked=bytes(seen),
+        )
+        yield from send_answer(put(answer))
+
+
+def with_fields(answer: Answer, *fields: tuple[str, str], without: tuple[str, ...] = ()) -> Answer:
+    """The answer with these fields in place of its own of the same names, and without those of the names `without`."""
+    gone = {name.lower() for name, _ in fields} | {name.lower() for name in without}
+    kept = tuple(field for field in answer.headers if field[0].lower() not in gone)
+    return msgspec.structs.replace(answer, headers=(*kept, *fields))
 
 
 _DIGITS_FILE = re.compile(r"status_([0-9]{3})")

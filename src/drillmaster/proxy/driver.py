@@ -123,6 +123,7 @@ class Drive:
                 injected_ns=injection.injected_ns,
                 key_hash=key_hash,
                 key_first_ns=hub.key_first_ns(key_hash),
+                keys_since_ns=hub.keys_since_ns(),
             )
         )
         self._step(None)

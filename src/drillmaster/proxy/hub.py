@@ -255,6 +255,10 @@ class Hub:
         """When a credential was first seen here; None: never, or forgotten since (`MAX_KEYS` are kept)."""
         return None if key_hash is None else self._key_first_ns.get(key_hash)
 
+    def keys_since_ns(self) -> int | None:
+        """When the first credential of those that are remembered was seen here."""
+        return next(iter(self._key_first_ns.values()), None)
+
     def wall_ns(self) -> int:
         return self.clock.wall_ns()
 

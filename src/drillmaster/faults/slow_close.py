@@ -1,0 +1,41 @@
+"""The fault `slow-close`."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from drillmaster.faults import Close, Cx, Data, End, Fault, Head, Lost, Raw, Read, Script, Send, Wait
+from drillmaster.http1 import answer_head
+
+__all__ = ["SlowClose"]
+
+
+class SlowClose(Fault, frozen=True, kw_only=True, tag="slow-close"):
+    """Send the real answer whole, its end told by the connection's end alone, and close `delay_ms` late.
+
+    Content-Length and chunks are taken away, as old gateways do it: only the FIN says that the body is over.
+
+    Breaks: clients that have the whole answer and wait on; read timeouts that throw a whole answer away.
+    Looks like: an answer that is there and does not return.
+    Cannot show: anything to a client that stops reading at the API's own last word (`[DONE]`, `message_stop`).
+    """
+
+    delay_ms: Annotated[int, Meta(ge=1, le=600_000, description="between the last byte and the FIN")]
+
+    def script(self, cx: Cx) -> Script:
+        head = yield Read("upstream")
+        bodyless = cx.request is not None and cx.request.method == "HEAD"
+        if not isinstance(head, Head) or bodyless or head.status in (204, 304):
+            return
+        fields = [field for field in head.headers if field[0].lower() != "content-length"]
+        wire = answer_head(head.status, (*fields, ("connection", "close")), head.reason)
+        yield Send(Raw(wire, status=head.status))
+        while True:
+            event = yield Read("upstream")
+            if isinstance(event, Data):
+                yield Send(event)
+            elif isinstance(event, End):
+                yield Wait(self.delay_ms / 1e3)
+                return
+            elif isinstance(event, Lost):
+                yield Close("rst")

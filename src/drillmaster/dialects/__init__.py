@@ -523,7 +523,7 @@ def rfc3339(seconds: float) -> str:
 
 
 def assert_finished(
-    body: bytes | str | Iterable[bytes],
+    body: bytes | str | Iterable[object],
     dialect: str,
     *,
     status: int = 200,
@@ -533,15 +533,50 @@ def assert_finished(
 ) -> None:
     """Fail unless the answer was really finished. AssertionError says how it ended instead.
 
-    `body` is the body as bytes or text. `content_type` None is told from the body's first bytes. `whole` is whether the
-    framing was complete, which an HTTP client that raised nothing vouches for. `complete` False lets an answer pass that
-    reached its end and is short: a token limit, a filter.
+    `body` is the body as bytes, text or pieces of it, or the events that an SDK's stream gave (pydantic models or dicts).
+    `content_type` None is told from the body's first bytes. `whole` is whether the framing was complete, which an HTTP
+    client that raised nothing vouches for. `complete` False lets an answer pass that reached its end and is short of what
+    was asked: a token limit, a filter.
     """
-    data = body.encode() if isinstance(body, str) else bytes(body) if isinstance(body, bytes) else b"".join(body)
+    api = load(dialect)
+    data = body.encode() if isinstance(body, str) else body if isinstance(body, bytes) else _joined(api, body)
     if content_type is None:
-        stripped = data.lstrip()
-        content_type = "application/json" if stripped[:1] in (b"{", b"[") else "text/event-stream"
-    ended = load(dialect).ending(status, content_type.lower().encode("latin-1"), data[-EDGE_BYTES:], whole)
+        content_type = _guess(data)
+    ended = api.ending(status, content_type.lower().encode("latin-1"), data[-EDGE_BYTES:], whole)
     if ended is Ending.COMPLETE or (ended is Ending.INCOMPLETE and not complete):
         return
     raise AssertionError(f"{dialect}: the answer is not finished, it is {ended.value}; it ends with {data[-120:]!r}")
+
+
+def _guess(data: bytes) -> str:
+    start = data.lstrip()
+    if start[:1] not in (b"{", b"["):
+        return "text/event-stream"
+    first = start.partition(b"\n")
+    return (
+        "application/x-ndjson"
+        if first[2].lstrip()[:1] == b"{" and first[0].rstrip()[-1:] == b"}"
+        else "application/json"
+    )
+
+
+def _joined(api: Dialect, pieces: Iterable[object]) -> bytes:
+    """The body that pieces make, or that an SDK's events came from: each is put into its frame again."""
+    frames = []
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            frames.append(piece)
+            continue
+        if isinstance(piece, str):
+            frames.append(piece.encode())
+            continue
+        value: Any = getattr(piece, "data", piece)  # one SDK wraps each event
+        if hasattr(value, "model_dump"):
+            value = value.model_dump(mode="json", by_alias=True, exclude_none=False)
+        fields = value if isinstance(value, dict) else {}
+        if api.splits == "line" and "choices" not in fields:
+            frames.append(dump(value) + b"\n")
+        else:
+            kind = fields.get("type")
+            frames.append(sse(dump(value), kind if isinstance(kind, str) else None))
+    return b"".join(frames)

@@ -36,7 +36,7 @@ DONE = b"data: [DONE]\n\n"
 _FINISH = re.compile(rb'"finish_reason"\s*:\s*"([a-z_]+)"')
 _DONE = re.compile(rb"(?:\A|\n|\r)data: ?\Z")
 _STREAM_ERROR = re.compile(rb"(?:\A|\n|\r)data: ?\{\s*\Z")
-_SHORT = frozenset((b"length", b"content_filter"))
+_MEANS = {b"length": Ending.INCOMPLETE, b"content_filter": Ending.INCOMPLETE, b"error": Ending.ERROR}
 _WORDS: dict[Finish, str] = {
     "stop": "stop",
     "length": "length",
@@ -121,25 +121,13 @@ class Chat(ErrorObject):
             return Ending.CUT
         at = tail.rfind(b'"finish_reason"')
         finish = _FINISH.match(tail, at) if at >= 0 else None
+        if content_type[:17] == b"text/event-stream":
+            return _stream_ending(tail, finish)
         if finish is not None:
-            if finish[1] == b"error":
-                return Ending.ERROR
-            ended = Ending.INCOMPLETE if finish[1] in _SHORT else Ending.COMPLETE
-        elif self.null_finish and at >= 0 and not content_type.startswith(b"text/event-stream"):
-            ended = Ending.COMPLETE
-        else:
-            ended = Ending.CUT
-        if not content_type.startswith(b"text/event-stream"):
-            return Ending.ERROR if ended is Ending.CUT and tail.lstrip().startswith(b'{"error"') else ended
-        at = tail.rfind(b'"error"')
-        while at >= 0:
-            if _STREAM_ERROR.search(tail, max(0, at - 32), at):
-                return Ending.ERROR
-            at = tail.rfind(b'"error"', 0, at)
-        if ended is Ending.CUT and (at := tail.rfind(b"[DONE]")) >= 0 and _DONE.search(tail, max(0, at - 8), at):
-            # A gateway, or a server like Ollama, that closes its stream as the API does and gives no reason.
+            return _MEANS.get(finish[1], Ending.COMPLETE)
+        if self.null_finish and at >= 0:
             return Ending.COMPLETE
-        return ended
+        return Ending.ERROR if tail.lstrip().startswith(b'{"error"') else Ending.CUT
 
     # Streams
 
@@ -257,3 +245,18 @@ class Chat(ErrorObject):
 
 def _call(call: Any) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def _stream_ending(tail: bytes, finish: re.Match[bytes] | None) -> Ending:
+    if b'"error"' in tail:
+        at = tail.rfind(b'"error"')
+        while at >= 0:
+            if _STREAM_ERROR.search(tail, max(0, at - 32), at):
+                return Ending.ERROR
+            at = tail.rfind(b'"error"', 0, at)
+    if finish is not None:
+        return _MEANS.get(finish[1], Ending.COMPLETE)
+    if (at := tail.rfind(b"[DONE]")) >= 0 and _DONE.search(tail, max(0, at - 8), at):
+        # A gateway, or a server like Ollama, that closes its stream as the API does and gives no reason.
+        return Ending.COMPLETE
+    return Ending.CUT

@@ -193,9 +193,11 @@ class Anthropic(Dialect):
         reason = _STOP_REASON.match(tail, at) if at >= 0 else None
         ended = Ending.INCOMPLETE if reason is not None and reason[1] in _SHORT else Ending.COMPLETE
         if content_type.startswith(b"text/event-stream"):
-            if at_line_start(tail, b"event: error") or at_line_start(tail, b"event:error"):
+            if b"error" in tail and (at_line_start(tail, b"event: error") or at_line_start(tail, b"event:error")):
                 return Ending.ERROR
-            if at_line_start(tail, b"event: message_stop") or at_line_start(tail, b"event:message_stop"):
+            if b"message_stop" in tail and (
+                at_line_start(tail, b"event: message_stop") or at_line_start(tail, b"event:message_stop")
+            ):
                 return ended
             return Ending.CUT
         if reason is not None:

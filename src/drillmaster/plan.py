@@ -91,7 +91,21 @@ class Proxy(_Part, frozen=True, kw_only=True):
     upstream: str | None
     upstream_ca: str | None = None
     """A PEM file to trust besides the system's store."""
-    dialect: Literal["auto", "openai_chat", "anthropic", "plain"] = "auto"
+    dialect: Literal[
+        "auto",
+        "anthropic",
+        "azure_openai",
+        "gemini",
+        "groq",
+        "mcp",
+        "mistral",
+        "ollama",
+        "openai_chat",
+        "openai_responses",
+        "openrouter",
+        "plain",
+    ] = "auto"
+    """Whose API it is; `auto` tells by the upstream's host, then by each request. Mistral behind a gateway must be named."""
 
 
 class Phases(_Part, frozen=True, kw_only=True):

@@ -1,9 +1,12 @@
 """Whose API a request speaks: by method, path and fields, and by host where paths are shared."""
 
+from typing import get_args, get_type_hints
+
 import pytest
 
-from drillmaster.dialects import Peek, catalogue, load, recognise
+from drillmaster.dialects import Peek, catalogue, load, names, recognise
 from drillmaster.http1 import HeadReader, RequestHead
+from drillmaster.plan import Proxy
 from drillmaster.proxy.hub import NAMED
 
 ALL = catalogue()
@@ -12,6 +15,10 @@ ALL = catalogue()
 def request(method: str, target: str, *fields: str, host: str = "127.0.0.1:8081") -> RequestHead:
     lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", *fields, "", ""]
     return HeadReader(NAMED).request("\r\n".join(lines).encode())
+
+
+def test_a_plan_can_name_every_dialect_and_no_other() -> None:
+    assert get_args(get_type_hints(Proxy)["dialect"]) == ("auto", *names())
 
 
 def test_plain_is_asked_last_and_shared_paths_after_particular_ones() -> None:

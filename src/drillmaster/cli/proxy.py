@@ -52,7 +52,9 @@ def _is_loopback(host: str) -> bool:
 @click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address to listen on.")
 @click.option("--port", default=8081, show_default=True, type=click.IntRange(0, 65535), help="0: any free port.")
 @click.option("--listen", metavar="ADDR:PORT", help="Listen beyond loopback, say for an agent in a container.")
-@click.option("--dialect", default="auto", show_default=True, help="auto, openai_chat, anthropic or plain.")
+@click.option(
+    "--dialect", default="auto", show_default=True, help="Whose API it is; auto tells by host and by request."
+)
 @click.option("--events", metavar="FILE", help="Append evidence (events/proxy.jsonl) to this file.")
 @click.option("--control", metavar="PATH", help="Where the control socket is (mode 0600).")
 @click.option("--control-port", type=click.IntRange(0, 65535), help="Control on loopback TCP too; needs --token-file.")

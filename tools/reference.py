@@ -19,6 +19,7 @@ import click
 import msgspec
 
 from drillmaster.cli import Verbs
+from drillmaster.dialects import Dialect
 
 __all__ = ["CATALOGUES", "commands", "entries", "main", "pages"]
 
@@ -39,8 +40,14 @@ CATALOGUES: dict[str, tuple[str, str]] = {
     ),
     "dialects": (
         "Dialects",
-        "The provider APIs that the proxy can speak: how an answer ends, and how an error looks. "
-        "A new dialect is one file in `src/drillmaster/dialects/` and its test.",
+        "The provider APIs that the proxy and the stand-in provider speak: how a request is recognised, when an answer is "
+        "really finished, and how errors look. A new dialect is one file in `src/drillmaster/dialects/` and its test.\n\n"
+        "A request is taken for the API whose host it goes to (the plan's `proxy.upstream`), else for the one whose path and "
+        'fields it has; `proxy.dialect` in the plan settles it. `drillmaster.dialects.assert_finished(body, "anthropic")` '
+        "asks in a test of your own whether an answer was finished.\n\n"
+        "Sources of the errors: D official documentation, S an SDK's source, T a body pasted in a public tracker, 2 a "
+        "secondary page, M measured with the SDK; *ours* where nothing is documented and the shape alone is the provider's. "
+        "*Heals*: the same request can succeed later by itself. *Tells*: the API says when, in a field or in the body.",
     ),
 }
 
@@ -188,7 +195,26 @@ def catalogue_page(catalogue: str) -> str:
         owner = entry_class(module)
         if owner is not None:
             lines += _fields(owner)
+        if catalogue == "dialects" and owner is not None:
+            lines += _errors(owner())
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _errors(dialect: Dialect) -> Iterator[str]:
+    """Write the table of a dialect's errors, and how it fails in the middle of a stream."""
+    if dialect.table:
+        yield "| condition | status | type, code | heals | tells | source |"
+        yield "|---|---|---|---|---|---|"
+    for row in dialect.table:
+        words = " ".join(f"`{word}`" for word in (row.kind, row.code) if word)
+        words += f"a shape of its own: {row.shape}" if row.shape else ""
+        heals, tells = ("yes" if said else "no" for said in (row.transient, row.tells_delay))
+        yield f"| `{row.name}` | {row.status} | {words} | {heals} | {tells} | {row.source} |"
+    if dialect.table:
+        yield ""
+    if dialect.shapes:
+        yield "Errors inside a 200: " + "; ".join(f"`{shape.name}` ({shape.source})" for shape in dialect.shapes) + "."
+        yield ""
 
 
 def shapes_page(name: str) -> str:

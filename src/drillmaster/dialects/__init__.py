@@ -142,6 +142,8 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
     param: str | None = None
     message: str
     """`{delay}` stands for the seconds to wait, as the API writes them."""
+    shape: str = ""
+    """Which shape its body has, where an API has another than its usual one."""
     source: str
     transient: bool = True
     """Whether the same request can succeed later without anybody doing anything."""

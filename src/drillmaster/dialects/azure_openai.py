@@ -93,7 +93,7 @@ class AzureOpenAI(ChatAndResponses):
         Condition(
             name="auth-expired",
             status=401,
-            code="entra",
+            shape="entra",
             message="Unauthorized. Access token is missing, invalid, audience is incorrect "
             "(https://cognitiveservices.azure.com), or have expired.",
             source="T zotero-gpt#412",
@@ -173,7 +173,7 @@ class AzureOpenAI(ChatAndResponses):
     def word(
         self, row: Condition, *, request_id: str, retry_after_s: float | None, path: str = "", asked: bytes = b""
     ) -> Answer:
-        if row.code == "entra":
+        if row.shape == "entra":
             body = b'{"statusCode":401,"message":"' + row.message.encode() + b'"}'
             return Answer(row.status, (JSON, (self.request_id_header, request_id)), body, row.source)
         version = _VERSION.search(path)

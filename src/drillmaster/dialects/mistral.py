@@ -42,11 +42,11 @@ class Mistral(Chat):
             code="3051",
             transient=False,
         ),
-        _row(401, "auth", "detail", "Unauthorized", "T nextcloud/integration_openai#332", transient=False),
-        _row(401, "auth-older", "message", "Unauthorized", "T cline#1734", transient=False),
+        _row(401, "auth", "", "Unauthorized", "T nextcloud/integration_openai#332", shape="detail", transient=False),
+        _row(401, "auth-older", "", "Unauthorized", "T cline#1734", shape="message", transient=False),
         _row(422, "unprocessable", "invalid_request_error", "The request could not be processed.", transient=False),
         _row(429, "rate", "rate_limited", "Rate limit exceeded", "T cline#9085, raycast#31107", code="1300"),
-        _row(429, "rate-older", "message", "Requests rate limit exceeded", "T pydantic-ai#1885"),
+        _row(429, "rate-older", "", "Requests rate limit exceeded", "T pydantic-ai#1885", shape="message"),
         _row(402, "money", "payment_required", "Payment required", "shape T, not documented", transient=False),
         _row(500, "server", "internal_server_error", "Internal server error"),
         _row(503, "overloaded", "service_unavailable", "Service unavailable."),
@@ -63,9 +63,9 @@ class Mistral(Chat):
         self, row: Condition, *, request_id: str, retry_after_s: float | None, path: str = "", asked: bytes = b""
     ) -> Answer:
         value: dict[str, Any]
-        if row.kind == "detail":
+        if row.shape == "detail":
             value = {"detail": row.message}
-        elif row.kind == "message":
+        elif row.shape == "message":
             value = {"message": row.message}
             if row.name == "auth-older":
                 value["request_id"] = request_id

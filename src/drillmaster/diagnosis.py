@@ -30,6 +30,8 @@ class Limits(NamedTuple):
 
 
 class _Scene(NamedTuple):
+    """One window of a run. `served`: users who had an answer before the lift that no primary need lie behind."""
+
     run: Run
     window: Window
     limits: Limits
@@ -37,6 +39,7 @@ class _Scene(NamedTuple):
     before: list[Request]
     during: list[Request]
     after: list[Request]
+    served: list[Request]
 
     def status(self, check: str) -> Status | None:
         return self.statuses.get(check) or self.statuses.get(f"{check} [{self.window.id}]")
@@ -46,7 +49,10 @@ def diagnose(run: Run, limits: Limits, statuses: Mapping[str, Status]) -> Iterat
     """Yield what every signature finds in every window, the first of each id only."""
     said: set[str] = set()
     for window in run.windows:
-        scene = _Scene(run, window, limits, statuses, run.before(window), run.during(window), run.after(window))
+        during = run.during(window)
+        lift_ns = run.lifted_or_end_ns(window)
+        served = [r for r in during if r.outcome in ("ok_fallback", "ok") and (r.end_ns or lift_ns) < lift_ns]
+        scene = _Scene(run, window, limits, statuses, run.before(window), during, run.after(window), served)
         for signature in SIGNATURES:
             for finding in signature(scene):
                 if finding.id not in said:
@@ -55,10 +61,10 @@ def diagnose(run: Run, limits: Limits, statuses: Mapping[str, Status]) -> Iterat
 
 
 def _no_fallback(s: _Scene) -> Iterator[Finding]:
-    if s.status("fallback") != "fail" or any(r.outcome in ("ok_fallback", "ok") for r in s.during):
+    if s.status("fallback") != "fail" or s.served:
         return
-    if _phantoms(s) or _silent_from(s) is not None:
-        return  # those two say more
+    if _phantoms(s) or _hollow(s) or _silent_from(s) is not None:
+        return  # those say more
     raised = Counter(m.kind for m in _raised(s) if m.kind)
     seen = Counter(r.outcome for r in s.during if r.outcome in FAILED)
     named = ", ".join(kind for kind, _ in raised.most_common(3) if kind != "unknown")
@@ -68,7 +74,8 @@ def _no_fallback(s: _Scene) -> Iterator[Finding]:
     yield Finding(
         id="no-fallback",
         cause=f"the fallback is dead code or catches the wrong exception class: {escaped}{_under(s.window)}",
-        next="trigger the fallback in a unit test with that exception, then run this drill again",
+        next=f"trigger the fallback in a unit test with {'that exception' if named else 'what the client raises there'}, "
+        "then run this drill again",
         cites=tuple(m.cite for m in _raised(s)[:2]) + tuple(r.cite for r in s.during if r.outcome in FAILED)[:2],
     )
 
@@ -86,7 +93,7 @@ def _no_client_limit(s: _Scene) -> Iterator[Finding]:
 
 
 def _late_fallback(s: _Scene) -> Iterator[Finding]:
-    came = [r for r in s.during if r.outcome == "ok_fallback"]
+    came = [r for r in s.served if r.outcome == "ok_fallback"]
     if any(_no_client_limit(s)):
         return  # that says more; what came is what the lift let go
     if s.status("fallback") == "fail" and came:
@@ -101,12 +108,11 @@ def _late_fallback(s: _Scene) -> Iterator[Finding]:
 
 
 def _fallback_errs(s: _Scene) -> Iterator[Finding]:
-    came = [r for r in s.during if r.outcome in ("ok_fallback", "ok")]
-    if s.status("failed") != "fail" or s.status("fallback") == "fail" or not came:
+    if s.status("failed") != "fail" or s.status("fallback") == "fail" or not s.served:
         return
     if _silent_from(s) is not None or _phantoms(s):
         return
-    first_ns = min(r.end_ns or r.due_ns for r in came)
+    first_ns = min(r.end_ns or r.due_ns for r in s.served)
     failed = [r for r in s.during if r.outcome in FAILED and r.due_ns >= first_ns]
     if not failed:
         return
@@ -132,7 +138,19 @@ def _slow_fallback(s: _Scene) -> Iterator[Finding]:
         return
     if s.run.bare and not faulted.value:
         return  # rows without ms say nothing of latency
-    if healthy.value > 0 and faulted.value >= SLOWER_RATIO * healthy.value and faulted.value - healthy.value > 0.01:
+    if not (
+        healthy.value > 0 and faulted.value >= SLOWER_RATIO * healthy.value and faulted.value - healthy.value > 0.01
+    ):
+        return
+    held = median([(a.end_ns - a.start_ns) / 1e9 for a in s.run.attempts if a.window == s.window.id])
+    if isinstance(held, Exact) and held.value >= faulted.value / 2:
+        yield Finding(
+            id="slow-primary-first",
+            cause=f"the fallback is in time but slow: p50 {_ms(faulted.value)} against {_ms(healthy.value)} in the baseline, since "
+            f"each request first spends {_ms(held.value)} on the dead endpoint",
+            next="shorten the client's time limit, or let a breaker remember that the endpoint is down",
+        )
+    else:
         yield Finding(
             id="slow-fallback",
             cause=f"the fallback is in time but slow: p50 {_ms(faulted.value)} against {_ms(healthy.value)} in the baseline, "
@@ -167,6 +185,17 @@ def _phantom(s: _Scene) -> Iterator[Finding]:
             next="mark the fallback after its answer is there, and check the text before it is sent",
             cites=tuple(m.cite for m in _marked(s)[:2])
             + tuple(r.cite for r in s.during if r.outcome in ("empty", "degraded"))[:2],
+        )
+
+
+def _hollow_answers(s: _Scene) -> Iterator[Finding]:
+    hollow = _hollow(s)
+    if hollow and not _phantoms(s):
+        yield Finding(
+            id="hollow-fallback",
+            cause=f"the agent answered {len(hollow)} requests of the fault with a good status and nothing that counts as an answer",
+            next="find what returns early with an empty text, and check the text before it is sent",
+            cites=tuple(r.cite for r in hollow[:3]),
         )
 
 
@@ -215,13 +244,14 @@ def _lost_class(s: _Scene) -> Iterator[Finding]:
 def _claims_primary(s: _Scene) -> Iterator[Finding]:
     if s.run.bare or any(a.upstream and a.window is None for a in _inside(s)):
         return
-    # Answers on their way at the injection may still arrive; a second later none can.
+    # Answers on their way at the injection may still arrive; a second later none can. And helpers that stamp whole seconds
+    # put what they saw just after the lift up to a second before it.
     claims = [
         m
         for m in s.run.marks
         if m.event == "model_ok"
         and m.path in (None, "primary")
-        and s.window.injected_ns + 10**9 < m.ns < s.run.lifted_or_end_ns(s.window)
+        and s.window.injected_ns + 10**9 < m.ns < s.run.lifted_or_end_ns(s.window) - 10**9
     ]
     if claims:
         yield Finding(
@@ -248,7 +278,7 @@ def _scribe_against_wire(s: _Scene) -> Iterator[Finding]:
                 cites=(note.cite, s.window.cite),
             )
     kinds = {n.kind for n in s.run.notes}
-    served = any(r.outcome == "ok_fallback" for r in s.during)
+    served = any(r.outcome == "ok_fallback" for r in s.served)
     said = (
         "first_fallback_seen"
         if "first_fallback_seen" in kinds
@@ -294,6 +324,7 @@ SIGNATURES: tuple[Callable[[_Scene], Iterator[Finding]], ...] = (
     _no_client_limit,
     _late_fallback,
     _phantom,
+    _hollow_answers,
     _worker_silent,
     _fallback_errs,
     _slow_fallback,
@@ -329,9 +360,15 @@ def _held_s(s: _Scene) -> float:
 
 def _phantoms(s: _Scene) -> int:
     """Count users' failures that a fallback mark stands beside, where no user had anything of the fallback."""
-    if not _marked(s) or any(r.outcome in ("ok_fallback", "ok") for r in s.during):
+    if not _marked(s) or s.served:
         return 0
     return sum(r.outcome in ("empty", "degraded", "http_5xx", "protocol", "cut") for r in s.during)
+
+
+def _hollow(s: _Scene) -> list[Request]:
+    """List empty and degraded answers where they are what most users got, and no user had a real one."""
+    hollow = [r for r in s.during if r.outcome in ("empty", "degraded")]
+    return hollow if not s.served and 2 * len(hollow) > len(s.during) else []
 
 
 def _silent_from(s: _Scene) -> int | None:

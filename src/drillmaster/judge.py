@@ -13,11 +13,14 @@ from drillmaster.clock import rfc3339
 from drillmaster.errors import Problem
 from drillmaster.gates import Gate, find
 from drillmaster.policy import Pin, Policy, pin_problems
-from drillmaster.verdict import Check, Verdict, conclude
+from drillmaster.verdict import Check, Exact, Verdict, conclude
 
 __all__ = ["decode_gate", "judge", "load_policy"]
 
 E = TypeVar("E")
+
+MAX_SKEW_S = 60.0
+"""How far two machines' clocks may stand apart before evidence counts as from the future."""
 
 
 def load_policy(data: bytes, *, place: str, fmt: strict.Format) -> tuple[Policy, str]:
@@ -63,15 +66,18 @@ def judge(
     policy_digest: str,
     policy_expected: str | None = None,
     evidence_digest: str,
+    evidence_end_ns: int,
     counts: dict[str, int],
     now_ns: int,
     version: str,
 ) -> Verdict:
     """Run one gate. `pin` None: the limits came from flags, and the verdict says UNPINNED.
 
-    `policy_expected` is the digest that the evidence was taken under; another one is refused. `now_ns` is wall time.
+    `policy_expected` is the digest that the evidence was taken under; another one is refused. `evidence_end_ns` and
+    `now_ns` are wall time: evidence from the future is refused.
     """
-    checks = (_policy(pin, policy_digest, policy_expected, now_ns), *gate.checks(evidence))
+    admitted = (_policy(pin, policy_digest, policy_expected, now_ns), *_dated(evidence_end_ns, now_ns))
+    checks = (*admitted, *gate.checks(evidence))
     return Verdict(
         gate=name,
         status=conclude(checks),
@@ -85,6 +91,25 @@ def judge(
         policy_digest=policy_digest,
         now=rfc3339(now_ns, digits=0),
         version=version,
+    )
+
+
+def _dated(evidence_end_ns: int, now_ns: int) -> tuple[Check, ...]:
+    ahead_s = (evidence_end_ns - now_ns) / 1e9
+    if ahead_s <= MAX_SKEW_S:
+        return ()
+    return (
+        Check(
+            id="future",
+            role="admission",
+            status="refused",
+            title="evidence from the past",
+            observed=Exact(ahead_s),
+            limit=MAX_SKEW_S,
+            unit="s",
+            why=f"its last line is dated {ahead_s:.0f} s after {rfc3339(now_ns, digits=0)}, when it was judged",
+            remedy="set the clocks, or judge as of a later time with --now",
+        ),
     )
 
 

@@ -170,6 +170,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """All a gate may look at. `bare`: one file, unsealed, no wire behind it."""
 
     name: str
+    place: str
+    """Where it lies, as the person who asked named it."""
     bare: bool
     manifest: Manifest | None
     started_wall_ns: int
@@ -236,6 +238,7 @@ def join(
     manifest: Manifest,
     rows: Iterable[Row | Defect],
     *,
+    place: str = "",
     seal_problems: Sequence[str] = (),
     late: int = 0,
     digest: str = "",
@@ -250,6 +253,7 @@ def join(
     requests.sort(key=lambda r: (r.due_ns, r.id))
     return Run(
         name=manifest.run,
+        place=place or f"runs/{manifest.run}",
         bare=False,
         manifest=manifest,
         started_wall_ns=manifest.wall0_ns,
@@ -276,7 +280,7 @@ def join(
     )
 
 
-def join_bare(name: str, rows: Iterable[Row | Defect], *, digest: str = "") -> Run:
+def join_bare(name: str, rows: Iterable[Row | Defect], *, place: str = "", digest: str = "") -> Run:
     """Put one bare timeline together. The fault is the Lead's own mark; users are the rows without `phase`.
 
     Rows with `phase` are the worker's. A file that has only those is judged by them; rows without `phase` that only tell
@@ -299,6 +303,7 @@ def join_bare(name: str, rows: Iterable[Row | Defect], *, digest: str = "") -> R
     requests = outside if two_views or not worker else [*outside, *worker]
     return Run(
         name=name,
+        place=place or name,
         bare=True,
         manifest=None,
         started_wall_ns=lines.wall0_ns,

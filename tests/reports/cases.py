@@ -212,6 +212,7 @@ def judged(case: Run) -> Verdict:
         policy_expected="sha256:" + "b" * 64,
         evidence_digest="sha256:" + "e" * 64,
         counts={"requests": len(case.requests), "attempts": len(case.attempts), "lines": case.examined["lines"]},
+        evidence_end_ns=WALL0_NS + case.end_ns,
         now_ns=WALL0_NS + 3600 * 10**9,
         version="0.1.0",
     )

@@ -30,7 +30,20 @@ from drillmaster.verdict import Absent, AtLeast, AtMost, Check, Cite, Exact, Fin
 __all__ = ["Eviction", "gate"]
 
 _DAY_NS = 86_400 * 10**9
-_ATTRIBUTE = "let the agent pass traceparent on, or put {nonce} into the plan's prompt, and run again"
+_ATTRIBUTE = (
+    "let the agent pass traceparent on, or put {nonce} into target.url or target.body of the plan, and run again"
+)
+_WAYS = {"trace": "by traceparent", "nonce": "by nonce", "alone": "alone in flight"}
+_TOLD = {
+    "http_3xx": "3xx",
+    "http_4xx": "4xx",
+    "http_5xx": "5xx",
+    "refused": "not connected",
+    "reset": "reset by the agent",
+    "cut": "cut short",
+    "protocol": "not HTTP",
+    "never_ended": "never ended",
+}
 _SCRIBE = (
     ("the injection", ("injection_seen",)),
     ("the first fallback, or that there was none", ("first_fallback_seen", "no_fallback_seen")),
@@ -253,8 +266,8 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
             id=f"failed{tail}",
             role="judgement",
             status=at_most(observed, self.max_failed_ratio),
-            title=f"failed requests {seen} <= {share_text(self.max_failed_ratio)} over the {self.failed_window} "
-            f"({len(failed)} of {len(judged)}, {bad5} of them 5xx){tail}",
+            title=f"failed requests at most {share_text(self.max_failed_ratio)} of the {self.failed_window} "
+            f"(observed {seen}: {len(failed)} of {len(judged)}, {bad5} of them 5xx){tail}",
             observed=observed,
             limit=self.max_failed_ratio,
             unit="ratio",
@@ -268,8 +281,8 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
             return None  # the whole window was not run: refused above
         limit = self.max_recovery_s
         observed, cites, why = until_primary(run, window)
-        if run.bare and (isinstance(observed, Absent) or not run.after(window)):
-            return None  # nothing in the file can tell a primary's answer from another
+        if run.bare and limit is None and (isinstance(observed, Absent) or not run.after(window)):
+            return None  # nothing in the file can tell a primary's answer from another, and no limit asks for it
         if limit is None:
             limit = (run.next_injection_ns(window) - window.lifted_ns) / 1e9
             wanted = "after the lift, before the file ends"
@@ -290,6 +303,8 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
             why=why,
             remedy=""
             if status != "refused"
+            else "have the worker mark model_ok where the primary answered (docs/howto/write-a-timeline.md)"
+            if run.bare
             else "see that the real endpoint answers to the end of the run, and run again"
             if isinstance(observed, Absent)
             else "lengthen phases.recovery_s past max_recovery_s, and run again",
@@ -305,12 +320,13 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
             id="attribution",
             role="judgement",
             status="pass" if ok else "refused",
-            title=f"answers of unknown origin {share_text(ratio)} <= {share_text(self.max_unattributed_ratio)}",
+            title=f"answers of unknown origin at most {share_text(self.max_unattributed_ratio)} "
+            f"(observed {share_text(ratio)})",
             observed=Exact(ratio, n=len(answers)),
             limit=self.max_unattributed_ratio,
             unit="ratio",
             cites=tuple(r.cite for r in unknown[:3]),
-            why=", ".join(f"{n} by {how}" for how, n in sorted(ways.items()) if how != "none"),
+            why=", ".join(f"{n} joined {_WAYS[how]}" for how, n in sorted(ways.items()) if how in _WAYS),
             remedy="" if ok else _ATTRIBUTE,
         )
 
@@ -347,7 +363,7 @@ def until_fallback(run: Run, window: Window) -> tuple[Measure, tuple[Cite, ...],
     cited = tuple(m.cite for m in marks[:1])
     if certain is None or certain.end_ns is None:
         whole_s = (end_ns - window.injected_ns) / 1e9
-        return AtLeast(whole_s), (window.cite, *cited), "no user had an answer without the primary behind it"
+        return AtLeast(whole_s), (window.cite, *cited), "no answer without the primary behind it before the lift"
     taken_s = (certain.end_ns - window.injected_ns) / 1e9
     cites = (window.cite, certain.cite, *cited)
     if answered[0] is not certain:
@@ -424,7 +440,7 @@ def _sealed_admissions(run: Run, max_clock_step_s: float) -> Iterator[Check]:
         status="refused" if problems else "pass",
         title="sealed and unchanged" + (f" ({run.digest[:19]})" if run.digest else ""),
         why="; ".join(problems[:4]) + (f"; {len(problems) - 4} more" if len(problems) > 4 else ""),
-        remedy=_seal_remedy(problems, run.name),
+        remedy=_seal_remedy(problems, run.place),
     )
     ours = [d for d in run.defects if d.file.startswith("events/")]
     yield Check(
@@ -466,12 +482,12 @@ def _sealed_admissions(run: Run, max_clock_step_s: float) -> Iterator[Check]:
         yield _gone(run, window)
 
 
-def _seal_remedy(problems: Sequence[str], name: str) -> str:
+def _seal_remedy(problems: Sequence[str], place: str) -> str:
     if not problems:
         return ""
     if any("not sealed" in p for p in problems):
-        return f"drillmaster seal runs/{name}"
-    return f"restore the sealed files from where the run was kept, or run again (drillmaster verify runs/{name} lists the changes)"
+        return f"drillmaster seal {place}"
+    return f"restore the sealed files from where the run was kept, or run again (drillmaster verify {place} lists the changes)"
 
 
 def _code(run: Run) -> Check:
@@ -643,15 +659,19 @@ def _exceptions(run: Run) -> Check:
     kinds = Counter(m.kind or "unnamed" for m in raised)
     parts = [f"{n} {kind}" for kind, n in kinds.most_common(4)] + [f"the worker ended with {m.kind}" for m in died[:2]]
     why = ", ".join(parts)
-    if not why and not run.examined.get("marks") and not run.examined.get("worker_rows"):
-        why = "the worker writes no timeline: judged by its process and by what users saw"
+    blind = not why and not run.examined.get("marks") and not run.examined.get("worker_rows")
     return Check(
         id="exceptions",
         role="judgement",
         status=status,
         title="no unhandled exception"
-        if not raised and not died
-        else f"no unhandled exception (found {len(raised) + len(died)})",
+        + (
+            f" (found {len(raised) + len(died)})"
+            if raised or died
+            else " (no worker timeline: users and process alone)"
+            if blind
+            else ""
+        ),
         observed=Exact(len(raised) + len(died)),
         limit=0,
         cites=tuple(m.cite for m in (*raised, *died)[:5]) or tuple(Cite(d.file, d.line) for d in torn[:3]),
@@ -662,56 +682,58 @@ def _exceptions(run: Run) -> Check:
 
 def _ended(run: Run) -> Check:
     open_users = [r for r in run.requests if r.outcome == "never_ended"]
-    open_worker = []
-    if not run.bare:
+    if run.bare:
+        open_worker = [r for r in run.worker_requests if r.outcome == "never_ended" and r not in open_users]
+        of_worker = 0
+    else:
         # What had not had its time limit when the evidence ends may still have ended.
         limit_ns = round((run.manifest.time_limit_s if run.manifest else 0.0) * 1e9)
         open_worker = [
             r for r in run.worker_requests if r.outcome == "never_ended" and r.sent_ns < run.end_ns - limit_ns
         ]
-    else:
-        open_worker = [r for r in run.worker_requests if r.outcome == "never_ended" and r not in open_users]
+        of_worker = run.examined.get("worker_requests", 0)
     found = len(open_users) + len(open_worker)
-    total = len(run.requests) + (0 if run.bare else run.examined.get("worker_requests", 0))
+    seen = f"{len(run.requests)} of users" + (f", {of_worker} of the worker" if of_worker else "")
+    # A drill that was killed left its own users' requests without an end: that is not the agent's failure.
+    cut_off = not run.bare and run.ended is None and not open_worker
+    status: Status = ("refused" if cut_off else "fail") if found else "pass" if run.requests else "refused"
     return Check(
         id="ended",
         role="judgement",
-        status="fail" if found else "pass" if total else "refused",
-        title=f"every request ended ({found} of {total} did not)" if found else f"every request ended ({total})",
-        observed=Exact(found, n=total),
+        status=status,
+        title=f"every request ended ({seen})" + (f"; {found} did not" if found else ""),
+        observed=Exact(found, n=len(run.requests) + of_worker),
         limit=0,
         cites=tuple(r.cite for r in (*open_users, *open_worker)[:5]),
         why=f"{len(open_users)} seen by users, {len(open_worker)} by the worker" if found else "",
-        remedy="" if total else "run traffic",
+        remedy="" if status != "refused" else "run the drill to its end, with traffic",
     )
 
 
 def _scribe(run: Run) -> Iterator[Check]:
-    kinds = {n.kind for n in run.notes}
-    missing = [what for what, any_of in _SCRIBE if not kinds.intersection(any_of)]
-    asked = not run.bare and not (run.manifest and "REHEARSAL" in run.manifest.stamps)
     if run.bare and not run.notes:
         return
-    why = f"no line for {'; '.join(missing)}" if missing else ""
-    if missing and not asked:
-        why += " (not asked for here)"
+    kinds = {n.kind for n in run.notes}
+    missing = [(what, any_of) for what, any_of in _SCRIBE if not kinds.intersection(any_of)]
+    asked = not run.bare and not (run.manifest and "REHEARSAL" in run.manifest.stamps)
+    title = f"the Scribe's lines: {len(_SCRIBE) - len(missing)} of {len(_SCRIBE)}"
     yield Check(
         id="scribe",
         role="judgement",
         status="refused" if missing and asked else "pass",
-        title=f"the Scribe's lines: {len(_SCRIBE) - len(missing)} of {len(_SCRIBE)}",
+        title=title if asked or not missing else f"{title}, not asked for {'here' if run.bare else 'in a rehearsal'}",
         observed=Exact(len(_SCRIBE) - len(missing)),
-        limit=len(_SCRIBE),
+        limit=len(_SCRIBE) if asked else None,
         cites=tuple(n.cite for n in run.notes[:5]),
-        why=why,
-        remedy="have the Scribe write them while it runs: drillmaster note injection_seen TEXT"
+        why=f"no line for {'; '.join(what for what, _ in missing)}" if missing and asked else "",
+        remedy=f"have the Scribe write it while the drill runs: drillmaster note {missing[0][1][0]} TEXT"
         if missing and asked
         else "",
     )
 
 
 def _kinds(failed: Sequence[Request]) -> str:
-    return ", ".join(f"{n} {kind}" for kind, n in Counter(r.outcome for r in failed).most_common())
+    return ", ".join(f"{n} {_TOLD.get(kind, kind)}" for kind, n in Counter(r.outcome for r in failed).most_common())
 
 
 def _observed_text(observed: Measure) -> str:

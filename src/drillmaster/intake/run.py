@@ -36,7 +36,7 @@ def open_run(path: Path) -> Run:
         names = sorted(p.relative_to(path).as_posix() for p in (path / "events").glob("*.jsonl"))
         there = [name for name in ("timeline.jsonl", *names) if (path / name).is_file()]
         lines = _lines(path, dict.fromkeys(there), {})
-        return join(manifest, lines, seal_problems=("not sealed",))
+        return join(manifest, lines, place=str(path), seal_problems=("not sealed",))
     report = timeline.verify_run(path, read_lines=False)
     sealed = timeline.read_seal(path).files
     problems = [f"{c.file}{f':{c.line}' if c.line else ''} {c.kind}: {c.what}" for c in report.changes]
@@ -46,6 +46,7 @@ def open_run(path: Path) -> Run:
     run = join(
         manifest,
         _lines(path, limits, digests),
+        place=str(path),
         seal_problems=problems,
         late=sum(file.late_lines for file in report.files.values()),
         digest=report.head,
@@ -62,7 +63,7 @@ def open_bare(path: Path) -> Run:
     """Read one timeline file, as anybody's four-line helper writes it. Raises Problem when it is no regular file."""
     digests: dict[str, str] = {}
     found = list(_lines(path.parent, {path.name: None}, digests))
-    return join_bare(path.name, found, digest=f"sha256:{digests[path.name]}")
+    return join_bare(path.name, found, place=str(path), digest=f"sha256:{digests[path.name]}")
 
 
 def _lines(folder: Path, limits_bytes: Mapping[str, int | None], digests: dict[str, str]) -> Iterator[Row | Defect]:

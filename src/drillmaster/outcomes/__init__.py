@@ -1,0 +1,49 @@
+"""What became of every request: the join of what users saw, what the wire saw and what the worker said.
+
+1. Every started request ends in exactly one outcome. One without an end is `never_ended`; it does not vanish.
+2. For what happened the wire decides. A worker's marks are cited, and contradicted where they are wrong.
+3. An attempt belongs to a user's request, best first: by `traceparent` on both sides, by a nonce in the prompt, or because
+   that request was the only one that could have been under way when the attempt began.
+4. A good answer came from the primary when unfaulted bytes of the real upstream lie behind it, and from a fallback when
+   none can. Attempts that began before the request was sent, or after it was over, cannot lie behind it. Where an
+   attempt that belongs to nobody could, the path is unknown: the outcome is `ok`, and it is counted.
+5. A request that the user gave up on may still be under way inside the agent. For one more time limit it counts as such.
+6. Times are nanoseconds since the run began, on the monotonic clock; a worker's marks come by wall time.
+"""
+
+from drillmaster.outcomes.joining import join, join_bare
+from drillmaster.outcomes.shapes import (
+    FAILED,
+    OK,
+    PROBE_TRACE,
+    Attempt,
+    CodeState,
+    JoinedBy,
+    Mark,
+    Note,
+    Outcome,
+    Preflight,
+    Request,
+    Run,
+    Span,
+    Window,
+)
+
+__all__ = [
+    "FAILED",
+    "OK",
+    "PROBE_TRACE",
+    "Attempt",
+    "CodeState",
+    "JoinedBy",
+    "Mark",
+    "Note",
+    "Outcome",
+    "Preflight",
+    "Request",
+    "Run",
+    "Span",
+    "Window",
+    "join",
+    "join_bare",
+]

@@ -1,0 +1,174 @@
+"""Users, wire and worker put together: whose attempt is whose, and what became of each request."""
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from drillmaster.evidence import Defect, Manifest, Row
+from drillmaster.outcomes.reading import Lines
+from drillmaster.outcomes.shapes import OK, Attempt, JoinedBy, Request, Run
+
+__all__ = ["join", "join_bare"]
+
+
+def join(
+    manifest: Manifest,
+    rows: Iterable[Row | Defect],
+    *,
+    place: str = "",
+    seal_problems: Sequence[str] = (),
+    late: int = 0,
+    digest: str = "",
+) -> Run:
+    """Put the lines of a run folder together. Lines may come in any order; each carries its file and number."""
+    lines = Lines(manifest)
+    for row in rows:
+        lines.take(row)
+    requests = lines.user_requests()
+    lines.attempts.sort(key=lambda a: (a.start_ns, a.id))
+    attempts, requests = _attribute(lines.attempts, requests, lines.tokens, manifest.time_limit_s)
+    requests.sort(key=lambda r: (r.due_ns, r.id))
+    return Run(
+        name=manifest.run,
+        place=place or f"runs/{manifest.run}",
+        bare=False,
+        manifest=manifest,
+        started_wall_ns=manifest.wall0_ns,
+        end_ns=lines.last_ns,
+        ended=lines.ended,
+        ended_why=lines.ended_why,
+        windows=lines.windows(),
+        requests=tuple(requests),
+        worker_requests=tuple(lines.worker_requests()),
+        attempts=tuple(attempts),
+        marks=tuple(sorted(lines.marks, key=lambda m: m.ns)),
+        notes=tuple(sorted(lines.notes, key=lambda n: n.ns)),
+        phases=lines.phases(),
+        code=tuple(sorted(lines.code, key=lambda c: c.cite.line)),
+        preflight=tuple(lines.preflight),
+        gone=lines.gone,
+        exits=tuple(lines.exits),
+        clock_step_s=lines.clock_step_s(),
+        defects=tuple(lines.defects),
+        seal_problems=tuple(seal_problems),
+        late=late,
+        digest=digest,
+        examined=dict(lines.examined),
+    )
+
+
+def join_bare(name: str, rows: Iterable[Row | Defect], *, place: str = "", digest: str = "") -> Run:
+    """Put one bare timeline together. The fault is the Lead's own mark; users are the rows without `phase`.
+
+    Rows with `phase` are the worker's. A file that has only those is judged by them; rows without `phase` that only tell
+    of failures are then the boundary of a loop that swallows exceptions, and belong to the same users.
+    """
+    good: list[Row] = []
+    defects: list[Defect] = []
+    for row in rows:
+        if isinstance(row, Row):
+            good.append(row)
+        else:
+            defects.append(row)
+    good.sort(key=lambda r: r.wall_ns)
+    lines = Lines(None, wall0_ns=good[0].wall_ns if good else 0)
+    for row in good:
+        lines.take(row)
+    outside = lines.outcome_rows
+    worker = lines.worker_requests()
+    two_views = bool(outside) and any(r.outcome in OK for r in outside)
+    requests = outside if two_views or not worker else [*outside, *worker]
+    return Run(
+        name=name,
+        place=place or name,
+        bare=True,
+        manifest=None,
+        started_wall_ns=lines.wall0_ns,
+        end_ns=lines.last_ns,
+        ended=lines.ended,
+        ended_why=lines.ended_why,
+        windows=lines.windows(),
+        requests=tuple(sorted(requests, key=lambda r: r.due_ns)),
+        worker_requests=tuple(worker),
+        marks=tuple(lines.marks),
+        notes=tuple(lines.notes),
+        defects=(*defects, *lines.defects),
+        digest=digest,
+        examined=dict(lines.examined),
+    )
+
+
+def _attribute(
+    attempts: list[Attempt], requests: list[Request], tokens: dict[str, str], time_limit_s: float
+) -> tuple[list[Attempt], list[Request]]:
+    underway = _Underway(requests, round(time_limit_s * 1e9))
+    owners: list[tuple[str | None, JoinedBy]] = []
+    for attempt in attempts:
+        if attempt.trace is not None and attempt.trace in tokens:
+            owners.append((tokens[attempt.trace], "trace"))
+        elif attempt.nonce is not None and attempt.nonce in tokens:
+            owners.append((tokens[attempt.nonce], "nonce"))
+        else:
+            only = underway.only(attempt.start_ns)
+            owners.append((only, "alone") if only is not None else (None, "none"))
+    joined = [msgspec.structs.replace(a, request=owner) for a, (owner, _) in zip(attempts, owners, strict=True)]
+    mine: defaultdict[str, list[tuple[Attempt, JoinedBy]]] = defaultdict(list)
+    for attempt, (owner, way) in zip(joined, owners, strict=True):
+        if owner is not None:
+            mine[owner].append((attempt, way))
+    # Unfaulted attempts that nobody owns, by start: each could lie behind any answer it falls into.
+    nobodys = sorted(a.start_ns for a in joined if a.request is None and a.upstream and a.window is None)
+    settled = []
+    for request in requests:
+        own = mine.get(request.id, [])
+        end_ns = request.end_ns if request.end_ns is not None else request.sent_ns
+        how: JoinedBy = own[0][1] if own else "none"
+        outcome = request.outcome
+        if outcome == "ok":
+            if any(a.upstream and a.window is None and a.start_ns <= end_ns for a, _ in own):
+                outcome = "ok_primary"
+            elif bisect_right(nobodys, end_ns) == bisect_left(nobodys, request.sent_ns):
+                outcome = "ok_fallback"
+        settled.append(
+            msgspec.structs.replace(
+                request,
+                outcome=outcome,
+                attempts=tuple(a.id for a, _ in own),
+                joined_by=how,
+                met=tuple(sorted({a.window for a, _ in own if a.window is not None})),
+            )
+        )
+    return joined, settled
+
+
+class _Underway:
+    """Which requests can have been under way at an instant."""
+
+    def __init__(self, requests: list[Request], time_limit_ns: int) -> None:
+        changes: list[tuple[int, int, str]] = []
+        for r in requests:
+            if r.end_ns is None:
+                end_ns = r.due_ns + 2 * time_limit_ns
+            elif r.outcome in ("timeout", "cut", "reset"):
+                end_ns = r.end_ns + time_limit_ns
+            else:
+                end_ns = r.end_ns
+            changes += [(r.sent_ns, 1, r.id), (end_ns + 1, -1, r.id)]
+        changes.sort()
+        self._times: list[int] = []
+        self._only: list[str | None] = []
+        active: dict[str, None] = {}
+        for ns, change, key in changes:
+            if change > 0:
+                active[key] = None
+            else:
+                active.pop(key, None)
+            self._times.append(ns)
+            self._only.append(next(iter(active)) if len(active) == 1 else None)
+
+    def only(self, ns: int) -> str | None:
+        """Name the one request that was under way, or None where there were none or several."""
+        index = bisect_right(self._times, ns) - 1
+        return self._only[index] if index >= 0 else None

@@ -1,0 +1,218 @@
+"""What a run is made of once its lines are put together. The rules are in the package's docstring."""
+
+from typing import Literal
+
+import msgspec
+
+from drillmaster.evidence import Defect, Manifest
+from drillmaster.verdict import Cite
+
+__all__ = [
+    "FAILED",
+    "OK",
+    "PROBE_TRACE",
+    "Attempt",
+    "CodeState",
+    "JoinedBy",
+    "Mark",
+    "Note",
+    "Outcome",
+    "Preflight",
+    "Request",
+    "Run",
+    "Span",
+    "Window",
+]
+
+Outcome = Literal[
+    "ok_primary", "ok_fallback", "ok", "degraded", "empty", "http_3xx", "http_4xx", "http_5xx",
+    "timeout", "reset", "refused", "cut", "protocol", "never_ended",
+]  # fmt: skip
+JoinedBy = Literal["trace", "nonce", "alone", "none"]
+OK: frozenset[str] = frozenset({"ok_primary", "ok_fallback", "ok"})
+FAILED: frozenset[str] = frozenset(Outcome.__args__) - OK  # type: ignore[attr-defined]  # Literal's own list of names
+
+PROBE_TRACE = "6472696c6c6d7374"
+"""How the trace id of the conductor's own probes begins: such an attempt is nobody's, and lies behind no answer."""
+
+
+class Window(msgspec.Struct, frozen=True, kw_only=True):
+    """One injection, from the proxy's word that the fault is on to its word that it is off."""
+
+    id: str
+    fault: str
+    """Its tag; empty where a bare file does not say."""
+    injected_ns: int
+    lifted_ns: int | None
+    lift_why: str
+    met: int
+    """Attempts the fault acted on."""
+    client_bytes: int
+    cite: Cite
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One request that reached the proxy. `upstream`: bytes of the real endpoint's answer went to the client."""
+
+    id: str
+    window: str | None
+    status: int | None
+    start_ns: int
+    end_ns: int
+    end: str
+    upstream: bool
+    terminal: bool
+    trace: str | None
+    nonce: str | None
+    retry_count: int | None
+    dialect: str
+    model: str | None
+    request: str | None
+    """The user request it belongs to, once joined."""
+    cite: Cite
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One request as its user saw it. `end_ns` None: it never ended."""
+
+    id: str
+    source: Literal["traffic", "bare", "worker"]
+    due_ns: int
+    sent_ns: int
+    first_ns: int | None
+    end_ns: int | None
+    status: int | None
+    outcome: Outcome
+    attempts: tuple[str, ...] = ()
+    joined_by: JoinedBy = "none"
+    met: tuple[str, ...] = ()
+    """Windows whose fault acted on one of its attempts."""
+    payload: int | None = None
+    cite: Cite
+
+    @property
+    def latency_s(self) -> float | None:
+        """From when it was due to its end."""
+        return None if self.end_ns is None else (self.end_ns - self.due_ns) / 1e9
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """A line that a worker or a person wrote into the shared timeline."""
+
+    ns: int
+    event: str
+    id: str | None
+    phase: str | None
+    status: int | None
+    path: str | None
+    kind: str | None
+    cite: Cite
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """A Scribe's line. `seen_ns` is when they say it happened, else when the line was written."""
+
+    ns: int
+    seen_ns: int
+    kind: str
+    text: str
+    by: str
+    cite: Cite
+
+
+class Span(msgspec.Struct, frozen=True):
+    """A phase as it ran."""
+
+    phase: str
+    start_ns: int
+    end_ns: int
+    planned_s: float | None
+
+
+class CodeState(msgspec.Struct, frozen=True, kw_only=True):
+    """Commit, dirt and digests at the start, the lift or the end; None where unknown."""
+
+    at: str
+    commit: str | None
+    dirt_sha256: str | None
+    plan_sha256: str | None
+    policy_sha256: str | None
+    cite: Cite
+
+
+class Preflight(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the pre-flight: executed, or attested by name and time."""
+
+    check: str
+    status: str
+    why: str
+    by: str | None
+    at: str | None
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """All a gate may look at. `bare`: one file, unsealed, no wire behind it."""
+
+    name: str
+    place: str
+    """Where it lies, as the person who asked named it."""
+    bare: bool
+    manifest: Manifest | None
+    started_wall_ns: int
+    end_ns: int
+    """The last instant there is evidence of."""
+    ended: str | None
+    """`completed`, `aborted`, or None: nobody wrote the end."""
+    ended_why: str = ""
+    windows: tuple[Window, ...] = ()
+    requests: tuple[Request, ...] = ()
+    """The users' requests by due time: those that judge."""
+    worker_requests: tuple[Request, ...] = ()
+    """What the worker's own start and end rows say: all of them for a bare file, else those that never ended."""
+    attempts: tuple[Attempt, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    notes: tuple[Note, ...] = ()
+    phases: tuple[Span, ...] = ()
+    code: tuple[CodeState, ...] = ()
+    preflight: tuple[Preflight, ...] = ()
+    gone: dict[str, tuple[bool, str]] = {}
+    """Window -> whether the probe after the lift found the fault gone, and what it saw."""
+    exits: tuple[Mark, ...] = ()
+    """Workers that ended without being told; `kind` holds the code."""
+    clock_step_s: float = 0.0
+    """The largest move of wall against monotonic time in our own files."""
+    defects: tuple[Defect, ...] = ()
+    seal_problems: tuple[str, ...] = ()
+    late: int = 0
+    """Lines written behind the seal."""
+    digest: str = ""
+    examined: dict[str, int] = {}
+
+    def lifted_or_end_ns(self, window: Window) -> int:
+        return window.lifted_ns if window.lifted_ns is not None else self.end_ns
+
+    def before(self, window: Window) -> list[Request]:
+        """List the users' requests of the time before an injection, less those that it caught under way."""
+        return [r for r in self.requests if r.due_ns < window.injected_ns and not self._caught(r, window)]
+
+    def during(self, window: Window) -> list[Request]:
+        """List the users' requests of a window: due in it, or due before and caught by its fault."""
+        end_ns = self.lifted_or_end_ns(window)
+        return [r for r in self.requests if window.injected_ns <= r.due_ns < end_ns or self._caught(r, window)]
+
+    def after(self, window: Window) -> list[Request]:
+        """List the users' requests due from the lift to the next injection or the end."""
+        end_ns = self.lifted_or_end_ns(window)
+        until_ns = self.next_injection_ns(window)
+        return [r for r in self.requests if end_ns <= r.due_ns < until_ns]
+
+    def next_injection_ns(self, window: Window) -> int:
+        later = [w.injected_ns for w in self.windows if w.injected_ns > window.injected_ns]
+        return min(later, default=self.end_ns + 1)
+
+    def _caught(self, request: Request, window: Window) -> bool:
+        if request.due_ns >= window.injected_ns:
+            return False
+        if self.bare:  # no wire: under way at the injection is all that can be known
+            return request.end_ns is None or request.end_ns >= window.injected_ns
+        return window.id in request.met

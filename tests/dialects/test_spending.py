@@ -17,6 +17,12 @@ from drillmaster.dialects import spent_tokens
         (b'"usage":{"input_tokens":10,"output_tokens":5}}', 15),
         (b'event: message_delta\ndata: {"usage":{"output_tokens":5}}\n\n', 25),  # the input was said at the start
         (b'data: {"usage":{"output_tokens":1}}\n\ndata: {"usage":{"output_tokens":5}}\n\n', 25),
+        (
+            b'data: {"usageMetadata":{"promptTokenCount":7,"totalTokenCount":7}}\n\ndata: {"usageMetadata":{"totalTokenCount":19}}',
+            19,
+        ),
+        (b'{"done":true,"prompt_eval_count":7,"prompt_eval_duration":1,"eval_count":5}\n', 12),
+        (b'{"done":true,"eval_count":5}\n', 25),
         (b'"total_tokens":"12"', 30),
         (b'"total_tokens":null', 30),
         (b'"total_tokens":12345678901234567890', 123_456_789),  # bounded

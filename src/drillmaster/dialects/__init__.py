@@ -15,16 +15,22 @@
 
 import enum
 import importlib
-import json
-import math
 import pkgutil
-import re
-import time
 from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
 import msgspec
 
+from drillmaster.dialects._peeking import EDGE_BYTES, Peek, peek_json, spent_tokens
+from drillmaster.dialects._wording import (
+    arguments_value,
+    at_line_start,
+    data_of,
+    dump,
+    go_duration,
+    sse,
+    whole_seconds,
+)
 from drillmaster.errors import Problem
 from drillmaster.http1 import Answer, RequestHead
 
@@ -53,14 +59,10 @@ __all__ = [
     "names",
     "peek_json",
     "recognise",
-    "rfc3339",
     "spent_tokens",
     "sse",
     "whole_seconds",
 ]
-
-EDGE_BYTES = 4_096
-"""How much of the end of an answer `finished` is shown, and of each end of a large request `peek_json`."""
 
 Finish = Literal["stop", "length", "content_filter", "tool", "refusal"]
 """Why a model stopped, in one vocabulary: each dialect has its own word, see `finish_word`."""
@@ -88,13 +90,6 @@ CONDITIONS: dict[str, int] = {
     "gateway-timeout": 504,
 }
 """The names that every dialect answers to, with the status that holds where an API documents no other for it."""
-
-
-class Peek(msgspec.Struct, frozen=True):
-    """What a request asks for. None: its body does not say, or not where we looked."""
-
-    model: str | None = None
-    stream: bool | None = None
 
 
 class Ending(enum.Enum):
@@ -395,130 +390,6 @@ def recognise(request: RequestHead, among: tuple[Dialect, ...], upstream_host: b
         if dialect.recognises(request):
             return dialect
     return among[-1]
-
-
-_MODEL = re.compile(rb'[{,]\s*"model"\s*:\s*"([^"\\]{1,128})"')
-_STREAM = re.compile(rb'[{,]\s*"stream"\s*:\s*(true|false)')
-
-
-_TOTAL = re.compile(rb'"total_tokens"\s*:\s*([0-9]{1,9})')
-_OUTPUT = re.compile(rb'"output_tokens"\s*:\s*([0-9]{1,9})')
-_INPUT = re.compile(rb'"input_tokens"\s*:\s*([0-9]{1,9})')
-_BYTES_A_TOKEN = 4
-
-
-def spent_tokens(tail: bytes, up_bytes: int, down_bytes: int) -> int:
-    """What one answer cost, for a cap: by the `usage` at its end (`tail`), where the API says it there.
-
-    What it does not say is estimated from the bodies' bytes, high rather than low: a stream's frames are mostly wrapping.
-    A quote inside a string is escaped, so that text of a model's cannot be taken for a field.
-    """
-    at = tail.rfind(b'"total_tokens"')
-    if at >= 0 and (total := _TOTAL.match(tail, at)):
-        return int(total[1])
-    at = tail.rfind(b'"output_tokens"')
-    if at >= 0 and (output := _OUTPUT.match(tail, at)):
-        at = tail.rfind(b'"input_tokens"')
-        given = _INPUT.match(tail, at) if at >= 0 else None
-        return int(output[1]) + (int(given[1]) if given else up_bytes // _BYTES_A_TOKEN)
-    return (up_bytes + down_bytes) // _BYTES_A_TOKEN
-
-
-class _Fields(msgspec.Struct):
-    model: str | None = None
-    stream: bool | None = None
-
-
-_decode = msgspec.json.Decoder(_Fields).decode
-
-
-def peek_json(head: bytes, tail: bytes | None = None) -> Peek:
-    """Find `model` and `stream` in a JSON request.
-
-    `head` is the whole body, or, with a `tail`, its two ends (SDKs write `messages` first and the model behind them). A
-    quote inside a string is escaped, so that prompt text cannot be taken for a field.
-    """
-    if tail is None:
-        try:
-            fields = _decode(head)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return Peek()
-        return Peek(fields.model[:128] if fields.model is not None else None, fields.stream)
-    found_model = _MODEL.search(head) or _MODEL.search(tail)
-    found_stream = _STREAM.search(head) or _STREAM.search(tail)
-    return Peek(
-        found_model[1].decode("utf-8", "replace") if found_model else None,
-        found_stream[1] == b"true" if found_stream else None,
-    )
-
-
-# What entries share in writing
-
-
-def dump(value: object) -> bytes:
-    """Compact JSON, as the providers write it: no escapes but the needed ones."""
-    # A lone surrogate, which JSON can spell and UTF-8 cannot, becomes a question mark.
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-
-
-def arguments_value(arguments: str) -> object:
-    """A tool call's arguments for an API that carries them as a value; what is no JSON stays the text that it is."""
-    try:
-        return json.loads(arguments)
-    except ValueError:
-        return arguments
-
-
-def sse(data: bytes, event: str | None = None) -> bytes:
-    """One server-sent event."""
-    return (f"event: {event}\n".encode() if event else b"") + b"data: " + data + b"\n\n"
-
-
-def at_line_start(tail: bytes, wanted: bytes) -> bool:
-    """Whether a line of a stream's tail begins with these bytes. Searched from the end."""
-    at = tail.rfind(wanted)
-    while at > 0 and tail[at - 1] not in b"\r\n":
-        at = tail.rfind(wanted, 0, at)
-    return at >= 0
-
-
-_DATA = re.compile(rb"^data:[ ]?(.*?)\r?$", re.MULTILINE)
-
-
-def data_of(frame: bytes) -> Any:
-    """The JSON of a server-sent event's data; None where there is none, or it is none."""
-    lines = _DATA.findall(frame)
-    if not lines:
-        return None
-    try:
-        return msgspec.json.decode(b"\n".join(lines))
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-
-
-def go_duration(seconds: float) -> str:
-    """A duration as Go prints it, to the millisecond: `12ms`, `1.5s`, `6m0s`, `10h17m5.7s`."""
-    whole_ms = max(0, math.ceil(seconds * 1e3 - 1e-6))
-    if whole_ms == 0:
-        return "0s"
-    if whole_ms < 1_000:
-        return f"{whole_ms}ms"
-    hours, rest_ms = divmod(whole_ms, 3_600_000)
-    minutes, rest_ms = divmod(rest_ms, 60_000)
-    text = f"{rest_ms / 1e3:.3f}".rstrip("0").rstrip(".") + "s"
-    if hours:
-        return f"{hours}h{minutes}m{text}"
-    return f"{minutes}m{text}" if minutes else text
-
-
-def whole_seconds(seconds: float) -> str:
-    """Seconds as a Retry-After has them: whole, rounded up, so that nobody comes too early."""
-    return str(max(0, math.ceil(seconds - 1e-9)))
-
-
-def rfc3339(seconds: float) -> str:
-    """A moment as RFC 3339 in UTC, to the second."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 # For tests of agents

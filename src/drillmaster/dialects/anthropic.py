@@ -10,6 +10,7 @@
 import re
 from typing import Any, ClassVar
 
+from drillmaster.clock import rfc3339
 from drillmaster.dialects import (
     Bucket,
     Condition,
@@ -24,7 +25,6 @@ from drillmaster.dialects import (
     at_line_start,
     data_of,
     dump,
-    rfc3339,
     sse,
     whole_seconds,
 )
@@ -178,7 +178,7 @@ class Anthropic(Dialect):
                 fields += [
                     (f"anthropic-ratelimit-{what}-limit", str(bucket.limit)),
                     (f"anthropic-ratelimit-{what}-remaining", str(bucket.remaining)),
-                    (f"anthropic-ratelimit-{what}-reset", rfc3339(now_s + bucket.reset_s)),
+                    (f"anthropic-ratelimit-{what}-reset", rfc3339(round((now_s + bucket.reset_s) * 1e9), digits=0)),
                 ]
         return tuple(fields)
 

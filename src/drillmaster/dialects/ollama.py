@@ -7,11 +7,11 @@
 """
 
 import re
-import time
 from typing import Any, ClassVar, Literal
 
 import msgspec
 
+from drillmaster.clock import rfc3339
 from drillmaster.dialects import (
     Bucket,
     Condition,
@@ -192,8 +192,7 @@ class Ollama(Chat):
 
 
 def _said(path: str, text: str, reply: Reply) -> dict[str, Any]:
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime(reply.now_s))
-    top: dict[str, Any] = {"model": reply.model, "created_at": stamp}
+    top: dict[str, Any] = {"model": reply.model, "created_at": rfc3339(reply.now_s * 1_000_000_000)}
     if path.endswith("/api/generate"):
         return {**top, "response": text}
     message: dict[str, Any] = {"role": "assistant", "content": text}

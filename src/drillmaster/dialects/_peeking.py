@@ -1,0 +1,87 @@
+"""What a request asks for and what an answer cost, read from the ends of their bodies. No entry.
+
+Nothing decodes a whole large body. A quote inside a string is escaped, so that text of a user's or a model's cannot be taken
+for a field.
+"""
+
+import re
+
+import msgspec
+
+__all__ = ["EDGE_BYTES", "Peek", "peek_json", "spent_tokens"]
+
+EDGE_BYTES = 4_096
+"""How much of the end of an answer `finished` is shown, and of each end of a large request `peek_json`."""
+
+
+class Peek(msgspec.Struct, frozen=True):
+    """What a request asks for. None: its body does not say, or not where we looked."""
+
+    model: str | None = None
+    stream: bool | None = None
+
+
+_MODEL = re.compile(rb'[{,]\s*"model"\s*:\s*"([^"\\]{1,128})"')
+_STREAM = re.compile(rb'[{,]\s*"stream"\s*:\s*(true|false)')
+
+
+_TOTAL = re.compile(rb'"total_tokens"\s*:\s*([0-9]{1,9})')
+_GEMINI_TOTAL = re.compile(rb'"totalTokenCount"\s*:\s*([0-9]{1,9})')
+_OLLAMA_INPUT = re.compile(rb'"prompt_eval_count"\s*:\s*([0-9]{1,9})')
+_OLLAMA_OUTPUT = re.compile(rb'"eval_count"\s*:\s*([0-9]{1,9})')
+_OUTPUT = re.compile(rb'"output_tokens"\s*:\s*([0-9]{1,9})')
+_INPUT = re.compile(rb'"input_tokens"\s*:\s*([0-9]{1,9})')
+_BYTES_A_TOKEN = 4
+
+
+def spent_tokens(tail: bytes, up_bytes: int, down_bytes: int) -> int:
+    """What one answer cost, for a cap: by the `usage` at its end (`tail`), where the API says it there.
+
+    What it does not say is estimated from the bodies' bytes, high rather than low: a stream's frames are mostly wrapping.
+    A quote inside a string is escaped, so that text of a model's cannot be taken for a field.
+    """
+    at = tail.rfind(b'"total_tokens"')
+    if at >= 0 and (total := _TOTAL.match(tail, at)):
+        return int(total[1])
+    at = tail.rfind(b'"output_tokens"')
+    if at >= 0 and (output := _OUTPUT.match(tail, at)):
+        at = tail.rfind(b'"input_tokens"')
+        given = _INPUT.match(tail, at) if at >= 0 else None
+        return int(output[1]) + (int(given[1]) if given else up_bytes // _BYTES_A_TOKEN)
+    at = tail.rfind(b'"totalTokenCount"')
+    if at >= 0 and (total := _GEMINI_TOTAL.match(tail, at)):
+        return int(total[1])
+    at = tail.rfind(b'"eval_count"')
+    if at >= 0 and (output := _OLLAMA_OUTPUT.match(tail, at)):
+        # What was kept from the last request's prompt is not counted again, and then not said.
+        given = _OLLAMA_INPUT.search(tail, max(0, at - 256))
+        return int(output[1]) + (int(given[1]) if given else up_bytes // _BYTES_A_TOKEN)
+    return (up_bytes + down_bytes) // _BYTES_A_TOKEN
+
+
+class _Fields(msgspec.Struct):
+    model: str | None = None
+    stream: bool | None = None
+
+
+_decode = msgspec.json.Decoder(_Fields).decode
+
+
+def peek_json(head: bytes, tail: bytes | None = None) -> Peek:
+    """Find `model` and `stream` in a JSON request.
+
+    `head` is the whole body, or, with a `tail`, its two ends (SDKs write `messages` first and the model behind them). A
+    quote inside a string is escaped, so that prompt text cannot be taken for a field.
+    """
+    if tail is None:
+        try:
+            fields = _decode(head)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return Peek()
+        return Peek(fields.model[:128] if fields.model is not None else None, fields.stream)
+    found_model = _MODEL.search(head) or _MODEL.search(tail)
+    found_stream = _STREAM.search(head) or _STREAM.search(tail)
+    return Peek(
+        found_model[1].decode("utf-8", "replace") if found_model else None,
+        found_stream[1] == b"true" if found_stream else None,
+    )

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillmaster.standins.provider import Latency, Reply, answer_text, reply_to
+from drillmaster.dialects import EDGE_BYTES, Ending, Says, load
+from drillmaster.standins.provider import Latency, Reply, answer_text, error_reply, reply_to
 
 ANTHROPIC = {"anthropic-version": "2023-06-01"}
 
@@ -187,3 +188,110 @@ def test_latency_has_the_median_that_was_asked_for() -> None:
     latency = Latency(median_ms=100, token_ms=0, seed=1)
     drawn = sorted(latency.first_s(n) for n in range(1001))
     assert 0.095 < drawn[500] < 0.105
+
+
+# Every dialect
+
+GEMINI_CALL = {"contents": [{"role": "user", "parts": [{"text": "Where is my order?"}]}]}
+RESPONSES_CALL = {"model": "m", "input": "Where is my order?"}
+SPOKEN: list[tuple[str, str, dict[str, object], dict[str, str]]] = [
+    ("openai_chat", "/v1/chat/completions", chat(), {}),
+    ("openai_responses", "/v1/responses", RESPONSES_CALL, {}),
+    ("anthropic", "/v1/messages", messages(), ANTHROPIC),
+    ("azure_openai", "/openai/deployments/d/chat/completions?api-version=1", chat(), {}),
+    ("azure_openai", "/openai/responses?api-version=1", RESPONSES_CALL, {}),
+    ("azure_openai", "/openai/v1/chat/completions", chat(), {"api-key": "k"}),
+    ("groq", "/openai/v1/chat/completions", chat(), {}),
+    ("openrouter", "/api/v1/chat/completions", chat(), {}),
+    ("mistral", "/mistral/v1/chat/completions", chat(), {}),
+    ("ollama", "/api/chat", chat(stream=False), {}),
+    ("ollama", "/api/generate", {"model": "m", "prompt": "Where is my order?", "stream": False}, {}),
+    ("ollama", "/ollama/v1/chat/completions", chat(), {}),
+    ("gemini", "/v1beta/models/m:generateContent", GEMINI_CALL, {}),
+    ("gemini", "/v1/models/m:generateContent", GEMINI_CALL, {}),
+]
+spoken = pytest.mark.parametrize(
+    ("name", "path", "call", "headers"), SPOKEN, ids=[f"{row[0]}:{row[1]}" for row in SPOKEN]
+)
+
+
+@spoken
+def test_it_speaks_every_dialect(name: str, path: str, call: dict[str, object], headers: dict[str, str]) -> None:
+    reply = ask(path, call, headers=headers)
+    assert reply.status == 200 and reply.body is not None and reply.thinks
+    content_type = reply.content_type.lower().encode()
+    assert load(name).ending(200, content_type, reply.body[-EDGE_BYTES:], True) is Ending.COMPLETE
+    assert json.dumps("".join(_words(answer_text("m", "Where is my order?")))) in reply.body.decode()
+
+
+@spoken
+def test_every_stream_says_the_same_and_ends_as_its_api_does(
+    name: str, path: str, call: dict[str, object], headers: dict[str, str]
+) -> None:
+    if name == "gemini":
+        path = path.replace(":generateContent", ":streamGenerateContent?alt=sse")
+    else:
+        call = {**call, "stream": True}
+    reply = ask(path, call, headers=headers)
+    dialect = load(name)
+    assert reply.body is None and reply.events
+    whole = b"".join(reply.events)
+    assert dialect.ending(200, reply.content_type.lower().encode(), whole[-EDGE_BYTES:], True) is Ending.COMPLETE
+    words = sum(1 for frame in reply.events if dialect.says(frame) & Says.CONTENT)
+    assert words == len(answer_text("m", "Where is my order?"))
+
+
+@spoken
+def test_what_is_refused_is_refused_in_the_words_of_the_api(
+    name: str, path: str, call: dict[str, object], headers: dict[str, str]
+) -> None:
+    for reply, status in (
+        (ask(path, b"{", headers=headers), 400),
+        (reply_to("GET", path, {}, b"", number=1, now_s=0), 405),
+    ):
+        assert (reply.status, reply.thinks) == (status, False)
+        body = json.loads(reply.body or b"")
+        shape = json.loads(load(name).error(status, request_id="r", path=path).body)
+        if name != "azure_openai" or status == 400:
+            assert set(body) == set(shape)
+        found, wanted = body.get("error"), shape.get("error")
+        assert type(found) is type(wanted)
+
+
+def test_a_provider_that_was_started_as_one_is_that_one() -> None:
+    body = json.dumps(chat()).encode()
+    reply = reply_to("POST", "/v1/chat/completions", {}, body, number=1, now_s=0, dialect="mistral")
+    assert not json.loads(reply.body or b"")["id"].startswith("chatcmpl-")
+    bad = reply_to("POST", "/v1/chat/completions", {}, b"{", number=1, now_s=0, dialect="mistral")
+    assert json.loads(bad.body or b"")["object"] == "error"
+    large = error_reply("/v1/chat/completions", 413, "too large", number=1, dialect="groq")
+    assert set(json.loads(large.body or b"")["error"]) == {"message", "type"}
+
+
+def test_limits_are_reported_as_each_api_reports_them() -> None:
+    assert ask("/v1/chat/completions", chat()).headers["x-ratelimit-remaining-requests"] == "9999"
+    assert ask("/openai/v1/chat/completions", chat()).headers["x-ratelimit-remaining-tokens"] == "1999900"
+    told = ask("/v1/messages", messages(), headers=ANTHROPIC).headers
+    assert told["anthropic-ratelimit-requests-reset"].startswith("2027-")
+    assert not any("ratelimit" in name for name in ask("/v1beta/models/m:generateContent", GEMINI_CALL).headers)
+
+
+def test_a_tool_that_the_prompt_names_is_called() -> None:
+    schema = {"type": "object", "properties": {"order": {"type": "string"}}, "required": ["order"]}
+    tool = {"type": "function", "function": {"name": "order_status", "parameters": schema}}
+    question = [{"role": "user", "content": "use order_status"}]
+    called = json.loads(ask("/v1/chat/completions", chat(messages=question, tools=[tool])).body or b"")["choices"][0]
+    assert called["finish_reason"] == "tool_calls"
+    assert called["message"]["tool_calls"][0]["function"] == {"name": "order_status", "arguments": '{"order": "text"}'}
+    told = [*question, called["message"], {"role": "tool", "tool_call_id": "x", "content": "order_status: sent"}]
+    said = json.loads(ask("/v1/chat/completions", chat(messages=told, tools=[tool])).body or b"")["choices"][0]
+    assert said["finish_reason"] == "stop"
+
+
+def test_the_path_of_mcp_is_an_mcp_server() -> None:
+    reply = ask("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "ping"})
+    assert json.loads(reply.body or b"") == {"jsonrpc": "2.0", "id": 1, "result": {}}
+
+
+def _words(words: list[str]) -> list[str]:
+    return [word if i == 0 else f" {word}" for i, word in enumerate(words)]

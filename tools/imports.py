@@ -25,7 +25,7 @@ TIERS: tuple[frozenset[str], ...] = (
     frozenset({"evidence", "outcomes", "diagnosis", "stats", "verdict", "policy", "screen", "http1", "rules"}),
     frozenset({"dialects", "faults", "gates", "guards"}),
     frozenset({"plan", "pace", "sanity", "conduct", "judge", "charts", "reports"}),
-    frozenset({"timeline", "wire", "signing", "stores", "intake", "history"}),
+    frozenset({"timeline", "wire", "pulse", "signing", "stores", "intake", "history"}),
     frozenset({"engines", "proxy", "flags", "detectors"}),
     frozenset({"load", "run", "standins", "adapters"}),
     frozenset({"cli", "console", "sdkcheck", "scaffold", "kits", "__main__"}),

@@ -68,6 +68,37 @@ def test_a_step_of_the_wall_clock_moves_no_deadline() -> None:
     assert bench.switch.expire() is not None
 
 
+def test_a_monotonic_clock_that_went_back_has_passed_every_deadline() -> None:
+    bench = Bench()
+    bench.clock.advance(3_600)
+    bench.inject(ttl_s=8)
+    bench.clock.advance(-1)
+    assert bench.switch.renew("w1", 8) is None
+    assert bench.lifted == [("w1", "expired")]
+    bench.inject("w2", ttl_s=8)  # time goes on from where it is
+    bench.clock.advance(1)
+    assert bench.switch.expire() is None
+
+
+def test_a_clock_that_stands_still_holds_no_fault_on() -> None:
+    bench = Bench()
+    bench.inject(ttl_s=8)
+    for _ in range(33):
+        bench.switch.pass_time(0.25)
+    assert bench.switch.current is not None
+    bench.switch.renew("w1", 8)
+    for _ in range(33):
+        assert bench.switch.pass_time(0.25) is None
+    assert bench.switch.pass_time(0.25) is not None
+    assert bench.lifted == [("w1", "expired")]
+
+
+def test_counted_time_does_not_end_what_is_dead_from_the_start() -> None:
+    bench = Bench()
+    bench.inject("dead", None)
+    assert bench.switch.pass_time(1e9) is None
+
+
 def test_a_renewal_after_the_deadline_comes_too_late() -> None:
     bench = Bench()
     bench.inject(ttl_s=8)

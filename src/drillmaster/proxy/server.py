@@ -5,6 +5,7 @@
 2. Of the descriptors it may open it keeps some for the control door and the evidence: a flood of clients can never keep
    a lift out. Beyond them new connections are accepted and reset, counted, and said in the evidence.
 3. Every way out lifts the fault.
+4. What has to end is looked after by beats of the kernel (`pulse`), not by timers of the loop: they sleep by a clock.
 """
 
 import asyncio
@@ -29,9 +30,10 @@ from drillmaster.errors import Problem
 from drillmaster.faults import make
 from drillmaster.proxy.client import Client
 from drillmaster.proxy.control import ControlClient, Inject, Lift, Renew, peer_uid
-from drillmaster.proxy.hub import EventSink, Hub, NullSink
+from drillmaster.proxy.hub import NEVER_NS, EventSink, Hub, NullSink
 from drillmaster.proxy.settings import Settings, Upstream
 from drillmaster.proxy.switch import Conflict
+from drillmaster.pulse import Pulse
 from drillmaster.timeline import Writer
 from drillmaster.wire import Address
 
@@ -92,7 +94,9 @@ class Server:
         self._done = loop.create_future()
         self._busy_ns = time.monotonic_ns()
         self._owner_gone = False
-        self._tick: asyncio.TimerHandle | None = None
+        self._pulse: Pulse | None = None
+        self._swept_ns = 0
+        self._draining_beats = 0
         self._resolving: asyncio.Task[None] | None = None
         self._resolved_ns = 0
         self.listener = self._listen()
@@ -153,7 +157,7 @@ class Server:
         # Listeners and the loop's own descriptors stand; what is left is shared by clients and upstream connections.
         self._limit = max(self._limit - _descriptors_in_use() - KEPT_DESCRIPTORS, 4)
         self._loop.add_reader(self.listener.fileno(), self._accept)
-        self._sweep()
+        self._pulse = Pulse(self._loop, self._beat, period_s=SWEEP_S)
 
     async def wait(self) -> int:
         """Until it has ended; the exit code."""
@@ -282,11 +286,24 @@ class Server:
 
     # Time
 
+    def _beat(self, passed: int) -> None:
+        """Four times a second, by the kernel's count: the fault's life, the sweep, the end of a drain."""
+        self.hub.switch.pass_time(passed * SWEEP_S)
+        self._sweep()
+        if self._stopping:
+            self._draining_beats += passed
+            if self._draining_beats * SWEEP_S > DRAIN_S + 2 * SWEEP_S:  # its own timers sleep by a clock that stands
+                self._end()
+
     def _sweep(self) -> None:
-        """Four times a second: deadlines of the fault, the clients, the scripts, the pool; the owner; the resolver."""
+        """Deadlines of the clients, the scripts, the pool; the owner; the resolver."""
         hub = self.hub
         now_ns = time.monotonic_ns()
-        hub.switch.expire()
+        went_back, self._swept_ns = now_ns < self._swept_ns, now_ns
+        if went_back:  # every deadline lies too far off now; what lingers has lingered long enough
+            for drive in tuple(hub.running):
+                if drive.injection is not hub.switch.current:
+                    drive.sweep(NEVER_NS)
         for client in [c for c in hub.clients if c.deadline_ns < now_ns]:
             client.on_deadline()
         for drive in tuple(hub.running):
@@ -302,8 +319,6 @@ class Server:
             if hub.tell is not None:
                 hub.tell(f"out of descriptors: turned {refused} connections away")
         self._watch_owner(now_ns)
-        if not self._done.done():
-            self._tick = self._loop.call_later(SWEEP_S, self._sweep)
 
     def _watch_owner(self, now_ns: int) -> None:
         if self.settings.owner_pid is None:
@@ -362,8 +377,10 @@ class Server:
 
     def _end(self) -> None:
         hub = self.hub
-        if self._tick is not None:
-            self._tick.cancel()
+        if self._done.done():
+            return
+        if self._pulse is not None:
+            self._pulse.close()
         current = hub.switch.current
         if current is not None:
             hub.switch.lift("signal" if self._stop_why.startswith("SIG") else "exit")
@@ -493,7 +510,9 @@ async def _serve(settings: Settings, ready: Any) -> int:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+            continue  # somebody wants it to outlive the terminal (`nohup`)
         loop.add_signal_handler(number, server.stop, signal.Signals(number).name)
     await server.start()
     if ready is not None:

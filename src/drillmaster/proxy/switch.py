@@ -1,11 +1,13 @@
 """Which fault is on: one at a time, each with a deadline that its owner renews. No socket, no loop; the clock is given.
 
 1. A fault is on from its injection until its lift or its deadline, whichever comes first. Nothing extends it but a renewal
-   that arrives before the deadline.
+   that arrives before the deadline. A clock that went back has passed every deadline; and who counts the time by other
+   means (`pass_time`) ends it as well, so that no clock that stands still, jumps or lies can hold a fault on.
 2. A window is injected once; the same name again is refused, so that a gate can judge windows by name.
 3. A proxy without an upstream is dead from the start: its window has no deadline, since there is nothing to pass to.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +20,8 @@ __all__ = ["MAX_TTL_S", "Conflict", "Counters", "Injection", "Switch"]
 
 MAX_TTL_S = 3_600.0
 MAX_CELLS = 65_536
+COUNTED_LATE_S = 0.5
+"""How much later than by the clock a fault ends by count: the count is coarse."""
 
 
 class Conflict(Exception):
@@ -33,6 +37,7 @@ class Injection:
         "deadline_ns",
         "fault",
         "injected_ns",
+        "left_s",
         "lifted_ns",
         "linger_s",
         "met",
@@ -60,6 +65,8 @@ class Injection:
         self.deadline_ns = deadline_ns
         """CLOCK_MONOTONIC; None for a proxy that is dead from the start."""
         self.linger_s = linger_s
+        self.left_s = math.inf
+        """Seconds that may still be counted without a renewal."""
         self.lifted_ns: int | None = None
         self.why: str | None = None
         self.met = 0
@@ -106,6 +113,7 @@ class Switch:
         self._on_lift = on_lift
         self._used: set[str] = set()
         self.current: Injection | None = None
+        self._latest_ns = 0
 
     def prepare(
         self, window: str, tag: str, fault: Fault, params: dict[str, Any], ttl_s: float | None, linger_s: float
@@ -119,9 +127,12 @@ class Switch:
             raise Conflict(f"window {self.current.window} is on")
         if window in self._used:
             raise Conflict(f"window {window} has been already")
-        now_ns = self._clock.mono_ns()
+        now_ns = self._latest_ns = self._clock.mono_ns()
         deadline_ns = None if ttl_s is None else now_ns + _ttl_ns(ttl_s)
-        return Injection(window, tag, fault, params, now_ns, deadline_ns, linger_s)
+        injection = Injection(window, tag, fault, params, now_ns, deadline_ns, linger_s)
+        if ttl_s is not None:
+            injection.left_s = ttl_s + COUNTED_LATE_S
+        return injection
 
     def inject(self, injection: Injection) -> None:
         """Put it on."""
@@ -137,6 +148,7 @@ class Switch:
         if current is None or current.window != window or current.deadline_ns is None:
             return None
         current.deadline_ns = self._clock.mono_ns() + _ttl_ns(ttl_s)
+        current.left_s = ttl_s + COUNTED_LATE_S
         return current.deadline_ns
 
     def lift(self, why: str) -> Injection | None:
@@ -149,11 +161,22 @@ class Switch:
         return lifted
 
     def expire(self) -> Injection | None:
-        """Take the fault off if its deadline has passed."""
+        """Take the fault off if its deadline has passed, or the clock went back."""
         current = self.current
-        if current is None or current.deadline_ns is None or self._clock.mono_ns() < current.deadline_ns:
+        if current is None or current.deadline_ns is None:
+            return None
+        before_ns, self._latest_ns = self._latest_ns, self._clock.mono_ns()
+        if before_ns <= self._latest_ns < current.deadline_ns:
             return None
         return self.lift("expired")
+
+    def pass_time(self, seconds: float) -> Injection | None:
+        """Count time that passed by other means than the clock; take the fault off where its life is counted out."""
+        current = self.current
+        if current is None:
+            return None
+        current.left_s -= seconds
+        return self.lift("expired") if current.left_s <= 0 else self.expire()
 
 
 def _ttl_ns(ttl_s: float) -> int:

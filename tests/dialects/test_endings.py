@@ -61,6 +61,10 @@ ROWS: list[tuple[str, bytes, bytes, Ending]] = [
     ("openai_responses", SSE, DELTA, CUT),
     ("openai_responses", SSE, DELTA + DONE, CUT),  # [DONE] is not of this API
     ("openai_responses", SSE, b"", CUT),
+    ("openai_responses", SSE, b'rest of it"}],"usage":{"total_tokens":3}}}\n\n', COMPLETE),  # began out of sight
+    ("openai_responses", SSE, b'it","status":"incomplete"}],"usage":{"total_tokens":3}}}\n\n', INCOMPLETE),
+    ("openai_responses", SSE, b'rest of it"}],"usage":null}}\n\n', CUT),  # only terminal events have one
+    ("openai_responses", SSE, b'rest of it"}],"usage":{"total_tokens":3}}}\n\n' + DELTA, CUT),
     ("openai_responses", JSON, b'{"status":"completed","error":null,"output":[]}', COMPLETE),
     ("openai_responses", JSON, b'{"status":"incomplete","error":null,"output":[]}', INCOMPLETE),
     ("openai_responses", JSON, b'{"status":"failed","error":{"message":"x"}}', ERROR),
@@ -124,6 +128,8 @@ ROWS: list[tuple[str, bytes, bytes, Ending]] = [
     ("mcp", SSE, b'event: message\ndata: {"jsonrpc":"2.0","id":1,"result":{}}\n\n', COMPLETE),
     ("mcp", SSE, b'event: message\ndata: {"jsonrpc":"2.0","method":"notifications/progress"}\n\n', CUT),
     ("mcp", SSE, b": ping\n\n", CUT),
+    ("mcp", JSON, b"no JSON at all }", CUT),
+    ("mcp", JSON, b"x" * EDGE_BYTES + b"}", COMPLETE),  # a result that began out of sight
     # Of plain HTTP nothing but the framing is known.
     ("plain", SSE, b"", COMPLETE),
 ]

@@ -56,6 +56,7 @@ def test_plain_is_asked_last_and_shared_paths_after_particular_ones() -> None:
         (request("POST", "/v1/responses", host="api.openai.com"), "openai_responses"),
         (request("POST", "/v1/chat/completions", host="api.mistral.ai.evil.example"), "openai_chat"),
         (request("POST", "/v1/chat/completions", host="notapi.groq.com"), "openai_chat"),
+        (request("POST", "/v1/chat/completions", host="my.openai.azure.com.evil.example"), "openai_chat"),
         # none of anybody
         (request("GET", "/v1/chat/completions"), "plain"),
         (request("POST", "/v1/embeddings"), "plain"),

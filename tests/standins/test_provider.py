@@ -219,6 +219,7 @@ spoken = pytest.mark.parametrize(
 def test_it_speaks_every_dialect(name: str, path: str, call: dict[str, object], headers: dict[str, str]) -> None:
     reply = ask(path, call, headers=headers)
     assert reply.status == 200 and reply.body is not None and reply.thinks
+    assert ("apim-request-id" in reply.headers) is (name == "azure_openai")
     content_type = reply.content_type.lower().encode()
     assert load(name).ending(200, content_type, reply.body[-EDGE_BYTES:], True) is Ending.COMPLETE
     assert json.dumps("".join(_words(answer_text("m", "Where is my order?")))) in reply.body.decode()

@@ -317,10 +317,14 @@ class ChatAndResponses(Chat):
 
     def answer(self, reply: Reply, *, path: str = "", asked: bytes = b"") -> Answer:
         if is_responses(path):
-            return self._responses.answer(reply)
+            answer = self._responses.answer(reply)
+            return Answer(200, (JSON, self._named(reply)), answer.body, answer.source)
         return super().answer(reply, path=path, asked=asked)
 
     def stream(self, reply: Reply, *, path: str = "", asked: bytes = b"") -> Streamed:
         if is_responses(path):
-            return self._responses.stream(reply)
+            return Streamed((SSE, self._named(reply)), self._responses.stream(reply).frames)
         return super().stream(reply, path=path, asked=asked)
+
+    def _named(self, reply: Reply) -> tuple[str, str]:
+        return (self.request_id_header, f"req_{reply.answer_id}")

@@ -263,6 +263,20 @@ def _claims_primary(s: _Scene) -> Iterator[Finding]:
         )
 
 
+def _worker_against_users(s: _Scene) -> Iterator[Finding]:
+    said = s.run.examined.get("worker_5xx", 0)
+    if any(r.source == "worker" for r in s.run.requests):
+        return
+    seen = sum(r.outcome == "http_5xx" for r in s.run.requests)
+    if said > max(seen, 1) and said > s.limits.max_failed_ratio * len(s.run.requests):
+        yield Finding(
+            id="worker-against-users",
+            cause=f"the worker says that it ended {said} requests with 5xx, users saw {seen}: something between them answers in "
+            "its place, or the two rows are not about the same requests",
+            next="find what stands between the worker and its users, and drill with that in sight",
+        )
+
+
 def _scribe_against_wire(s: _Scene) -> Iterator[Finding]:
     for note in s.run.notes:
         if note.kind != "injection_seen":
@@ -332,6 +346,7 @@ SIGNATURES: tuple[Callable[[_Scene], Iterator[Finding]], ...] = (
     _sticky,
     _lost_class,
     _claims_primary,
+    _worker_against_users,
     _scribe_against_wire,
     _one_payload,
     _transport_only,

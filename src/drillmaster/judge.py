@@ -11,7 +11,7 @@ import msgspec
 from drillmaster import strict
 from drillmaster.clock import rfc3339
 from drillmaster.errors import Problem
-from drillmaster.gates import Gate, find
+from drillmaster.gates import Gate, find, names
 from drillmaster.policy import Pin, Policy, pin_problems
 from drillmaster.verdict import Check, Exact, Verdict, conclude
 
@@ -32,6 +32,15 @@ def load_policy(data: bytes, *, place: str, fmt: strict.Format) -> tuple[Policy,
 def decode_gate(policy: Policy, name: str, *, place: str) -> Gate[Any]:
     """Decode the limits of the one gate of that name. Raises Problem with the pointer of what is missing or unusable."""
     wanted = find(name)
+    for i, entry in enumerate(policy.gates):
+        if entry.get("gate") not in names():
+            near = strict.near(str(entry.get("gate")), names())
+            raise Problem(
+                f"{place}: /gates/{i}/gate",
+                found=strict.shown(entry.get("gate")) if "gate" in entry else "nothing",
+                wanted=f"one of {', '.join(names())}",
+                remedy=f"did you mean {near}?" if near else "drop the entry: an unknown one judges nothing",
+            )
     entries = [(i, entry) for i, entry in enumerate(policy.gates) if entry.get("gate") == name]
     if len(entries) != 1:
         found = f"{len(entries)} entries for {name}" if entries else f"none for {name}"

@@ -16,7 +16,7 @@ from drillmaster.clock import parse_rfc3339
 __all__ = ["Pin", "Policy", "pin_problems", "seconds_text", "share_text"]
 
 _NOT_A_DOCUMENT = re.compile(
-    r"\b(prompt|chat|model|llm|completion|transcript|assistant)\b|^(prompt|chat|model)-", re.IGNORECASE
+    r"\b(prompt|chat|model|llm|gpt|chatgpt|completion|transcript|assistant)\b|^(prompt|chat|model)-", re.IGNORECASE
 )
 
 

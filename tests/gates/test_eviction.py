@@ -90,7 +90,7 @@ def test_a_worker_that_died_fails_though_it_wrote_no_exception() -> None:
     scene.add("events/conductor.jsonl", scene.inject_ns + S, "worker_exited", pid=1, code=-9, expected=False)
     status, checks, findings = judged(scene)
     assert status == "fail"
-    assert "-9" in checks["exceptions"].why
+    assert "signal 9" in checks["exceptions"].why
     assert "worker-silent" in findings
 
 

@@ -3,12 +3,14 @@
 import os
 import re
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
-from drillmaster.errors import Problem
+from drillmaster.errors import Problem, Refused
 
 if TYPE_CHECKING:
     from drillmaster.gates.eviction import Eviction
@@ -33,10 +35,10 @@ class _Share(click.ParamType[float]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         text = str(value).strip()
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", text)
+        match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", text)
         if match:
-            ratio = float(match[1]) / 100
-        elif re.fullmatch(r"0(?:\.\d+)?", text):
+            ratio = float(Decimal(match[1]) / 100)  # 0.7 % is 0.007, which 0.7 / 100 in binary is not
+        elif re.fullmatch(r"0(?:\.[0-9]+)?", text):
             ratio = float(text)
         else:
             hint = f'; for {text} percent write "{text} %"' if re.fullmatch(r"\d+(\.\d+)?", text) else ""
@@ -52,7 +54,7 @@ class _Seconds(click.ParamType[float]):
     name = "span"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)", str(value).strip())
+        match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|min|h)", str(value).strip())
         seconds = float(match[1]) * {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600}[match[2]] if match else 0.0
         if not 0 < seconds <= 86_400:
             self.fail(f"found {value!r}, wanted a span over 0 with its unit, such as 60s or 2m", param, ctx)
@@ -121,6 +123,8 @@ def eviction(
                 remedy="give --policy FILE, or --unsealed for one bare file",
             )
         verdict = _judge_run(path, policy_path, now_ns, record=not no_record)
+    if exit_map:
+        verdict = msgspec.structs.replace(verdict, stamps=(*verdict.stamps, f"EXIT MAP {exit_map}"))
     _show(verdict, "json" if as_json else form)
     code = int(verdict.exit)
     sys.exit(min(code, 1) if exit_map else code)
@@ -130,12 +134,27 @@ def _judge_run(path: Path, policy_path: str | None, now_ns: int, *, record: bool
     from drillmaster.intake.run import open_run
     from drillmaster.intake.verdicts import judge_eviction, keep
 
+    _not_live(path)
     run = open_run(path)
     policy_file = Path(policy_path) if policy_path else path / "policy.yaml"
     verdict = judge_eviction(run, policy_file, now_ns=now_ns)
     if record:
         keep(verdict, path)
     return verdict
+
+
+def _not_live(path: Path) -> None:
+    """Refuse a run that is still going on: what is sealed under its feet is lost."""
+    from drillmaster.run.seats import live_runs
+
+    for _, live in live_runs():
+        if Path(live.run_dir).resolve() == path.resolve():
+            raise Refused(
+                str(path),
+                found="a drill that is still running",
+                wanted="a run that has ended",
+                remedy="wait for its end, or have the Lead end it: drillmaster stop",
+            )
 
 
 def _judge_bare(
@@ -188,7 +207,8 @@ def _now_ns(now: str | None) -> int:
     from drillmaster.clock import SystemClock, parse_rfc3339
 
     if now is None:
-        return SystemClock().wall_ns()
+        # Whole seconds, as the verdict records them: judged again with --now it is the same, byte for byte.
+        return SystemClock().wall_ns() // 10**9 * 10**9
     given = parse_rfc3339(now)
     if given is None:
         raise Problem(

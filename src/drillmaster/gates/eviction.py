@@ -17,8 +17,10 @@ Rules, in the order the checks are listed:
 8. Every injection of the file is judged, not the first.
 """
 
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Literal
 
 from drillmaster import diagnosis
@@ -119,23 +121,24 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
         yield from _bare_admissions(run) if run.bare else _sealed_admissions(run, self.max_clock_step_s)
         yield _anchor(run)
         for window in run.windows:
-            tail = "" if len(run.windows) == 1 else f" [{window.id}]"
+            tail = _tail(run, window)
             yield self._proof(run, window, tail)
             yield _whole(run, window, tail)
             yield self._enough(run, window, tail)
-        if run.windows:
-            yield self._baseline(run, run.windows[0])
         for window in run.windows:
-            tail = "" if len(run.windows) == 1 else f" [{window.id}]"
+            yield self._baseline(run, window, _tail(run, window))
+        for window in run.windows:
+            tail = _tail(run, window)
             yield self._fallback(run, window, tail)
             yield self._failed(run, window, tail)
         yield _exceptions(run)
         yield _ended(run)
         for window in run.windows:
-            tail = "" if len(run.windows) == 1 else f" [{window.id}]"
+            tail = _tail(run, window)
             recovery = self._recovery(run, window, tail)
             if recovery is not None:
                 yield recovery
+            yield self._settled(run, window, tail)
         if not run.bare:
             yield self._attribution(run)
         yield from _scribe(run)
@@ -153,13 +156,16 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
     def _proof(self, run: Run, window: Window, tail: str) -> Check:
         if run.bare:
             after = run.during(window)
+            many = len(after) >= self.min_met
             return Check(
                 id=f"proof{tail}",
                 role="admission",
-                status="pass" if after else "refused",
-                title=f"user requests after the injection: {len(after)}; that they met the fault is UNPROVEN{tail}",
+                status="pass" if many else "refused",
+                title=f"user requests after the injection: {len(after)} (at least {self.min_met}); "
+                f"that they met the fault is UNPROVEN{tail}",
                 observed=Exact(len(after)),
-                remedy="" if after else "run the traffic through the whole window: drillmaster run eviction PLAN",
+                limit=self.min_met,
+                remedy="" if many else "run the traffic through the whole window: drillmaster run eviction PLAN",
             )
         met = met_requests(run, window)
         enough = window.client_bytes > 0 and len(met) >= self.min_met
@@ -193,7 +199,7 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
             else "shorten traffic.every_s or lengthen phases.fault_s in the plan, and run again",
         )
 
-    def _baseline(self, run: Run, first: Window) -> Check:
+    def _baseline(self, run: Run, first: Window, tail: str) -> Check:
         before = run.before(first)
         failed = [r for r in before if r.outcome in FAILED]
         # What the worker raised while it was started and looked at is not the baseline's.
@@ -212,14 +218,15 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
         elif raised:
             why = f"{len(raised)} unhandled exceptions before anything was injected"
             remedy = "mend them (cited), and run again"
-        elif not primary and not run.bare:
-            why = "no answer had the real endpoint behind it: the agent goes round the proxy, or is on its fallback"
+        elif not run.bare and 2 * len(primary) < len(before):
+            why = f"{len(primary)} of {len(before)} answers had the real endpoint behind them: the agent goes round the proxy, "
+            why += "or is on its fallback already"
             remedy = "set the agent's model base URL to the proxy's address, and run again"
         return Check(
-            id="baseline",
+            id=f"baseline{tail}",
             role="admission",
             status="refused" if why else "pass",
-            title=f"baseline healthy: {len(before) - len(failed)} of {len(before)} answered",
+            title=f"baseline healthy: {len(before) - len(failed)} of {len(before)} answered{tail}",
             observed=Exact(len(failed) / len(before), n=len(before)) if before else Absent("no requests"),
             limit=self.max_baseline_failed_ratio,
             unit="ratio",
@@ -232,11 +239,20 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
 
     def _judged(self, run: Run, window: Window) -> list[Request]:
         """The requests of the policy's window: due in it, or met by the fault though due before."""
-        return list(run.requests) if self.failed_window == "run" else run.during(window)
+        if self.failed_window == "run":
+            return list(run.requests)
+        during = run.during(window)
+        if run.bare:
+            # A row that tells no duration is dated by its end, or by its start: what failed just after the lift may have hung
+            # since before it, and no row can say that it did not.
+            until_ns = run.lifted_or_end_ns(window) + round(self.max_fallback_s * 1e9)
+            after = run.after(window)
+            during += [r for r in after if r.outcome in FAILED and r.due_ns == r.end_ns and r.due_ns < until_ns]
+        return during
 
     def _fallback(self, run: Run, window: Window, tail: str) -> Check:
         observed, cites, why = until_fallback(run, window)
-        seen = _observed_text(observed)
+        seen = _observed_text(observed, self.max_fallback_s)
         status = at_most(observed, self.max_fallback_s)
         return Check(
             id=f"fallback{tail}",
@@ -258,8 +274,10 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
     def _failed(self, run: Run, window: Window, tail: str) -> Check:
         judged = self._judged(run, window)
         failed = [r for r in judged if r.outcome in FAILED]
-        observed: Measure = Exact(len(failed) / len(judged), n=len(judged)) if judged else Absent("no requests")
-        seen = share_text(len(failed) / len(judged)) if judged else "nothing"
+        silent, silence = _silence(run, window, self.max_fallback_s)
+        total, bad = len(judged) + silent, len(failed) + silent
+        observed: Measure = Exact(bad / total, n=total) if total else Absent("no requests")
+        seen = share_text(bad / total) if total else "nothing"
         bad5 = sum(r.outcome == "http_5xx" for r in failed)
         # A failure that never reaches a user is none; one that reaches them in another coat than 5xx still is.
         return Check(
@@ -267,13 +285,13 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
             role="judgement",
             status=at_most(observed, self.max_failed_ratio),
             title=f"failed requests at most {share_text(self.max_failed_ratio)} of the {self.failed_window} "
-            f"(observed {seen}: {len(failed)} of {len(judged)}, {bad5} of them 5xx){tail}",
+            f"(observed {seen}: {bad} of {total}, {bad5} of them 5xx){tail}",
             observed=observed,
             limit=self.max_failed_ratio,
             unit="ratio",
-            cites=tuple(r.cite for r in failed[:5]),
-            why=_kinds(failed),
-            remedy="" if judged else "keep the traffic on through the whole window, and run again",
+            cites=(*(r.cite for r in failed[:5]), *silence),
+            why=", ".join(filter(None, (_kinds(failed), f"{silent} due in a silence" if silent else ""))),
+            remedy="" if total else "keep the traffic on through the whole window, and run again",
         )
 
     def _recovery(self, run: Run, window: Window, tail: str) -> Check | None:
@@ -295,7 +313,7 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
             id=f"recovery{tail}",
             role="judgement",
             status=status,
-            title=f"primary back {wanted} (observed {_observed_text(observed)}){tail}",
+            title=f"primary back {wanted} (observed {_observed_text(observed, limit)}){tail}",
             observed=observed,
             limit=limit,
             unit="s",
@@ -308,6 +326,31 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
             else "see that the real endpoint answers to the end of the run, and run again"
             if isinstance(observed, Absent)
             else "lengthen phases.recovery_s past max_recovery_s, and run again",
+        )
+
+    def _settled(self, run: Run, window: Window, tail: str) -> Check:
+        """Judge what users got once the time for recovery was over: coming back for one answer is not coming back."""
+        lift_ns = run.lifted_or_end_ns(window)
+        after = run.after(window)
+        grace_s = self.max_recovery_s if self.max_recovery_s is not None else self.max_fallback_s
+        late = [r for r in after if r.due_ns >= lift_ns + round(grace_s * 1e9)]
+        if not late:  # the run ended within that time: from the first good answer on, then
+            first = min((r.end_ns for r in after if r.outcome in OK and r.end_ns is not None), default=lift_ns)
+            late = [r for r in after if r.due_ns >= first] or after
+        failed = [r for r in late if r.outcome in FAILED]
+        # So short a stretch cannot tell a budget: one failure is let by where the budget lets any by at all.
+        allowed = max(1.0, self.max_failed_ratio * len(late)) if self.max_failed_ratio else 0.0
+        return Check(
+            id=f"settled{tail}",
+            role="judgement",
+            status="refused" if not late else "pass" if len(failed) <= allowed else "fail",
+            title=f"users served after the recovery: {len(late) - len(failed)} of {len(late)}{tail}",
+            observed=Exact(len(failed) / len(late), n=len(late)) if late else Absent("no requests"),
+            limit=self.max_failed_ratio,
+            unit="ratio",
+            cites=tuple(r.cite for r in failed[:3]),
+            why=_kinds(failed),
+            remedy="" if late else "keep the traffic on after the lift, and run again",
         )
 
     def _attribution(self, run: Run) -> Check:
@@ -374,22 +417,52 @@ def until_fallback(run: Run, window: Window) -> tuple[Measure, tuple[Cite, ...],
 def _bare_fallback(run: Run, window: Window, end_ns: int) -> tuple[Measure, tuple[Cite, ...], str]:
     """Take the worker's word for it, but only where a user had an answer.
 
-    A mark whose request ended well counts at that end; one whose request failed or never ended does not. A mark that joins
-    no request counts at its own time if a user row after it is good.
+    A mark inside a request of its id counts at that request's end, if it ended well. A mark that joins no request says no
+    more than that the next good answer to a user came from a fallback: it counts when that user had it.
     """
-    ended = {r.id: r for r in run.worker_requests}
-    rows = [r for r in run.requests if r.source == "bare"]
+    own: dict[str, list[Request]] = {}
+    for request in run.worker_requests:
+        own.setdefault(request.id, []).append(request)
+    rows = sorted((r for r in run.requests if r.source == "bare" and r.outcome in OK), key=lambda r: r.end_ns or 0)
     for mark in sorted(run.marks, key=lambda m: m.ns):
         if mark.event != "fallback_engaged" or not window.injected_ns <= mark.ns < end_ns:
             continue
-        own = ended.get(mark.id) if mark.id is not None else None
-        if own is not None and own.outcome in OK and own.end_ns is not None and own.end_ns < end_ns:
-            return Exact((own.end_ns - window.injected_ns) / 1e9, n=1), (window.cite, mark.cite, own.cite), ""
-        if own is None:
-            good = next((r for r in rows if r.outcome in OK and mark.ns <= (r.end_ns or 0) < end_ns), None)
+        mine = own.get(mark.id, []) if mark.id is not None else []
+        around = [r for r in mine if r.sent_ns <= mark.ns and (r.end_ns is None or r.end_ns >= mark.ns)]
+        for request in around:
+            if request.outcome in OK and request.end_ns is not None and request.end_ns < end_ns:
+                taken_s = (request.end_ns - window.injected_ns) / 1e9
+                return Exact(taken_s, n=1), (window.cite, mark.cite, request.cite), ""
+        if not mine:
+            good = next((r for r in rows if mark.ns <= (r.end_ns or 0) < end_ns), None)
             if good is not None:
-                return Exact((mark.ns - window.injected_ns) / 1e9, n=1), (window.cite, mark.cite, good.cite), ""
+                taken_s = ((good.end_ns or 0) - window.injected_ns) / 1e9
+                return Exact(taken_s, n=1), (window.cite, mark.cite, good.cite), ""
     return AtLeast((end_ns - window.injected_ns) / 1e9), (window.cite,), "no fallback_engaged with an answer to a user"
+
+
+def _silence(run: Run, window: Window, patience_s: float) -> tuple[int, tuple[Cite, ...]]:
+    """Count the requests that a loop owed while it waited for one that did not come back, in a bare file.
+
+    A loop that sends one after the other writes nothing while it hangs. A gap longer than three of its periods and longer
+    than users are asked to wait for a fallback counts as the requests that were due in it. Our own traffic owes nothing:
+    it sends on time, whatever became of the last.
+    """
+    rows = sorted((r for r in run.requests if r.source == "bare"), key=lambda r: r.due_ns)
+    before = [r.due_ns for r in rows if r.due_ns < window.injected_ns]
+    gaps = sorted(b - a for a, b in pairwise(before))
+    if not gaps or not run.bare:
+        return 0, ()
+    period_ns = max(gaps[(len(gaps) - 1) // 2], 1)
+    end_ns = run.lifted_or_end_ns(window)
+    owed, cites = 0, []
+    inside = [r for r in rows if r.due_ns >= window.injected_ns - period_ns]
+    for earlier, later in pairwise(inside):
+        gap_ns = min(later.due_ns, end_ns) - max(earlier.due_ns, window.injected_ns)
+        if gap_ns > max(3 * period_ns, patience_s * 1e9):
+            owed += gap_ns // period_ns - 1
+            cites += [earlier.cite, later.cite]
+    return owed, tuple(cites[:4])
 
 
 def until_primary(run: Run, window: Window) -> tuple[Measure, tuple[Cite, ...], str]:
@@ -398,12 +471,15 @@ def until_primary(run: Run, window: Window) -> tuple[Measure, tuple[Cite, ...], 
     lifted = window.lifted_ns if window.lifted_ns is not None else until_ns
     if run.bare:
         before = any(m.event == "model_ok" and m.ns < window.injected_ns for m in run.marks)
-        if not before:
-            return Absent("the worker does not mark the primary's answers"), (), ""
+        stuck = [m for m in run.marks if m.event == "fallback_engaged" and lifted <= m.ns < until_ns]
+        if not before and not stuck:
+            why = "the worker marks no answer of the primary"
+            return Absent(why), (), why
         back = next((m for m in run.marks if m.event == "model_ok" and lifted <= m.ns < until_ns), None)
         if back is not None:
             return Exact((back.ns - lifted) / 1e9, n=1), (back.cite,), ""
-        return AtLeast((until_ns - lifted) / 1e9), (), "no model_ok after the lift"
+        told = "fallback_engaged after the lift, and no model_ok" if stuck else "no model_ok after the lift"
+        return AtLeast((until_ns - lifted) / 1e9), tuple(m.cite for m in stuck[:2]), told
     after = [r for r in run.after(window) if r.sent_ns >= lifted]
     good = sorted((r for r in after if r.outcome == "ok_primary" and r.end_ns), key=lambda r: r.end_ns or 0)
     if good:
@@ -466,6 +542,8 @@ def _sealed_admissions(run: Run, max_clock_step_s: float) -> Iterator[Check]:
         remedy="" if run.ended == "completed" else "run the drill again",
     )
     yield _code(run)
+    yield from _seats(run)
+    yield _punctual(run)
     yield Check(
         id="clocks",
         role="admission",
@@ -515,6 +593,49 @@ def _code(run: Run) -> Check:
     )
 
 
+def _seats(run: Run) -> Iterator[Check]:
+    if run.manifest is None or {"REHEARSAL", "DEMO"} & set(run.manifest.stamps):
+        return
+    names = {seat: _folded(run.manifest.seats.get(seat, "")) for seat in ("lead", "scribe", "verifier")}
+    twice = len(set(names.values())) < len(names)
+    empty = [seat for seat, name in names.items() if not name]
+    why = f"nobody holds {', '.join(empty)}" if empty else "one person holds two seats" if twice else ""
+    yield Check(
+        id="seats",
+        role="admission",
+        status="refused" if why else "pass",
+        title="three people in three seats",
+        why=why,
+        remedy="name three people in the plan's seats, or rehearse with --rehearsal" if why else "",
+    )
+
+
+def _punctual(run: Run) -> Check:
+    """Admit only a drill whose own sender kept its schedule: what it held up, the agent did not."""
+    patience_ns = round((run.manifest.time_limit_s if run.manifest else 0.0) * 0.5e9)
+    late = [r for r in run.requests if r.sent_ns - r.due_ns > patience_ns]
+    worst_s = max((r.sent_ns - r.due_ns for r in run.requests), default=0) / 1e9
+    spoilt = [r for r in late if r.outcome in FAILED] or (late if len(late) > 0.05 * len(run.requests) else [])
+    return Check(
+        id="punctual",
+        role="admission",
+        status="refused" if spoilt else "pass",
+        title=f"sent on schedule: the latest {seconds_text(round(worst_s, 2))} behind, {len(late)} over half the time limit",
+        observed=Exact(worst_s, n=len(run.requests)),
+        limit=patience_ns / 1e9,
+        unit="s",
+        cites=tuple(r.cite for r in spoilt[:3]),
+        why=f"the drill itself was held up: {len(spoilt)} requests went out late and are not the agent's"
+        if spoilt
+        else "",
+        remedy="run again on a machine that is not paused or overloaded" if spoilt else "",
+    )
+
+
+def _folded(name: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+
+
 def _gone(run: Run, window: Window) -> Check:
     probe = run.gone.get(window.id)
     after = [
@@ -523,7 +644,7 @@ def _gone(run: Run, window: Window) -> Check:
         if a.window == window.id and window.lifted_ns is not None and a.start_ns > window.lifted_ns
     ]
     gone = None if probe is None else probe[0] and not after
-    tail = "" if len(run.windows) == 1 else f" [{window.id}]"
+    tail = _tail(run, window)
     return Check(
         id=f"gone{tail}",
         role="admission",
@@ -561,6 +682,14 @@ def _bare_admissions(run: Run) -> Iterator[Check]:
         why=why,
         remedy=remedy,
     )
+    if run.ended not in (None, "completed"):
+        yield Check(
+            id="completed",
+            role="admission",
+            status="refused",
+            title=f"the drill ran to its end ({run.ended})",
+            remedy="run the drill again",
+        )
     if not run.windows:
         return
     dated = [(r.due_ns, r.cite) for r in run.requests] + [(m.ns, m.cite) for m in run.marks]
@@ -652,7 +781,8 @@ def _whole(run: Run, window: Window, tail: str) -> Check:
 
 def _exceptions(run: Run) -> Check:
     first_ns = run.windows[0].injected_ns if run.windows else 0
-    raised = [m for m in run.marks if m.event == "unhandled_exception" and m.ns >= first_ns]
+    # One that is dated long before the run began was written by a clock that is wrong, in this run all the same.
+    raised = [m for m in run.marks if m.event == "unhandled_exception" and (m.ns >= first_ns or m.ns < -_DAY_NS // 24)]
     died = list(run.exits)
     torn = [d for d in run.defects if not d.file.startswith("events/") and d.event == "unhandled_exception"]
     status: Status = "fail" if raised or died else "refused" if torn else "pass"
@@ -683,7 +813,8 @@ def _exceptions(run: Run) -> Check:
 def _ended(run: Run) -> Check:
     open_users = [r for r in run.requests if r.outcome == "never_ended"]
     if run.bare:
-        open_worker = [r for r in run.worker_requests if r.outcome == "never_ended" and r not in open_users]
+        counted = any(r.source == "worker" for r in run.requests)
+        open_worker = [] if counted else [r for r in run.worker_requests if r.outcome == "never_ended"]
         of_worker = 0
     else:
         # What had not had its time limit when the evidence ends may still have ended.
@@ -713,8 +844,7 @@ def _ended(run: Run) -> Check:
 def _scribe(run: Run) -> Iterator[Check]:
     if run.bare and not run.notes:
         return
-    kinds = {n.kind for n in run.notes}
-    missing = [(what, any_of) for what, any_of in _SCRIBE if not kinds.intersection(any_of)]
+    missing = [(what, any_of) for what, any_of in _SCRIBE if not _written(run, any_of)]
     asked = not run.bare and not (run.manifest and "REHEARSAL" in run.manifest.stamps)
     title = f"the Scribe's lines: {len(_SCRIBE) - len(missing)} of {len(_SCRIBE)}"
     yield Check(
@@ -732,14 +862,33 @@ def _scribe(run: Run) -> Iterator[Check]:
     )
 
 
+def _written(run: Run, kinds: Sequence[str]) -> bool:
+    """Whether the Scribe wrote one of these at a time when it could be seen: not before the injection, the end not before it."""
+    lead = _folded(run.manifest.seats.get("lead", "")) if run.manifest else ""
+    if not run.windows:
+        return any(n.kind in kinds for n in run.notes)
+    from_ns = min(w.injected_ns for w in run.windows)
+    if "window_ended" in kinds:
+        from_ns = min(run.lifted_or_end_ns(w) for w in run.windows)
+    slack_ns = 2 * 10**9  # a person's clock, and a stamp in whole seconds
+    return any(
+        n.kind in kinds and n.ns >= from_ns - slack_ns and (not lead or _folded(n.by) != lead) for n in run.notes
+    )
+
+
+def _tail(run: Run, window: Window) -> str:
+    return "" if len(run.windows) == 1 else f" [{window.id}]"
+
+
 def _kinds(failed: Sequence[Request]) -> str:
     return ", ".join(f"{n} {_TOLD.get(kind, kind)}" for kind, n in Counter(r.outcome for r in failed).most_common())
 
 
-def _observed_text(observed: Measure) -> str:
+def _observed_text(observed: Measure, limit: float) -> str:
     match observed:
         case Exact(value=value):
-            return seconds_text(round(value, 1) if value >= 10 else round(value, 2))
+            near = abs(value - limit) < 0.1  # digits enough to see which side it is on
+            return seconds_text(round(value, 3 if near else 1 if value >= 10 else 2))
         case AtLeast(value=value):
             return f"never, in {seconds_text(round(value, 1))}"
         case AtMost(value=value):

@@ -14,10 +14,12 @@ import msgspec
 from drillmaster import strict, timeline
 from drillmaster.errors import Problem
 from drillmaster.evidence import Defect, Manifest, Row, rows
+from drillmaster.intake import read_bytes
 from drillmaster.outcomes import Run, join, join_bare
 
 __all__ = ["open_bare", "open_run"]
 
+MANIFEST_CAP_BYTES = 16 << 20
 _FOLDER_HINT = "name a run folder (runs/ID), or judge one file with --unsealed"
 
 
@@ -30,7 +32,7 @@ def open_run(path: Path) -> Run:
         raise Problem(str(path), found=found, wanted="a run folder", remedy=remedy)
     if not manifest_path.exists():
         raise Problem(str(path), found="no manifest.json", wanted="a run folder", remedy=_FOLDER_HINT)
-    raw = b"".join(timeline.chunks(manifest_path))
+    raw = read_bytes(manifest_path, MANIFEST_CAP_BYTES)
     manifest = strict.load_as(raw, Manifest, place=str(manifest_path), fmt="json")
     if not (path / "seal.json").exists():
         names = sorted(p.relative_to(path).as_posix() for p in (path / "events").glob("*.jsonl"))

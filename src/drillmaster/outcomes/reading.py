@@ -2,7 +2,9 @@
 
 from collections import defaultdict, deque
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Annotated, Any, Literal
+
+import msgspec
 
 from drillmaster.clock import parse_rfc3339
 from drillmaster.evidence import Defect, Manifest, Row
@@ -18,6 +20,7 @@ from drillmaster.outcomes.shapes import (
     Span,
     Window,
 )
+from drillmaster.screen import screen_text
 from drillmaster.verdict import Cite
 
 __all__ = ["Lines"]
@@ -50,8 +53,8 @@ class Lines:
         self._injected: dict[str, tuple[int, str, Cite]] = {}
         self._lifted: dict[str, tuple[int, str]] = {}
         self._met: defaultdict[str, list[int]] = defaultdict(list)
-        self._starts: dict[str, tuple[int, dict[str, Any], Cite]] = {}
-        self._ends: dict[str, tuple[int, dict[str, Any], Cite]] = {}
+        self._starts: dict[str, tuple[_UserStart, Cite]] = {}
+        self._ends: dict[str, tuple[_UserEnd, Cite]] = {}
         self._open: defaultdict[str, deque[tuple[int, Cite]]] = defaultdict(deque)
         """Worker requests begun and not ended, by id; an id may come again."""
         self._early: defaultdict[str, deque[tuple[int, int | None, Cite]]] = defaultdict(deque)
@@ -74,118 +77,113 @@ class Lines:
                 return
             ns = given
             self._offsets.append(row.wall_ns - ns)
-        self.last_ns = max(self.last_ns, ns)
-        handler = self._OURS.get((row.file, row.event)) if ours else None
+        if ours or self.manifest is None:  # a worker's clock does not say when the run ended
+            self.last_ns = max(self.last_ns, ns)
+        handler = _OURS.get((row.file, row.event)) if ours else None
         try:
             if handler is not None:
-                handler(self, ns, fields, Cite(row.file, row.line))
+                take, shape = handler
+                take(self, ns, msgspec.convert(fields, shape), Cite(row.file, row.line))
             elif not ours:
                 self._worker_row(row, ns)
-        except (KeyError, TypeError, ValueError) as error:
-            self._foreign(row, f"{row.event} without a usable {error}", "the fields of docs/reference/events.md")
+        except (msgspec.ValidationError, TypeError, ValueError, ArithmeticError) as error:
+            self._foreign(row, f"in {row.event}: {error}", "the fields of docs/reference/events.md")
 
     def _foreign(self, row: Row, found: str, wanted: str) -> None:
-        self.defects.append(Defect(row.file, row.line, "foreign", found[:120], wanted))
+        self.defects.append(Defect(row.file, row.line, "foreign", _plain(found), wanted))
 
     # -- our own files
 
-    def _fault_injected(self, ns: int, f: dict[str, Any], cite: Cite) -> None:
-        self._injected[str(f["window"])] = (ns, str(f["fault"]), cite)
+    def _fault_injected(self, ns: int, f: "_Injected", cite: Cite) -> None:
+        if f.window in self._injected:
+            raise ValueError(f"second injection of window {f.window}")
+        self._injected[f.window] = (ns, _plain(f.fault), cite)
 
-    def _fault_lifted(self, ns: int, f: dict[str, Any], cite: Cite) -> None:
-        self._lifted.setdefault(str(f["window"]), (ns, str(f.get("why", ""))))
+    def _fault_lifted(self, ns: int, f: "_Lifted", cite: Cite) -> None:
+        self._lifted.setdefault(f.window, (ns, f.why))
 
-    def _fault_met(self, ns: int, f: dict[str, Any], cite: Cite) -> None:
-        self._met[str(f["window"])].append(int(f["client_bytes"]))
+    def _fault_met(self, ns: int, f: "_Met", cite: Cite) -> None:
+        self._met[f.window].append(f.client_bytes)
 
-    def _attempt(self, ns: int, f: dict[str, Any], cite: Cite) -> None:
-        if str(f.get("trace") or "").startswith(PROBE_TRACE):
+    def _attempt(self, ns: int, f: "_Attempted", cite: Cite) -> None:
+        if f.trace is not None and f.trace.startswith(PROBE_TRACE):
             return
         self.examined["attempts"] += 1
         self.attempts.append(
             Attempt(
-                id=str(f["id"]),
-                window=f["window"],
-                status=f["status"],
-                start_ns=f["start_ns"],
-                end_ns=f["end_ns"],
-                end=f["end"],
-                upstream=bool(f["upstream"]),
-                terminal=bool(f["terminal"]),
-                trace=f.get("trace"),
-                nonce=f.get("nonce"),
-                retry_count=f.get("retry_count"),
-                dialect=f.get("dialect", ""),
-                model=f.get("model"),
+                id=f.id,
+                window=f.window,
+                status=f.status,
+                start_ns=f.start_ns,
+                end_ns=f.end_ns,
+                end=f.end,
+                upstream=f.upstream,
+                terminal=bool(f.terminal),
+                trace=f.trace,
+                nonce=f.nonce,
+                retry_count=f.retry_count,
+                dialect=f.dialect,
+                model=f.model,
                 request=None,
                 cite=cite,
             )
         )
 
-    def _user_request(self, ns: int, f: dict[str, Any], cite: Cite) -> None:
-        book = self._starts if f["phase"] == "start" else self._ends
-        book[str(f["id"])] = (ns, f, cite)
+    def _user_request(self, ns: int, f: "_UserStart | _UserEnd", cite: Cite) -> None:
+        # Two ends of one request, or two starts, and somebody's word would be lost whichever were kept.
+        if isinstance(f, _UserStart):
+            if f.id in self._starts:
+                raise ValueError(f"second start of request {f.id}")
+            self._starts[f.id] = (f, cite)
+        else:
+            if f.id in self._ends:
+                raise ValueError(f"second end of request {f.id}")
+            self._ends[f.id] = (f, cite)
 
-    def _note(self, ns: int, f: dict[str, Any], cite: Cite) -> None:
-        seen = f.get("seen_at")
-        seen_wall_ns = parse_rfc3339(seen) if isinstance(seen, str) else None
+    def _note(self, ns: int, f: "_Noted", cite: Cite) -> None:
+        seen_wall_ns = parse_rfc3339(f.seen_at) if f.seen_at is not None else None
         self.notes.append(
             Note(
                 ns=ns,
                 seen_ns=ns if seen_wall_ns is None else seen_wall_ns - self.wall0_ns,
-                kind=str(f["kind"]),
-                text=str(f.get("text", "")),
-                by=str(f.get("by", "")),
+                kind=_plain(f.kind),
+                text=_plain(f.text),
+                by=_plain(f.by),
                 cite=cite,
             )
         )
 
-    def _phase_started(self, ns: int, f: dict[str, Any], cite: Cite) -> None:
-        planned = f.get("planned_s")
-        self._phase_rows.append((ns, str(f["phase"]), float(planned) if planned is not None else None))
+    def _phase_started(self, ns: int, f: "_PhaseStarted", cite: Cite) -> None:
+        self._phase_rows.append((ns, f.phase, f.planned_s))
 
-    def _code_state(self, ns: int, f: dict[str, Any], cite: Cite) -> None:
+    def _code_state(self, ns: int, f: "_CodeRead", cite: Cite) -> None:
         self.code.append(
             CodeState(
-                at=str(f["at"]),
-                commit=f.get("commit"),
-                dirt_sha256=f.get("dirt_sha256"),
-                plan_sha256=f.get("plan_sha256"),
-                policy_sha256=f.get("policy_sha256"),
+                at=f.at,
+                commit=f.commit,
+                dirt_sha256=f.dirt_sha256,
+                plan_sha256=f.plan_sha256,
+                policy_sha256=f.policy_sha256,
                 cite=cite,
             )
         )
 
-    def _preflight(self, ns: int, f: dict[str, Any], cite: Cite) -> None:
-        self.preflight.append(
-            Preflight(check=f["check"], status=f["status"], why=f.get("why", ""), by=f.get("by"), at=f.get("at"))
-        )
+    def _preflight(self, ns: int, f: "_Preflown", cite: Cite) -> None:
+        self.preflight.append(Preflight(check=f.check, status=f.status, why=f.why, by=f.by, at=f.at))
 
-    def _fault_gone(self, ns: int, f: dict[str, Any], cite: Cite) -> None:
-        self.gone[str(f["window"])] = (f["gone"] is True, str(f.get("why", "")))
+    def _fault_gone(self, ns: int, f: "_Gone", cite: Cite) -> None:
+        self.gone[f.window] = (f.gone, f.why)
 
-    def _worker_exited(self, ns: int, f: dict[str, Any], cite: Cite) -> None:
-        if not f.get("expected"):
-            self.exits.append(_mark(ns, "worker_exited", {"kind": str(f.get("code"))}, cite))
+    def _worker_exited(self, ns: int, f: "_WorkerExited", cite: Cite) -> None:
+        if not f.expected:
+            told = "an unknown code" if f.code is None else f"signal {-f.code}" if f.code < 0 else f"exit {f.code}"
+            self.exits.append(
+                Mark(ns=ns, event="worker_exited", id=None, phase=None, status=None, path=None, kind=told, cite=cite)
+            )
 
-    def _drill_ended(self, ns: int, f: dict[str, Any], cite: Cite) -> None:
-        self.ended = str(f.get("status", "completed"))
-        self.ended_why = str(f.get("why", ""))
-
-    _OURS: ClassVar[dict[tuple[str, str], Callable[["Lines", int, dict[str, Any], Cite], None]]] = {
-        ("events/proxy.jsonl", "fault_injected"): _fault_injected,
-        ("events/proxy.jsonl", "fault_lifted"): _fault_lifted,
-        ("events/proxy.jsonl", "fault_met"): _fault_met,
-        ("events/proxy.jsonl", "attempt"): _attempt,
-        ("events/traffic.jsonl", "user_request"): _user_request,
-        ("events/notes.jsonl", "note"): _note,
-        ("events/conductor.jsonl", "phase_started"): _phase_started,
-        ("events/conductor.jsonl", "code_state"): _code_state,
-        ("events/conductor.jsonl", "preflight"): _preflight,
-        ("events/conductor.jsonl", "fault_gone"): _fault_gone,
-        ("events/conductor.jsonl", "worker_exited"): _worker_exited,
-        ("events/conductor.jsonl", "drill_ended"): _drill_ended,
-    }
+    def _drill_ended(self, ns: int, f: "_Ended", cite: Cite) -> None:
+        self.ended = f.status
+        self.ended_why = f.why
 
     # -- what workers and people wrote
 
@@ -197,17 +195,23 @@ class Lines:
                 self._worker_request(row, ns, f, cite)
                 return
             case "fault_injected" if bare:
-                window = str(f.get("window", f"w{len(self._injected) + 1}"))
-                self._injected[window] = (ns, str(f.get("fault", f.get("mode", ""))), cite)
+                # One that is on must be lifted before the next, or nobody can say which window a request was in.
+                if len(self._injected) > len(self._lifted):
+                    self._foreign(row, "an injection while one was on", "fault_lifted before the next fault_injected")
+                    return
+                fault = f.get("fault", f.get("mode", ""))
+                self._injected[f"w{len(self._injected) + 1}"] = (ns, _plain(str(fault)), cite)
             case "fault_lifted" if bare:
-                open_windows = [w for w in self._injected if w not in self._lifted]
-                window = str(f.get("window", open_windows[0] if open_windows else ""))
-                if window in self._injected:
-                    self._lifted.setdefault(window, (ns, "marked"))
+                if not self._injected:
+                    return  # without an injection there is nothing to lift, and no anchor either: that is refused
+                if len(self._injected) == len(self._lifted):
+                    self._foreign(row, "a lift while no fault was on", "one fault_lifted for each fault_injected")
+                    return
+                self._lifted[f"w{len(self._injected)}"] = (ns, "marked")
             case "drill_ended" if bare:
-                self.ended = str(f.get("status", "completed"))
+                self.ended = _plain(str(f.get("status", "completed")))
             case "note" if bare:
-                self._note(ns, f, cite)
+                self._note(ns, msgspec.convert(f, _Noted), cite)
                 return
         self.examined["marks"] += 1
         if row.event in _TELLING:
@@ -222,8 +226,8 @@ class Lines:
             self._foreign(row, f"status {status!r}", "an HTTP status as a whole number, or 0 for no answer")
             return
         ms = f.get("ms")
-        if ms is not None and (type(ms) not in (int, float) or ms < 0):
-            self._foreign(row, f"ms {ms!r}", "milliseconds, 0 or more")
+        if ms is not None and (type(ms) not in (int, float) or not 0 <= ms <= 86_400_000):
+            self._foreign(row, f"ms {ms!r}", "milliseconds, from 0 to a day")
             return
         if phase is None:
             if "status" not in f:
@@ -244,7 +248,7 @@ class Lines:
                 )
             )
             return
-        if "id" not in f:
+        if type(f.get("id")) not in (str, int):
             self._foreign(row, f"phase {phase} without an id", "the id that joins start and end")
             return
         key = str(f["id"])
@@ -265,6 +269,7 @@ class Lines:
             if key in book and not book[key]:
                 del book[key]
         self.examined["worker_requests"] += 1
+        self.examined["worker_5xx"] += status is not None and status >= 500
         if self.manifest is None:  # beside the wire and the users a worker's good ends say nothing new
             self._closed.append(_worker_request(key, start_ns, end_ns, status, cite))
 
@@ -299,25 +304,25 @@ class Lines:
 
     def user_requests(self) -> list[Request]:
         found = []
-        for key, (_, start, cite) in self._starts.items():
-            _, end, end_cite = self._ends.get(key, (0, {}, cite))
+        for key, (start, cite) in self._starts.items():
+            end, end_cite = self._ends.get(key, (None, cite))
             outcome, status = _by_result(end)
             found.append(
                 Request(
                     id=key,
                     source="traffic",
-                    due_ns=start["due_ns"],
-                    sent_ns=end.get("sent_ns") or start.get("sent_ns") or start["due_ns"],
-                    first_ns=end.get("first_ns"),
-                    end_ns=end.get("end_ns"),
+                    due_ns=start.due_ns,
+                    sent_ns=(end.sent_ns if end and end.sent_ns is not None else start.sent_ns) or start.due_ns,
+                    first_ns=end.first_ns if end else None,
+                    end_ns=end.end_ns if end else None,
                     status=status,
                     outcome=outcome,
-                    payload=start.get("payload"),
+                    payload=start.payload,
                     cite=end_cite,
                 )
             )
-            for token in (start.get("trace"), start.get("nonce")):
-                if isinstance(token, str):
+            for token in (start.trace, start.nonce):
+                if token is not None:
                     self.tokens[token] = key
         return found
 
@@ -350,7 +355,7 @@ def _worker_request(key: str, start_ns: int, end_ns: int | None, status: int | N
 def _mark(ns: int, event: str, f: dict[str, Any], cite: Cite) -> Mark:
     def text(key: str) -> str | None:
         value = f.get(key)
-        return value if isinstance(value, str) else None
+        return _plain(value) if isinstance(value, str) else None
 
     key = f.get("id")
     status = f.get("status")
@@ -379,17 +384,133 @@ def _by_status(status: int | None) -> Outcome:
     return "http_3xx" if status < 400 else "http_4xx" if status < 500 else "http_5xx"
 
 
-def _by_result(end: dict[str, Any]) -> tuple[Outcome, int | None]:
-    if not end:
+def _by_result(end: "_UserEnd | None") -> tuple[Outcome, int | None]:
+    if end is None:
         return "never_ended", None
-    status = end.get("status")
-    result = end["result"]
-    if result != "answered":
-        return result, status
-    answer = end.get("answer")
-    if answer in ("empty", "degraded"):
-        return answer, status
-    if answer == "ok":
-        return "ok", status
+    if end.result != "answered":
+        return end.result, end.status
+    if end.status is not None and end.status >= 500:
+        return "http_5xx", end.status  # whatever a plan expects, a server error is none of its answers
+    if end.answer is not None:
+        return end.answer, end.status
     # A good status that the plan did not expect is an answer, but not the one that was asked for.
-    return ("degraded" if status is not None and 200 <= status < 300 else _by_status(status)), status
+    good = end.status is not None and 200 <= end.status < 300
+    return ("degraded" if good else _by_status(end.status)), end.status
+
+
+def _plain(text: str) -> str:
+    """Bound and screen a text of the evidence before it can reach a verdict, a card or a page."""
+    return screen_text(text[:200])
+
+
+# What the lines of our own files hold, as far as a judgement needs it (docs/reference/events.md).
+
+
+class _Injected(msgspec.Struct, frozen=True):
+    window: str
+    fault: str
+
+
+class _Lifted(msgspec.Struct, frozen=True):
+    window: str
+    why: str
+
+
+class _Met(msgspec.Struct, frozen=True):
+    window: str
+    client_bytes: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Attempted(msgspec.Struct, frozen=True):
+    id: str
+    window: str | None
+    status: int | None
+    start_ns: int
+    end_ns: int
+    end: str
+    upstream: bool
+    terminal: bool | None
+    trace: str | None = None
+    nonce: str | None = None
+    retry_count: int | None = None
+    dialect: str = ""
+    model: str | None = None
+
+
+class _UserStart(msgspec.Struct, frozen=True, tag_field="phase", tag="start"):
+    id: str
+    due_ns: int
+    sent_ns: int | None = None
+    trace: str | None = None
+    nonce: str | None = None
+    payload: int | None = None
+
+
+class _UserEnd(msgspec.Struct, frozen=True, tag_field="phase", tag="end"):
+    id: str
+    end_ns: int
+    result: Literal["answered", "timeout", "reset", "refused", "cut", "protocol"]
+    answer: Literal["ok", "empty", "degraded"] | None
+    status: int | None
+    sent_ns: int | None = None
+    first_ns: int | None = None
+
+
+class _Noted(msgspec.Struct, frozen=True):
+    kind: str
+    text: str = ""
+    by: str = ""
+    seen_at: str | None = None
+
+
+class _PhaseStarted(msgspec.Struct, frozen=True):
+    phase: str
+    planned_s: float | None = None
+
+
+class _CodeRead(msgspec.Struct, frozen=True):
+    at: str
+    commit: str | None = None
+    dirt_sha256: str | None = None
+    plan_sha256: str | None = None
+    policy_sha256: str | None = None
+
+
+class _Preflown(msgspec.Struct, frozen=True):
+    check: str
+    status: str
+    why: str = ""
+    by: str | None = None
+    at: str | None = None
+
+
+class _Gone(msgspec.Struct, frozen=True):
+    window: str
+    gone: bool
+    why: str = ""
+
+
+class _WorkerExited(msgspec.Struct, frozen=True):
+    code: int | None
+    expected: bool = False
+
+
+class _Ended(msgspec.Struct, frozen=True):
+    status: Literal["completed", "aborted"]
+    why: str = ""
+
+
+_OURS: dict[tuple[str, str], tuple[Callable[[Lines, int, Any, Cite], None], Any]] = {
+    ("events/proxy.jsonl", "fault_injected"): (Lines._fault_injected, _Injected),
+    ("events/proxy.jsonl", "fault_lifted"): (Lines._fault_lifted, _Lifted),
+    ("events/proxy.jsonl", "fault_met"): (Lines._fault_met, _Met),
+    ("events/proxy.jsonl", "attempt"): (Lines._attempt, _Attempted),
+    ("events/traffic.jsonl", "user_request"): (Lines._user_request, _UserStart | _UserEnd),
+    ("events/notes.jsonl", "note"): (Lines._note, _Noted),
+    ("events/conductor.jsonl", "phase_started"): (Lines._phase_started, _PhaseStarted),
+    ("events/conductor.jsonl", "code_state"): (Lines._code_state, _CodeRead),
+    ("events/conductor.jsonl", "preflight"): (Lines._preflight, _Preflown),
+    ("events/conductor.jsonl", "fault_gone"): (Lines._fault_gone, _Gone),
+    ("events/conductor.jsonl", "worker_exited"): (Lines._worker_exited, _WorkerExited),
+    ("events/conductor.jsonl", "drill_ended"): (Lines._drill_ended, _Ended),
+}

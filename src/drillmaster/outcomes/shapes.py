@@ -192,19 +192,32 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return window.lifted_ns if window.lifted_ns is not None else self.end_ns
 
     def before(self, window: Window) -> list[Request]:
-        """List the users' requests of the time before an injection, less those that it caught under way."""
-        return [r for r in self.requests if r.due_ns < window.injected_ns and not self._caught(r, window)]
+        """List the users' requests from the last lift, or the start, to an injection, less those it caught under way."""
+        since_ns = max(
+            (self.lifted_or_end_ns(w) for w in self.windows if w.injected_ns < window.injected_ns), default=None
+        )
+        return [
+            r
+            for r in self.requests
+            if r.due_ns < window.injected_ns
+            and (since_ns is None or r.due_ns >= since_ns)
+            and not self._caught(r, window)
+        ]
 
     def during(self, window: Window) -> list[Request]:
-        """List the users' requests of a window: due in it, or due before and caught by its fault."""
+        """List the users' requests of a window: due and sent in it, or due before and caught by its fault."""
         end_ns = self.lifted_or_end_ns(window)
-        return [r for r in self.requests if window.injected_ns <= r.due_ns < end_ns or self._caught(r, window)]
+        return [
+            r
+            for r in self.requests
+            if (window.injected_ns <= r.due_ns < end_ns and r.sent_ns < end_ns) or self._caught(r, window)
+        ]
 
     def after(self, window: Window) -> list[Request]:
-        """List the users' requests due from the lift to the next injection or the end."""
+        """List the users' requests sent from the lift on and due before the next injection or the end."""
         end_ns = self.lifted_or_end_ns(window)
         until_ns = self.next_injection_ns(window)
-        return [r for r in self.requests if end_ns <= r.due_ns < until_ns]
+        return [r for r in self.requests if end_ns <= r.sent_ns and r.due_ns < until_ns]
 
     def next_injection_ns(self, window: Window) -> int:
         later = [w.injected_ns for w in self.windows if w.injected_ns > window.injected_ns]

@@ -4,9 +4,19 @@ The codes never move. A verdict is a value and is not raised; what is raised her
 of the drill itself that cannot go on.
 """
 
+import re
 from enum import IntEnum
 
-__all__ = ["Aborted", "Exit", "Problem", "Refused"]
+__all__ = ["Aborted", "Exit", "Problem", "Refused", "one_line"]
+
+# Controls of both blocks, line and paragraph separators, the marks that turn the direction of text around, and halves of
+# surrogate pairs (a path that is no UTF-8): each can repaint a terminal, make one line look like two, or end a print.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+
+
+def one_line(text: str) -> str:
+    """Make text safe for one line of a terminal: controls, direction marks and stray bytes become visible escapes."""
+    return _UNSAFE.sub(lambda m: f"\\x{ord(m[0]):02x}" if ord(m[0]) < 256 else f"\\u{ord(m[0]):04x}", text)
 
 
 class Exit(IntEnum):
@@ -24,7 +34,8 @@ class Problem(Exception):
     """Something a person can mend: where it is, what was found, what was wanted, what to do.
 
     `place` is a file with, where there is one, a JSON pointer or line (`eviction.yaml: /gates/0/max_fallback_s`,
-    `timeline.jsonl:12`). `remedy` is one command or one edit. Values of class secret never go into any field.
+    `timeline.jsonl:12`). `remedy` is one command or one edit. Values of class secret never go into any field. As text it
+    is one line, whatever a path or a value in it holds.
     """
 
     exit = Exit.REFUSED
@@ -37,7 +48,7 @@ class Problem(Exception):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        return f"{self.place}: found {self.found}, wanted {self.wanted}; {self.remedy}"
+        return one_line(f"{self.place}: found {self.found}, wanted {self.wanted}; {self.remedy}")
 
 
 class Refused(Problem):

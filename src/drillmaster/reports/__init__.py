@@ -23,7 +23,7 @@ from typing import Any, get_args
 import msgspec
 
 from drillmaster.clock import rfc3339
-from drillmaster.errors import Problem
+from drillmaster.errors import Problem, one_line
 from drillmaster.outcomes import OK, Outcome, Run, Span, Window
 from drillmaster.stats import quantile
 from drillmaster.verdict import Absent, AtLeast, AtMost, Exact, Measure, Verdict
@@ -142,11 +142,6 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     owners: dict[str, str]
     """Check id to the owner of its follow-up issue; `default` for all others."""
     manifest: dict[str, Any] = {}
-
-
-# Controls of both blocks, line and paragraph separators, and the marks that turn the direction of text around: each can
-# repaint a terminal or make one line look like two.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 
 
 def view(run: Run, verdict: Verdict, *, gate_command: str) -> RunView:
@@ -272,11 +267,6 @@ def form(tag: str) -> ModuleType:
             remedy=f"did you mean {near[0]}?" if near else "name one of these",
         )
     return importlib.import_module(f"{__name__}.{tag}")
-
-
-def one_line(text: str) -> str:
-    """Make text safe for one line of a terminal: controls and direction marks become visible escapes."""
-    return _UNSAFE.sub(lambda m: f"\\x{ord(m[0]):02x}" if ord(m[0]) < 256 else f"\\u{ord(m[0]):04x}", text)
 
 
 def clip(text: str, most: int) -> str:

@@ -1,0 +1,27 @@
+"""What is told to people is one line, whatever is in it."""
+
+import pytest
+
+from drillmaster.errors import Problem, one_line
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\nb", r"a\x0ab"),
+        ("\x1b]0;title\x07", r"\x1b]0;title\x07"),
+        ("\x9b2J", r"\x9b2J"),  # the one-byte way to begin a control sequence
+        ("\u202egnp.exe", r"\u202egnp.exe"),
+        ("r\udcff", r"r\udcff"),  # a path that is no UTF-8
+        ("\u2028", r"\u2028"),
+        ("Zoë 東京 🎉", "Zoë 東京 🎉"),
+    ],
+)
+def test_what_repaints_a_terminal_is_shown_as_an_escape(text: str, shown: str) -> None:
+    assert one_line(text) == shown
+
+
+def test_a_problem_is_one_line_and_can_be_printed() -> None:
+    problem = Problem("runs/\x1b[2J\n\udcff", found="\u202e", wanted="\x85", remedy="rm 'a\rb'")
+    assert str(problem) == r"runs/\x1b[2J\x0a\udcff: found \u202e, wanted \x85; rm 'a\x0db'"
+    assert problem.place == "runs/\x1b[2J\n\udcff"  # what a program takes from it is as it was

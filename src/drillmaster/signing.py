@@ -18,8 +18,9 @@ from typing import Literal
 import msgspec
 
 from drillmaster.errors import Problem, Refused
+from drillmaster.timeline.opening import complaint, read_whole, write_whole
 
-__all__ = ["EVIDENCE", "POLICY", "Namespace", "Signer", "sign", "signature_of", "verify"]
+__all__ = ["EVIDENCE", "POLICY", "Namespace", "Signer", "fits", "sign", "signature_of", "verify"]
 
 Namespace = Literal["drillmaster-evidence", "drillmaster-policy"]
 EVIDENCE: Namespace = "drillmaster-evidence"
@@ -29,6 +30,7 @@ SIGN_LIMIT_S = 120.0
 """A person may have to type a passphrase or touch a key."""
 VERIFY_LIMIT_S = 20.0
 KEY_CAP_BYTES = 1 << 20
+SIGNATURE_CAP_BYTES = 1 << 16
 
 _PUBLIC_KEY = re.compile(r"(?:ssh|ecdsa|sk-ssh|sk-ecdsa)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*(?: .*)?")
 
@@ -66,16 +68,47 @@ def sign(path: Path, key: Path, *, namespace: Namespace = EVIDENCE) -> Path:
         )
         signature = signature_of(copy).read_bytes()
     target = signature_of(path)
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        draft.write_bytes(signature)
-        draft.replace(target)
+        write_whole(target, signature)
     except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise Problem(
-            os.fspath(target), found=error.strerror or str(error), wanted="a signature written", remedy="free the path"
-        ) from None
+        found, remedy = complaint(error)
+        raise Problem(os.fspath(target), found=found, wanted="a signature written", remedy=remedy) from None
     return target
+
+
+def fits(path: Path, data: bytes, *, namespace: Namespace = EVIDENCE) -> Literal["fits", "stale", "none", "unknown"]:
+    """Say whether the signature beside `path` is one of `data`, by whatever key; `stale` is one of anything else.
+
+    `none`: nothing lies there. `unknown`: there is no ssh-keygen, or it gave no answer. Needs no list of keys, and proves
+    nothing about whose it is.
+    """
+    signature = signature_of(path)
+    if not os.path.lexists(signature):
+        return "none"
+    try:
+        signed = read_whole(signature, cap_bytes=SIGNATURE_CAP_BYTES)
+    except Problem:
+        return "stale"  # a link, a FIFO, a folder, a gigabyte: whatever it is, it signs nothing
+    if shutil.which("ssh-keygen") is None:
+        return "unknown"
+    with tempfile.TemporaryDirectory(prefix="drillmaster-fits-") as folder:
+        copy = Path(folder) / "signature"
+        copy.write_bytes(signed)
+        try:
+            _run(
+                ["-Y", "check-novalidate", "-n", namespace, "-s", os.fspath(copy)],
+                place=os.fspath(signature),
+                wanted="a signature of these bytes",
+                remedy="sign the seal again",
+                limit_s=VERIFY_LIMIT_S,
+                data=data,
+                refuse=True,
+            )
+        except Refused:
+            return "stale"
+        except Problem:
+            return "unknown"
+    return "fits"
 
 
 def verify(path: Path, who: Path, *, identity: str | None = None, namespace: Namespace = EVIDENCE) -> Signer:

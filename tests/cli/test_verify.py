@@ -98,3 +98,40 @@ def test_a_signed_seal_is_checked_against_the_key_that_the_reader_names(run: Pat
     assert "signed by" not in bad.stdout
     said = json.loads(verified(run, "--signer", str(tmp_path / "scribe.pub"), "--json").stdout)
     assert said["signed_by"]["identity"] == "scribe"
+
+
+@pytest.mark.e2e
+@pytest.mark.needs("ssh-keygen")
+def test_a_signature_from_before_the_run_was_sealed_again_is_a_change(run: Path, tmp_path: Path) -> None:
+    key = tmp_path / "scribe"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True, timeout=30)
+    CliRunner().invoke(seal, [str(run), "--sign", str(key)], catch_exceptions=False)
+    assert json.loads(verified(run, "--json").stdout)["signed"] == "fits"
+    (run / "timeline.jsonl").write_bytes(b"")
+    (run / "seal.json").unlink()
+    sealed(run)
+    done = verified(run)
+    assert done.exit_code == 2
+    assert "seal.json.sig: altered: the signature beside the seal is not one of this seal" in done.stdout
+    assert json.loads(verified(run, "--json").stdout)["signed"] == "stale"
+
+
+def test_what_a_seal_says_cannot_repaint_a_terminal(run: Path) -> None:
+    sealed(run)
+    (run / "events" / "\x1b[2Jx\n.jsonl").write_bytes(b"{}\n")
+    text = (run / "seal.json").read_text()
+    (run / "seal.json").write_text(text.replace('"sealed_at": "', '"sealed_at": "\\u001b[1A\\u202e'))
+    done = verified(run)
+    assert "\\x1b[2Jx\\x0a.jsonl" in done.stdout
+    assert "at \\x1b[1A\\u202e2026" in done.stdout
+    assert "\x1b" not in done.stdout and "\u202e" not in done.stdout
+
+
+def test_a_run_whose_path_is_no_utf8_is_verified_and_reported(run: Path) -> None:
+    sealed(run)
+    moved = run.rename(run.with_name("r\udcff"))
+    assert verified(moved).stdout.startswith("unchanged r\\udcff: ")
+    assert json.loads(verified(moved, "--json").stdout)["run"] == "r\\udcff"
+    problem = verified(moved / "none").exception
+    assert isinstance(problem, Problem)
+    assert str(problem).encode()

@@ -1,12 +1,18 @@
 """A run is sealed once, and says ever after what happened to it."""
 
+import contextlib
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from drillmaster.clock import ManualClock
 from drillmaster.errors import Exit, Problem, Refused
+from drillmaster.evidence import make_seal
 from drillmaster.timeline import chunks, is_evidence, read_seal, seal_run, verify_run
 
 LINE = b'{"t":"2026-11-29T12:00:00Z","event":"e%d"}\n'
@@ -34,7 +40,7 @@ def test_a_sealed_run_is_as_it_was_sealed(run: Path) -> None:
     assert report.changes == ()
     assert report.head == seal.head
     assert report.sealed_at == "2026-01-01T00:00:00.000000Z"
-    assert not report.signed
+    assert report.signed == "none"
     assert {name: file.lines for name, file in report.files.items()} == {
         "events/notes.jsonl": 0,
         "events/proxy.jsonl": 300,
@@ -52,7 +58,6 @@ def test_what_is_made_from_the_seal_is_not_sealed(run: Path) -> None:
         "verdict.json.sig",
         "card.md",
         "report.html",
-        "seal.json.sig",
         ".draft",
         "my-notes.txt",
     ):
@@ -222,3 +227,99 @@ def test_a_sealed_prefix_is_read_to_its_end_and_no_further(run: Path) -> None:
         worker.write(LINE % 1)
     assert b"".join(chunks(path, limit_bytes=seal.files["timeline.jsonl"].bytes)) == before
     assert b"".join(chunks(path)) == before + LINE % 1
+
+
+def test_what_lies_where_a_signature_belongs_and_signs_nothing_is_a_change(run: Path) -> None:
+    seal_run(run, ManualClock())
+    signature = run / "seal.json.sig"
+    signature.write_text("-----BEGIN SSH SIGNATURE-----\n")
+    if shutil.which("ssh-keygen"):
+        assert verify_run(run).signed == "stale"
+        assert changed(run) == [("seal.json.sig", 0, "altered")]
+    signature.unlink()
+    os.mkfifo(signature)  # nor is it waited for
+    assert changed(run) == [("seal.json.sig", 0, "altered")]
+    signature.unlink()
+    signature.symlink_to("nowhere")
+    assert verify_run(run).signed == "stale"
+
+
+def test_a_signature_that_nobody_can_look_at_is_unknown_and_no_change(
+    run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seal_run(run, ManualClock())
+    (run / "seal.json.sig").write_text("-----BEGIN SSH SIGNATURE-----\n")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    report = verify_run(run)
+    assert report.signed == "unknown"
+    assert report.changes == ()
+
+
+def test_a_seal_without_the_manifest_or_with_another_policy_beside_it_covers_no_run(run: Path) -> None:
+    seal_run(run, ManualClock())
+    seal = read_seal(run)
+    files = {name: file for name, file in seal.files.items() if name not in ("manifest.json", "policy.yaml")}
+    (run / "seal.json").write_bytes(msgspec.json.encode(make_seal(files, sealed_at=seal.sealed_at)))
+    assert changed(run) == [("seal.json", 0, "seal"), ("policy.yaml", 0, "added")]
+
+
+def test_a_seal_of_another_version_is_refused(run: Path) -> None:
+    seal_run(run, ManualClock())
+    path = run / "seal.json"
+    path.write_bytes(path.read_bytes().replace(b'"version": 1', b'"version": 2'))
+    with pytest.raises(Problem, match="version"):
+        verify_run(run)
+
+
+def test_a_huge_seal_is_refused_before_it_is_read(run: Path) -> None:
+    with (run / "seal.json").open("wb") as sparse:
+        sparse.truncate(3 << 30)
+    with pytest.raises(Problem, match="3,221,225,472 bytes"):
+        read_seal(run)
+
+
+def test_what_is_far_behind_the_seal_is_sized_and_not_read(run: Path) -> None:
+    seal_run(run, ManualClock())
+    path = run / "timeline.jsonl"
+    sealed_bytes = path.stat().st_size
+    with path.open("r+b") as sparse:
+        sparse.truncate(1 << 40)  # a terabyte of holes: reading it would take an hour
+    report = verify_run(run)
+    assert report.changes == ()
+    assert report.files["timeline.jsonl"].late_bytes == (1 << 40) - sealed_bytes
+
+
+def test_a_file_is_read_as_long_as_it_was_when_it_was_opened(tmp_path: Path) -> None:
+    path = tmp_path / "fast.jsonl"
+    path.write_bytes(b"x" * (3 << 20))
+    read_bytes = 0
+    for chunk in chunks(path):  # a writer that is faster than its reader
+        read_bytes += len(chunk)
+        with path.open("ab") as writer:
+            writer.write(chunk * 2)
+    assert read_bytes == 3 << 20
+
+
+def _unable(folder: Path) -> Iterator[None]:
+    """Be a user who may not do everything, for as long as this lasts: root may read what nobody else can."""
+    if os.geteuid() == 0:
+        os.chown(folder, 65_534, 65_534)
+        os.seteuid(65_534)
+        yield
+        os.seteuid(0)
+    else:
+        yield
+
+
+@pytest.mark.parametrize("locked", ["", "events", "seal.json"])
+def test_what_may_not_be_read_is_a_problem_with_its_name(locked: str) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        folder = Path(name) / "run"
+        (folder / "events").mkdir(parents=True)
+        (folder / "manifest.json").write_bytes(b"{}\n")
+        seal_run(folder, ManualClock())
+        (folder / locked).chmod(0)
+        with contextlib.contextmanager(_unable)(folder), pytest.raises(Problem, match="no permission"):
+            verify_run(folder)
+        (folder / locked).chmod(0o700)

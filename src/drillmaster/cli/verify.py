@@ -2,14 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from drillmaster.errors import Exit, Problem
+from drillmaster.errors import Exit, Problem, one_line
 
 if TYPE_CHECKING:
-    from drillmaster.evidence import Change, FileReport
+    from drillmaster.evidence import Change, FileReport, Signature
 
 __all__ = ["command"]
 
@@ -25,8 +25,9 @@ def command(run: Path, signer: Path | None, identity: str | None, as_json: bool)
     """Compare a run with its seal: exit 0 when it is as it was sealed, 2 when anything changed or there is no seal.
 
     Every changed file is named, and the lines in it. Lines that a worker wrote after the seal are counted as late; they
-    are no change, and no gate reads them. An unsigned seal cannot show that nobody sealed again: compare the head
-    with the one that was read out, or give --signer.
+    are no change, and no gate reads them. A signature beside the seal that is not one of this seal is a change. An
+    unsigned seal cannot show that nobody sealed again: compare the head with the one that was read out, or give
+    --signer.
 
     \b
     Examples:
@@ -51,30 +52,51 @@ def command(run: Path, signer: Path | None, identity: str | None, as_json: bool)
         said = msgspec.to_builtins(report)
         said["unchanged"] = not report.changes
         said["signed_by"] = msgspec.to_builtins(signed)
-        click.echo(msgspec.json.encode(said))
+        click.echo(msgspec.json.encode(_encodable(said)))
     else:
         if report.changes:
-            click.echo(f"CHANGED {report.run}: not as it was sealed at {report.sealed_at}")
+            _say(f"CHANGED {report.run}: not as it was sealed at {report.sealed_at}")
         else:
-            click.echo(f"unchanged {report.run}: as it was sealed at {report.sealed_at}")
+            _say(f"unchanged {report.run}: as it was sealed at {report.sealed_at}")
         for change in report.changes:
-            click.echo(f"  {_change(change)}")
-        width = max((len(name) for name in report.files), default=0)
+            _say(f"  {_change(change)}")
+        width = max((len(one_line(name)) for name in report.files), default=0)
         for name, file in report.files.items():
-            click.echo(f"  {name:<{width}}  {_file(file)}")
-        click.echo(f"head {report.head}")
+            _say(f"  {one_line(name):<{width}}  {_file(file)}")
+        _say(f"head {report.head}")
         if signed is not None:
-            click.echo(f"signed by {signed.identity} {signed.fingerprint}")
+            _say(f"signed by {signed.identity} {signed.fingerprint}")
         elif wrong is None:
-            click.echo(
-                "signed, by whom is not checked: add --signer KEY.pub"
-                if report.signed
-                else "not signed: compare the head with the one that was read out"
-            )
+            _say(_SIGNED[report.signed])
     if wrong is not None:
         raise wrong
     if report.changes:
         sys.exit(Exit.REFUSED)
+
+
+_SIGNED: dict["Signature", str] = {
+    "fits": "signed, by whom is not checked: add --signer KEY.pub",
+    "stale": "a signature that is not one of this seal: ask the Scribe which of the two is theirs",
+    "none": "not signed: compare the head with the one that was read out",
+    "unknown": "a signature that could not be checked: install openssh-client, and add --signer KEY.pub",
+}
+
+
+def _say(line: str) -> None:
+    """Print one line. Names and words of a seal are anybody's: what would repaint a terminal is shown as an escape."""
+    click.echo(one_line(line))
+
+
+def _encodable(value: Any) -> Any:
+    """JSON has no word for a path's byte that is no UTF-8: it is written as its escape."""
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case dict():
+            return {_encodable(name): _encodable(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [_encodable(inner) for inner in value]
+    return value
 
 
 def _change(change: "Change") -> str:
@@ -87,8 +109,12 @@ def _change(change: "Change") -> str:
 
 
 def _file(file: "FileReport") -> str:
+    from drillmaster.timeline.folder import LATE_CAP_BYTES
+
     said = [f"{file.lines:,} lines"]
-    if file.late_lines:
+    if file.late_bytes > LATE_CAP_BYTES:
+        said.append(f"{file.late_bytes:,} bytes late")
+    elif file.late_lines:
         said.append(f"{file.late_lines:,} late")
     said.extend(f"{count:,} {kind}" for kind, count in sorted(file.defects.items()))
     if file.first_defects:

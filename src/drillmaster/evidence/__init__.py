@@ -25,6 +25,7 @@ from drillmaster.evidence.shapes import (
     Seal,
     SealedFile,
     SealReport,
+    Signature,
 )
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "SealBuilder",
     "SealReport",
     "SealedFile",
+    "Signature",
     "by_time",
     "check_file",
     "make_seal",

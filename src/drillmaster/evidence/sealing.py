@@ -17,6 +17,9 @@ __all__ = ["BLOCK_LINES", "SealBuilder", "check_file", "make_seal", "seal_head"]
 BLOCK_LINES = 256
 """Lines per block digest of a seal."""
 
+CHECKED_LINES = 6_000_000
+"""Lines of a run whose checks a seal holds: a seal of more would be too large to be read. Digests are of all."""
+
 _WINDOW_LINES = 512
 _NAMED = 20
 _ENOUGH = 2_000  # changes; a file rewritten whole is not aligned to its end
@@ -105,8 +108,14 @@ class SealBuilder:
 
 
 def make_seal(files: Mapping[str, SealedFile], *, sealed_at: str) -> Seal:
-    """Put the files of a run under one head."""
-    seal = Seal(version=1, sealed_at=sealed_at, files=dict(sorted(files.items())), head="")
+    """Put the files of a run under one head. Past CHECKED_LINES lines the largest files go without line checks."""
+    kept = dict(sorted(files.items()))
+    room_lines = CHECKED_LINES
+    for name, sealed in sorted(kept.items(), key=lambda item: (item[1].lines, item[0])):
+        room_lines -= sealed.lines
+        if room_lines < 0:
+            kept[name] = msgspec.structs.replace(sealed, checks=())
+    seal = Seal(version=1, sealed_at=sealed_at, files=kept, head="")
     return msgspec.structs.replace(seal, head=seal_head(seal))
 
 

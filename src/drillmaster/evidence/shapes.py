@@ -1,5 +1,6 @@
 """What evidence is made of. The rules are in the package's docstring."""
 
+import math
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -18,10 +19,17 @@ __all__ = [
     "Seal",
     "SealReport",
     "SealedFile",
+    "Signature",
 ]
 
 DefectKind = Literal["torn", "foreign", "undated", "duplicate-key", "not-finite", "too-long", "unordered"]
 ChangeKind = Literal["missing", "added", "truncated", "grown", "altered", "dropped", "inserted", "moved", "seal"]
+Signature = Literal["fits", "stale", "none", "unknown"]
+"""What lies beside a seal: a signature of these bytes, by whoever; one of other bytes, or no signature at all; nothing;
+one that could not be looked at, since there is no ssh-keygen."""
+
+_LONGEST_S = 366 * 86_400.0  # no phase, period or wait of a drill is longer than a year
+_PHASES = ("baseline_s", "fault_s", "recovery_s")
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -63,7 +71,7 @@ class SealedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Seal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`seal.json`. `head` is the digest of the canonical bytes of all the rest: what a Scribe signs or reads out."""
 
-    version: int
+    version: Literal[1]
     sealed_at: str
     files: dict[str, SealedFile]
     head: str
@@ -73,7 +81,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """`manifest.json`: what was going to be done, by whom, to what, with which versions; written first of all."""
 
     kind: Literal["run"] = "run"
-    version: int = 1
+    version: Literal[1] = 1
     run: str
     """The run's id and folder name: UTC start and four hex digits, `20261129T153000Z-1a2b`."""
     drill: str
@@ -100,7 +108,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Commit and dirt of worker and plan at the start; None where there is no git."""
     permission: dict[str, Any] = {}
     phases: dict[str, float]
-    """`baseline_s`, `fault_s`, `recovery_s` as run, compression applied."""
+    """`baseline_s`, `fault_s`, `recovery_s` as run, compression applied: finite, 0 or more, together over 0."""
     fault: dict[str, Any]
     """`tag` and parameters."""
     time_limit_s: float
@@ -117,7 +125,21 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return wall_ns
 
     def __post_init__(self) -> None:
+        """Raise ValueError, naming field, value and range, for what no drill can have been."""
         _ = self.wall0_ns
+        if not (self.mono0_ns.isascii() and self.mono0_ns.isdigit() and len(self.mono0_ns) <= 20):
+            raise ValueError(f"mono0_ns: found {self.mono0_ns[:40]!r}, wanted nanoseconds in decimal")
+        for name in _PHASES:
+            if name not in self.phases:
+                raise ValueError(f"phases.{name}: found nothing, wanted seconds, 0 or more")
+        for name, span_s in self.phases.items():
+            if not 0 <= span_s <= _LONGEST_S:  # not a number is not in it either
+                raise ValueError(f"phases.{name}: found {span_s!r}, wanted seconds from 0 to {_LONGEST_S:.0f}")
+        if not math.fsum(self.phases.values()) > 0:
+            raise ValueError("phases: found nothing but 0, wanted seconds of which some were run")
+        for name, span_s in (("every_s", self.every_s), ("time_limit_s", self.time_limit_s)):
+            if not 0 < span_s <= _LONGEST_S:
+                raise ValueError(f"{name}: found {span_s!r}, wanted seconds over 0, at most {_LONGEST_S:.0f}")
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -142,11 +164,15 @@ class FileCheck(msgspec.Struct, frozen=True):
 
 
 class FileReport(msgspec.Struct, frozen=True):
-    """One file of a sealed run: what was sealed, what came later, and which sealed lines are no rows."""
+    """One file of a sealed run: what was sealed, what came later, and which sealed lines are no rows.
+
+    `late_bytes` is the file's size less what was sealed. `late_lines` counts those of the first 64 MiB of them.
+    """
 
     lines: int
     bytes: int
     late_lines: int
+    late_bytes: int
     defects: dict[DefectKind, int]
     first_defects: tuple[Defect, ...]
 
@@ -159,5 +185,6 @@ class SealReport(msgspec.Struct, frozen=True, kw_only=True):
     head: str
     files: dict[str, FileReport]
     changes: tuple[Change, ...]
-    signed: bool
-    """A signature lies beside the seal. Whose it is, and whether it holds, `drillmaster verify --signer` says."""
+    signed: Signature
+    """Whether a signature beside the seal is one of its bytes; `stale` is among the changes too. Whose it is, `drillmaster
+    verify --signer` says."""

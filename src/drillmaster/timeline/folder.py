@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,19 +19,24 @@ from drillmaster.evidence import (
     SealBuilder,
     SealedFile,
     SealReport,
+    Signature,
     check_file,
     make_seal,
     rows,
     seal_head,
 )
+from drillmaster.signing import fits
 from drillmaster.strict import load_as
-from drillmaster.timeline.opening import Unwritable, chunks, complaint, open_evidence
+from drillmaster.timeline.opening import Unwritable, chunks, complaint, open_evidence, read_whole
 from drillmaster.timeline.writer import sync_folder
 
 __all__ = ["SEAL", "evidence_files", "is_evidence", "read_seal", "seal_run", "verify_run"]
 
 SEAL = "seal.json"
-SEAL_CAP_BYTES = 1 << 30
+SEAL_CAP_BYTES = 64 << 20
+LATE_CAP_BYTES = 64 << 20
+"""How far behind its sealed end a file is read, to count late lines and to find sealed ones that moved."""
+_INPUTS = frozenset({"plan.yaml", "policy.yaml"})
 _MADE_LATER = frozenset({"seal", "verdict", "card", "report"})
 _SAFE_NAME = re.compile(r"(events/)?[^/\0]+")
 _FIRST_DEFECTS = 20
@@ -59,8 +65,11 @@ def evidence_files(run_dir: Path) -> Iterator[str]:
         if events.exists():
             inside = sorted(f"events/{entry.name}" for entry in os.scandir(events))
     except OSError as error:
+        found, remedy = complaint(error)
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            remedy = "name one, such as runs/<id>"
         raise Problem(
-            os.fspath(run_dir), found=complaint(error)[0], wanted="a run's folder", remedy="name one, such as runs/<id>"
+            os.fsdecode(error.filename or run_dir), found=found, wanted="a run's folder", remedy=remedy
         ) from None
     yield from (name for name in [*inside, *here] if is_evidence(name))
 
@@ -83,7 +92,7 @@ def seal_run(run_dir: Path, clock: Clock) -> Seal:
                 os.fspath(run_dir),
                 found=f"a seal of {report.sealed_at} and files that changed since",
                 wanted="a run that is sealed once",
-                remedy=f"drillmaster verify {run_dir}",
+                remedy=f"drillmaster verify {shlex.quote(os.fspath(run_dir))}",
             )
         return read_seal(run_dir)
     seal = make_seal({name: _digest(run_dir / name) for name in names}, sealed_at=rfc3339(clock.wall_ns()))
@@ -100,17 +109,28 @@ def seal_run(run_dir: Path, clock: Clock) -> Seal:
 
 def read_seal(run_dir: Path) -> Seal:
     """Read `seal.json`. Raises Refused where the run is not sealed, Problem where the file is no seal."""
+    return _as_seal(run_dir, _seal_bytes(run_dir))
+
+
+def _seal_bytes(run_dir: Path) -> bytes:
     path = run_dir / SEAL
-    if not path.exists() and not path.is_symlink():
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
         if not run_dir.is_dir():
             raise Problem(
                 os.fspath(run_dir), found="no folder", wanted="a run's folder", remedy="name one, such as runs/<id>"
-            )
-        raise Refused(
-            os.fspath(run_dir), found="no seal.json", wanted="a sealed run", remedy=f"drillmaster seal {run_dir}"
-        )
-    data = b"".join(chunks(path, limit_bytes=SEAL_CAP_BYTES))
-    return load_as(data, Seal, place=os.fspath(path), fmt="json", cap_bytes=SEAL_CAP_BYTES)
+            ) from None
+        remedy = f"drillmaster seal {shlex.quote(os.fspath(run_dir))}"
+        raise Refused(os.fspath(run_dir), found="no seal.json", wanted="a sealed run", remedy=remedy) from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        found, remedy = complaint(error) if isinstance(error, OSError) else ("a path with a NUL", "mend the path")
+        raise Problem(os.fspath(run_dir), found=found, wanted="a run's folder", remedy=remedy) from None
+    return read_whole(path, cap_bytes=SEAL_CAP_BYTES)
+
+
+def _as_seal(run_dir: Path, data: bytes) -> Seal:
+    return load_as(data, Seal, place=os.fspath(run_dir / SEAL), fmt="json", cap_bytes=SEAL_CAP_BYTES)
 
 
 def verify_run(run_dir: Path, *, read_lines: bool = True) -> SealReport:
@@ -118,11 +138,18 @@ def verify_run(run_dir: Path, *, read_lines: bool = True) -> SealReport:
 
     `read_lines` False: what sealed lines say is left to whoever reads them anyway, and no defects are counted.
     """
-    seal = read_seal(run_dir)
+    said = _seal_bytes(run_dir)
+    seal = _as_seal(run_dir, said)
     changes: list[Change] = []
     files: dict[str, FileReport] = {}
     if seal_head(seal) != seal.head:
         changes.append(Change(SEAL, 0, 0, "seal", "the seal's head is not the digest of what it says"))
+    if "manifest.json" not in seal.files:
+        changes.append(Change(SEAL, 0, 0, "seal", "it does not cover manifest.json, without which nothing is a run"))
+    signed: Signature = fits(run_dir / SEAL, said)
+    if signed == "stale":
+        what = "the signature beside the seal is not one of this seal: the run was sealed again, or the signature is no such"
+        changes.append(Change(f"{SEAL}.sig", 0, 0, "altered", what))
     for name, sealed in seal.files.items():
         if _SAFE_NAME.fullmatch(name) is None or not is_evidence(name):
             changes.append(Change(SEAL, 0, 0, "seal", "it names a file that no run has"))
@@ -131,7 +158,9 @@ def verify_run(run_dir: Path, *, read_lines: bool = True) -> SealReport:
         changes.extend(changed)
     for name in evidence_files(run_dir):
         # Another kind of file in the folder, a person's notes, is read by nobody; these would be.
-        if name not in seal.files and (name.startswith(("events/", "samples.")) or name.endswith(".jsonl")):
+        if name in seal.files:
+            continue
+        if name in _INPUTS or name.startswith(("events/", "samples.")) or name.endswith(".jsonl"):
             changes.append(Change(name, 0, 0, "added", "it was not there when the run was sealed"))
     return SealReport(
         run=run_dir.resolve().name,
@@ -139,7 +168,7 @@ def verify_run(run_dir: Path, *, read_lines: bool = True) -> SealReport:
         head=seal.head,
         files=files,
         changes=tuple(changes),
-        signed=(run_dir / f"{SEAL}.sig").is_file(),
+        signed=signed,
     )
 
 
@@ -147,10 +176,14 @@ def _verify_file(path: Path, name: str, sealed: SealedFile, read_lines: bool) ->
     appended = name.endswith(".jsonl")
     kinds: dict[DefectKind, int] = {}
     first: list[Defect] = []
-    late_lines = 0
+    late_lines = late_bytes = 0
     try:
-        check = check_file(sealed, chunks(path), file=name, appended=appended)
-        changes, late_lines = check.changes, check.late_lines
+        # However much a worker has written behind the seal, or made a file of holes: what is behind the cap is only sized.
+        said = chunks(path, limit_bytes=sealed.bytes + LATE_CAP_BYTES)
+        check = check_file(sealed, said, file=name, appended=appended)
+        changes, late_lines, late_bytes = check.changes, check.late_lines, check.late_bytes
+        if late_bytes >= LATE_CAP_BYTES:
+            late_bytes = max(late_bytes, os.stat(path, follow_symlinks=False).st_size - sealed.bytes)  # noqa: PTH116 - one call
         if appended and read_lines:
             for row in rows(chunks(path, limit_bytes=sealed.bytes), file=name):
                 if isinstance(row, Defect):
@@ -163,7 +196,7 @@ def _verify_file(path: Path, name: str, sealed: SealedFile, read_lines: bool) ->
         changes = (Change(name, 0, 0, "missing" if missing else "altered", what),)
     except OSError as error:
         changes = (Change(name, 0, 0, "altered", f"it cannot be read: {complaint(error)[0]}"),)
-    return changes, FileReport(sealed.lines, sealed.bytes, late_lines, kinds, tuple(first))
+    return changes, FileReport(sealed.lines, sealed.bytes, late_lines, late_bytes, kinds, tuple(first))
 
 
 def _digest(path: Path) -> SealedFile:

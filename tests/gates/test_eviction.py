@@ -2,6 +2,7 @@
 
 import math
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -481,3 +482,85 @@ def test_a_real_endpoint_that_was_gone_after_the_lift_is_the_drills_failure_not_
     assert status == "refused"
     assert "real endpoint" in checks["recovery"].why
     assert "sticky-fallback" not in findings
+
+
+# -- what an adversary found in sealed runs
+
+
+def test_an_agent_that_dies_after_the_lift_fails() -> None:
+    dead = Answer(5000, result="timeout", status=None, answer=None, attempts=0)
+    status, checks, _ = judged(Scene(lambda n, s, on: dead if not on and n > 80 else healthy(n, s, on)))
+    assert status == "fail"
+    assert checks["settled"].status == "fail"
+
+
+def test_a_slow_start_within_the_recovery_limit_is_not_held_against_it() -> None:
+    slow = Answer(20, status=502, answer=None)
+    assert judged(Scene(lambda n, s, on: slow if not on and n > 78 and 0 < s < 4 else healthy(n, s, on)))[0] == "pass"
+
+
+def test_a_baseline_served_by_the_fallback_is_no_baseline() -> None:
+    refused_by(Scene(lambda n, s, on: FALLBACK if on else Answer(20, attempts=1 if n % 4 == 0 else 0)), "baseline")
+
+
+def test_a_sender_that_was_paused_is_the_drills_failure() -> None:
+    scene = Scene()
+    for i, row in enumerate(scene.rows):
+        if row.event == "user_request" and scene.inject_ns < row.fields["due_ns"] < scene.inject_ns + 10 * S:
+            late = {**row.fields, "sent_ns": row.fields["due_ns"] + 4 * S}
+            if late["phase"] == "end":
+                late |= {"result": "timeout", "answer": None, "status": None}
+            scene.rows[i] = Row(row.file, row.line, row.wall_ns, row.event, late)
+    refused_by(scene, "punctual")
+
+
+def test_two_ends_of_one_request_are_a_hole_in_the_evidence() -> None:
+    scene = Scene()
+    end = next(r for r in scene.rows if r.event == "user_request" and r.fields["phase"] == "end")
+    scene.rows.append(Row(end.file, 9999, end.wall_ns, end.event, {**end.fields, "result": "reset", "answer": None}))
+    refused_by(scene, "evidence")
+
+
+def test_a_server_error_is_one_whatever_the_plan_expects() -> None:
+    expected = Answer(20, status=503, answer="ok", marks=FALLBACK.marks)
+    status, checks, _ = judged(Scene(lambda n, s, on: expected if on else PRIMARY))
+    assert status == "fail"
+    assert "60 5xx" in checks["failed"].why
+
+
+@pytest.mark.parametrize(
+    "seats", [{"lead": "Ada", "scribe": "ADA ", "verifier": "Cy"}, {"lead": "Ada", "scribe": "", "verifier": "C"}]
+)
+def test_one_person_in_two_seats_or_none_is_refused_unless_it_is_a_rehearsal(seats: dict[str, str]) -> None:
+    scene = Scene()
+    scene.manifest = msgspec.structs.replace(scene.manifest, seats=seats)
+    refused_by(scene, "seats")
+    scene.manifest = msgspec.structs.replace(scene.manifest, stamps=("REHEARSAL",))
+    assert judged(scene)[0] == "pass"
+
+
+def test_the_scribes_lines_from_before_the_injection_or_by_the_lead_do_not_count() -> None:
+    early = Scene(notes=False)
+    for kind in ("injection_seen", "first_fallback_seen", "window_ended"):
+        early.add("events/notes.jsonl", S, "note", kind=kind, text="", by="Bo")
+    refused_by(early, "scribe")
+    lead = Scene()
+    for row in lead.rows:
+        if row.event == "note":
+            row.fields["by"] = "ada"
+    refused_by(lead, "scribe")
+
+
+@pytest.mark.parametrize("field", ["due_ns", "id", "result", "start_ns", "client_bytes", "gone", "status"])
+def test_a_field_of_ours_that_is_not_what_it_should_be_is_a_defect_and_no_crash(field: str) -> None:
+    scene = Scene()
+    row = next(r for r in scene.rows if field in r.fields)
+    row.fields[field] = ["not", "this"]
+    refused_by(scene, "evidence")
+
+
+def test_a_workers_clock_does_not_say_when_the_run_ended() -> None:
+    scene = Scene()
+    scene.add("timeline.jsonl", 10**18, "model_ok", id="x", path="primary")
+    scene.add("timeline.jsonl", scene.end_ns, "user_request", id="just-begun", phase="start")
+    assert judged(scene)[0] == "pass"

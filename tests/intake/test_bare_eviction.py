@@ -222,3 +222,101 @@ def test_a_worker_that_marks_its_boundary_with_502_is_counted_among_its_own_requ
     verdict = judged(rows, tmp_path)
     assert verdict.status == "fail", told(verdict)
     assert "3 of 183" in told(verdict)
+
+
+# What an adversary found: each of these once passed, or failed where it should not have.
+
+USERS = [r for r in drill() if r.get("id") == "curl"]
+FAULT = [{"t": at(600), "event": "fault_injected"}, {"t": at(1500), "event": "fault_lifted"}]
+MARK = worker(601, "fallback_engaged", "somewhere")
+
+
+def swap(status: int, from_s: float, to_s: float) -> Rows:
+    return [{**r, "status": status} if at(from_s) <= r["t"].replace("Z", ".000+00:00") < at(to_s) else r for r in USERS]
+
+
+FOUND: dict[str, tuple[str, Rows]] = {
+    "an agent that is dead after the lift": ("fail", [*swap(503, 1500, 1900), *FAULT, MARK]),
+    "a fallback that goes on after the lift": (
+        "fail",
+        [*USERS, *FAULT, MARK, *(worker(1502 + 5 * i, "fallback_engaged", "x") for i in range(59))],
+    ),
+    "users that hung until just after the lift": (
+        "fail",
+        [*USERS, *FAULT, MARK, *({**user(1502, 504), "id": f"h{i}"} for i in range(90))],
+    ),
+    "a second lift for one injection": ("refused", [*USERS, *FAULT, MARK, {"t": at(700), "event": "fault_lifted"}]),
+    "a second injection while the first is on": (
+        "refused",
+        [*USERS, *FAULT, MARK, {"t": at(640), "event": "fault_injected", "window": "w1"}],
+    ),
+    "a mark whose request ended in the baseline": (
+        "fail",
+        [
+            *USERS,
+            *FAULT,
+            worker(10, "user_request", "old", phase="start"),
+            worker(11, "user_request", "old", phase="end", status=200),
+            worker(700, "fallback_engaged", "old"),
+        ],
+    ),
+    "400 s of silence after the injection": (
+        "fail",
+        [*(r for r in USERS if not at(601) < r["t"] < at(1000)), *FAULT, MARK],
+    ),
+    "one user who waits 800 s": (
+        "fail",
+        [*(r for r in USERS if not at(601) < r["t"] < at(1400)), {**user(1401), "ms": 800_000}, *FAULT, MARK],
+    ),
+    "an aborted drill": (
+        "refused",
+        [*USERS, *FAULT, MARK, {"t": at(1799), "event": "drill_ended", "status": "aborted"}],
+    ),
+    "a duration past all sense": ("refused", [*USERS, *FAULT, MARK, {**user(700), "ms": 1e303}]),
+    "an id that is a list": (
+        "refused",
+        [*USERS, *FAULT, MARK, {**worker(700, "user_request", "x", phase="start"), "id": ["a"]}],
+    ),
+    "a worker that uses one id for all": (
+        "pass",
+        [{**r, "id": "one"} if r.get("id", "").startswith("r") else r for r in drill()],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_once_got_a_verdict_it_did_not_deserve(name: str, tmp_path: Path) -> None:
+    want, rows = FOUND[name]
+    verdict = judged(rows, tmp_path)
+    assert verdict.status == want, told(verdict)
+
+
+def test_the_base_of_these_cases_is_sound(tmp_path: Path) -> None:
+    assert judged([*USERS, *FAULT, MARK], tmp_path).status == "pass"
+
+
+def test_a_file_from_the_future_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "d.jsonl").write_bytes(raw(drill()))
+    early = parse_rfc3339("2026-11-28T23:00:00Z") or 0
+    verdict = judge_bare(open_bare(tmp_path / "d.jsonl"), _flag_limits(0.01, 60), None, now_ns=early)
+    assert verdict.status == "refused"
+
+
+def test_a_key_in_a_workers_words_reaches_no_verdict(tmp_path: Path) -> None:
+    key = "sk-proj-" + "a1B2" * 10
+    rows = [*drill(), worker(700, "unhandled_exception", "r140", kind=f"AuthError {key}")]
+    rows += [{"t": at(701), "event": "user_request", "id": "c", "status": key}]
+    assert key not in repr(judged(rows, tmp_path))
+
+
+def test_a_worker_that_says_otherwise_than_its_users_is_a_finding(tmp_path: Path) -> None:
+    rows = [{**r, "status": 503} if r.get("phase") == "end" and at(600) <= r["t"] < at(1500) else r for r in drill()]
+    verdict = judged(rows, tmp_path)
+    assert "worker-against-users" in {f.id for f in verdict.findings}
+
+
+def test_exactly_the_budget_holds_however_it_is_written(tmp_path: Path) -> None:
+    from drillmaster.cli.gate import _Share
+
+    for text, ratio in (("0.7 %", 0.007), ("1.4%", 0.014), ("0.01", 0.01), ("2.9 %", 0.029)):
+        assert _Share().convert(text, None, None) == ratio

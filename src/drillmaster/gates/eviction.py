@@ -184,7 +184,7 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
         )
 
     def _enough(self, run: Run, window: Window, tail: str) -> Check:
-        n = len(self._judged(run, window))
+        n = len(self._judged(run, window)) + _silence(run, window, self.max_fallback_s)[0]
         # A budget of 0 is a census of all there is: one request is enough to break it, and any number can hold it.
         wanted = 1 if self.max_failed_ratio == 0 else _ceil(1 / self.max_failed_ratio)
         return Check(

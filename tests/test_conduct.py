@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from drillmaster.clock import ManualClock
-from drillmaster.conduct import FINAL, MOVES, Effect, Order, Role, State, effects, owner, step
+from drillmaster.conduct import FINAL, MOVES, SAID, Effect, Order, Role, State, effects, owner, step
 from drillmaster.errors import Refused
 
 TTL_S = 8.0
@@ -44,9 +44,9 @@ class Proxy:
         (State.BASELINE, Role.GUARD, Order.INJECT, "the Lead's"),  # a guard can only stop
         (State.PREPARING, Role.LEAD, Order.INJECT, "baseline"),  # not before the baseline
         (State.RECOVERY, Role.LEAD, Order.INJECT, "baseline"),  # one injection a run
-        (State.BASELINE, Role.LEAD, Order.LIFT, "injected"),
-        (State.SEALED, Role.SCRIBE, Order.NOTE, "preparing"),  # after the seal there are no lines
-        (State.ABORTED, Role.LEAD, Order.STOP, "baseline"),
+        (State.BASELINE, Role.LEAD, Order.LIFT, "under its fault"),
+        (State.SEALED, Role.SCRIBE, Order.NOTE, "going on"),  # after the seal there are no lines
+        (State.ABORTED, Role.LEAD, Order.STOP, "going on"),
     ],
 )
 def test_what_is_not_in_the_table_is_refused_and_says_whose_or_when(
@@ -141,3 +141,8 @@ def test_scribe_and_verifier_alone_never_move_a_drill(what: list[tuple[Role, Ord
             except Refused:
                 continue
     assert state is State.BASELINE
+
+
+def test_a_person_hears_where_a_drill_is_in_words() -> None:
+    assert set(SAID) == set(State)
+    assert not [words for state, words in SAID.items() if words == str(state)]

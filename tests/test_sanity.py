@@ -19,6 +19,7 @@ from drillmaster.sanity import (
     compress,
     default_spend,
     fill_in,
+    fitting_factor,
     is_loopback,
     least_requests,
     parse_factor,
@@ -252,6 +253,7 @@ def test_a_budget_longer_than_its_window_is_refused() -> None:
         ({"fault__mode": "hang"}, "600 s"),
         ({"proxy__listen": "172.17.0.1:8081"}, "172.17.0.1"),
         ({"traffic__time_limit_s": 60}, "waits 60 s"),
+        ({"traffic__time_limit_s": 900}, "nobody gives up"),  # as long as the fault
         ({"stop": {"failed_ratio": 0.5, "over_requests": 500}}, "over_requests"),
     ],
 )
@@ -316,8 +318,70 @@ def test_compression_past_a_budget_is_refused_with_the_largest_factor_that_works
 
 def test_compression_into_a_load_test_is_refused() -> None:
     numbers = Numbers(max_failed_ratio=0.0001, failed_window="fault", max_fallback_s=1, max_recovery_s=1)
-    with pytest.raises(Refused, match="compress less"):
+    with pytest.raises(Refused, match=r"17\.99x at most"):
         compress(plan(), 100, numbers)
+    compress(plan(), 17.99, numbers)
+
+
+def test_a_factor_that_is_too_large_names_every_window_and_the_most_that_fits_all_of_them() -> None:
+    numbers = Numbers(max_failed_ratio=0.01, failed_window="fault", max_fallback_s=60, max_recovery_s=60)
+    with pytest.raises(Refused) as refused:
+        compress(plan(), 30, numbers)
+    assert "fault_s of 30 s" in refused.value.found and "recovery_s of 10 s" in refused.value.found
+    assert "at most 5x" in refused.value.wanted and "recovery_s" in refused.value.wanted
+    compress(plan(), 5, numbers)
+
+
+def fitting(this: Plan, numbers: Numbers, **more: Any) -> float:
+    return fitting_factor(this, numbers, place="plan.yaml", wall_ns=NOW_NS, **more)
+
+
+@pytest.mark.parametrize(
+    ("over", "limits", "factor"),
+    [
+        ({}, {"max_fallback_s": 60, "max_recovery_s": 60}, 4),  # 5 would leave a recovery just as long as its budget
+        ({}, {"max_fallback_s": 60, "max_recovery_s": 20}, 14),
+        ({}, {"max_fallback_s": 1, "max_recovery_s": 1}, 29),  # 900 s of fault hold 30 s of patience, and more
+        ({"traffic__time_limit_s": 2}, {"max_fallback_s": 1, "max_recovery_s": 1}, 30),
+        (
+            {"traffic__time_limit_s": 300},
+            {"max_fallback_s": 1, "max_recovery_s": 1},
+            2,
+        ),  # a user can still give up in it
+        ({"phases__baseline_s": 30}, {"max_fallback_s": 1, "max_recovery_s": 1}, 3),  # ten seconds of baseline at least
+        ({}, {"max_fallback_s": 600, "max_recovery_s": 200}, 1.25),
+        ({}, {"max_fallback_s": 900, "max_recovery_s": 300}, 1),  # no room
+        ({"traffic__time_limit_s": 1000}, {"max_fallback_s": 1, "max_recovery_s": 1}, 1),
+    ],
+)
+def test_the_largest_factor_that_fits_is_found(over: dict[str, Any], limits: dict[str, float], factor: float) -> None:
+    numbers = Numbers(max_failed_ratio=0.01, failed_window="fault", **limits)
+    assert fitting(plan(**over), numbers) == factor
+
+
+def test_a_factor_that_fits_keeps_to_what_was_permitted() -> None:
+    numbers = Numbers(max_failed_ratio=0.01, failed_window="fault", max_fallback_s=20, max_recovery_s=5)
+    assert fitting(elsewhere(max_per_s=0.5, max_requests=1000), numbers, permit_host="staging.example") == 2
+
+
+@given(
+    fallback=st.floats(0.5, 1000),
+    recovery=st.floats(0.5, 400),
+    patience=st.floats(0.5, 1000),
+    every=st.floats(0.5, 9),
+    ratio=st.sampled_from([0.0, 0.01, 0.1]),
+)
+def test_a_factor_that_fits_leaves_a_drill_that_can_be_judged(
+    fallback: float, recovery: float, patience: float, every: float, ratio: float
+) -> None:
+    numbers = Numbers(max_failed_ratio=ratio, failed_window="fault", max_fallback_s=fallback, max_recovery_s=recovery)
+    this = plan(traffic={"every_s": every, "time_limit_s": patience})
+    factor = fitting(this, numbers)
+    if factor > 1:
+        short = compress(this, factor, numbers)
+        sane = look(short, numbers=numbers)
+        assert sane.problems == () and not [w for w in sane.warnings if "nobody gives up" in w]
+        assert fallback < short.phases.fault_s and recovery < short.phases.recovery_s
 
 
 @given(

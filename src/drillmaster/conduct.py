@@ -17,7 +17,20 @@ import msgspec
 
 from drillmaster.errors import Refused
 
-__all__ = ["FINAL", "MOVES", "Effect", "Order", "Role", "State", "Step", "effects", "owner", "step"]
+__all__ = [
+    "FINAL",
+    "MOVES",
+    "NOTE_KINDS",
+    "SAID",
+    "Effect",
+    "Order",
+    "Role",
+    "State",
+    "Step",
+    "effects",
+    "owner",
+    "step",
+]
 
 
 class State(StrEnum):
@@ -60,6 +73,23 @@ class Effect(StrEnum):
 
 
 FINAL = frozenset({State.SEALED, State.ABORTED})
+
+NOTE_KINDS = ("injection_seen", "first_fallback_seen", "no_fallback_seen", "window_ended", "other")
+"""What a Scribe's line can be about."""
+
+SAID: Mapping[State, str] = MappingProxyType(
+    {
+        State.PREPARING: "in its pre-flight",
+        State.BASELINE: "in its baseline",
+        State.INJECTED: "under its fault",
+        State.RECOVERY: "recovering",
+        State.DRAINING: "waiting for its last answers",
+        State.STOPPING: "being stopped",
+        State.SEALED: "over and sealed",
+        State.ABORTED: "stopped and sealed",
+    }
+)
+"""How a person says where a drill is: `the drill is ...`."""
 
 _LIVE = (State.PREPARING, State.BASELINE, State.INJECTED, State.RECOVERY, State.DRAINING, State.STOPPING)
 
@@ -122,10 +152,11 @@ def step(state: State, role: Role, order: Order) -> Step:
             wanted=f"the {theirs.capitalize()}'s: {order} is the {theirs.capitalize()}'s order",
             remedy=f"ask the {theirs.capitalize()}, who holds {theirs}.token",
         )
-    when = sorted({s for s, _, o in MOVES if o is order})
+    allowed = {s for s, _, o in MOVES if o is order}
     raise Refused(
         f"order {order}",
-        found=f"a drill that is {state}",
-        wanted=f"one that is {' or '.join(when)}",
+        found=f"a drill that is {SAID[state]}",
+        wanted="one that is "
+        + (" or ".join(SAID[s] for s in State if s in allowed) if len(allowed) < 4 else "going on"),
         remedy="see `drillmaster report RUN` for what was recorded" if state in FINAL else "wait for that phase",
     )

@@ -117,9 +117,17 @@ class Phases(_Part, frozen=True, kw_only=True):
 class Fault(_Part, frozen=True, kw_only=True):
     """Which fault, its parameters, and how long a script that is running at the lift may go on."""
 
-    mode: str = "reset"
+    tag: str | int = msgspec.field(default="reset", name="mode")
+    """A fault's tag. `503` may stand without quotes, which YAML reads as a number: the one place where a number is text."""
     params: dict[str, Any] = {}
     linger_s: float = 0
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "tag", str(self.tag))  # text in the manifest too, however it was written
+
+    @property
+    def mode(self) -> str:
+        return str(self.tag)
 
 
 class Worker(_Part, frozen=True, kw_only=True):

@@ -4,7 +4,8 @@
    and the command line repeats the host. The name is judged here; the connected address is judged at each connect.
 2. One person, one seat. Seats that nobody holds make the run a rehearsal; one name in two seats is refused.
 3. A budget of one in N needs N requests to be told at all. A budget in seconds must fit into its window.
-4. Compression divides phases and traffic period. Budgets and the user's patience stay in seconds.
+4. Compression divides phases and traffic period. Budgets and the user's patience stay in seconds: they are facts about
+   people and clients, and do not shrink with a rehearsal.
 5. What cannot work is a problem and is refused before anything starts; what can but should not is a warning.
 """
 
@@ -33,6 +34,7 @@ __all__ = [
     "compress",
     "default_spend",
     "fill_in",
+    "fitting_factor",
     "is_loopback",
     "least_requests",
     "parse_factor",
@@ -47,6 +49,10 @@ MAX_DRILL_S = 86_400
 MAX_IN_FLIGHT = 4_000
 """Requests that may be under way at once when nothing answers: the user's patience divided by the period."""
 MIN_EVERY_S = 0.005
+LEAST_PHASE_S = 10.0
+"""How short `--compress max` lets a phase become."""
+MAX_FITTING = 30
+"""How many times its planned rate `--compress max` asks of the real endpoint, at most."""
 
 
 class Numbers(msgspec.Struct, frozen=True, kw_only=True):
@@ -463,7 +469,7 @@ def _texts(plan: Plan, place: str) -> Iterator[Problem]:
             "remove timeline",
         )
     if plan.worker is not None and (not plan.worker.cmd or not plan.worker.cmd[0]):
-        yield _wrong(place, "/worker/cmd", "nothing", "a program and its arguments", "write `cmd: [python, agent.py]`")
+        yield _wrong(place, "/worker/cmd", "nothing", "a program and its arguments", "write `cmd: [python3, agent.py]`")
     for line in ("quiet_window_agreed", "on_call_told", "status_note_drafted"):
         attest: Attest | None = getattr(plan.preflight, line)
         if attest is None:
@@ -634,6 +640,11 @@ def _warnings(plan: Plan, numbers: Numbers | None) -> Iterator[str]:
         plan.phases.fault_s, plan.traffic.every_s
     ):
         yield f"stop.over_requests {plan.stop.over_requests} is more than the fault window holds: it stops late"
+    if plan.traffic.time_limit_s >= plan.phases.fault_s:
+        yield (
+            f"users wait {plan.traffic.time_limit_s:g} s and the fault lasts {plan.phases.fault_s:g} s: nobody gives up "
+            "before it is over, so a call that hangs is seen to succeed; lower traffic.time_limit_s, or compress less"
+        )
     if numbers is None:
         return
     window_s = _window_s(plan, numbers)
@@ -662,6 +673,58 @@ def parse_factor(text: str) -> float | None:
     return float(match[1]) if match is not None and float(match[1]) >= 1 else None
 
 
+def _budgets(plan: Plan, numbers: Numbers) -> tuple[tuple[str, float, str, float], ...]:
+    """The budgets in seconds, each with the phase it has to fit into."""
+    return (
+        ("max_fallback_s", numbers.max_fallback_s, "fault_s", plan.phases.fault_s),
+        ("max_recovery_s", numbers.max_recovery_s or 0.0, "recovery_s", plan.phases.recovery_s),
+    )
+
+
+def _most(plan: Plan, numbers: Numbers) -> tuple[float, str]:
+    """The largest factor that leaves each budget its window and the traffic its least period, and what sets it."""
+    each = [
+        (phase_s / budget_s, f"{phase} is {phase_s:g} s and the policy's {name} {budget_s:g} s")
+        for name, budget_s, phase, phase_s in _budgets(plan, numbers)
+        if budget_s > 0
+    ]
+    least = least_requests(numbers.max_failed_ratio)
+    shortest_s = min(plan.traffic.every_s, _window_s(plan, numbers) / (least + 2))
+    each.append((shortest_s / MIN_EVERY_S, f"requests come {MIN_EVERY_S * 1000:g} ms apart at least"))
+    factor, why = min(each)
+    hundredths: int = math.floor(round(factor * 100, 6))
+    return hundredths / 100, why
+
+
+def fitting_factor(
+    plan: Plan, numbers: Numbers, *, place: str, wall_ns: int, rehearsal: bool = False, permit_host: str | None = None
+) -> float:
+    """The factor of `--compress max`: the largest that policy and plan leave room for; 1 where they leave none.
+
+    Each budget stays shorter than its window, a user's patience shorter than the fault, no phase gets shorter than
+    LEAST_PHASE_S, the plan still makes sense, and the real endpoint gets at most MAX_FITTING times the planned rate.
+    """
+    phases = plan.phases
+    shortest_s = min(phases.baseline_s, phases.fault_s, phases.recovery_s)
+    # Below a bound and not on it: a window that is as long as its budget has no second in which it could be missed.
+    below = min(phases.fault_s / plan.traffic.time_limit_s, _most(plan, numbers)[0])
+    candidates: tuple[float, ...] = (*range(MAX_FITTING, 1, -1), 1.75, 1.5, 1.25)
+    for factor in candidates:
+        if factor >= below or shortest_s / factor < LEAST_PHASE_S:
+            continue
+        sane = check(
+            compress(plan, factor, numbers),
+            place=place,
+            wall_ns=wall_ns,
+            numbers=numbers,
+            rehearsal=rehearsal,
+            permit_host=permit_host,
+        )
+        if not sane.problems:
+            return factor
+    return 1.0
+
+
 def compress(plan: Plan, factor: float, numbers: Numbers) -> Plan:
     """Divide phases and traffic period by `factor`; shorten the period further where fewer than 1/budget would be left.
 
@@ -672,33 +735,30 @@ def compress(plan: Plan, factor: float, numbers: Numbers) -> Plan:
         raise Refused(
             "--compress",
             found=f"{factor:g}",
-            wanted="a factor of at least 1, such as 30x",
-            remedy="write --compress 30x",
+            wanted="a factor of at least 1, such as 5x, or max",
+            remedy="write --compress max",
         )
     phases = plan.phases
-    for name, budget_s, phase_s in (
-        ("max_fallback_s", numbers.max_fallback_s, phases.fault_s),
-        ("max_recovery_s", numbers.max_recovery_s or 0.0, phases.recovery_s),
-    ):
-        if budget_s > phase_s / factor:
-            largest = math.floor(phase_s / budget_s * 100) / 100
-            raise Refused(
-                f"--compress {factor:g}x",
-                found=f"a window of {phase_s / factor:g} s",
-                wanted=f"at least the policy's {name}, {budget_s:g} s: budgets stay in seconds",
-                remedy=f"compress by {largest:g}x at most" if largest >= 1 else "lengthen the phase",
-            )
-    short = Phases(
-        baseline_s=phases.baseline_s / factor, fault_s=phases.fault_s / factor, recovery_s=phases.recovery_s / factor
-    )
-    shorter = msgspec.structs.replace(plan, phases=short)
-    needed_s = _window_s(shorter, numbers) / (least_requests(numbers.max_failed_ratio) + 2)
-    every_s = min(plan.traffic.every_s / factor, needed_s, short.baseline_s, short.recovery_s)
-    if every_s < MIN_EVERY_S:
+    most, why = _most(plan, numbers)
+    if factor > most:
+        short = [
+            f"{phase} of {phase_s / factor:.3g} s for the policy's {name}, {budget_s:g} s"
+            for name, budget_s, phase, phase_s in _budgets(plan, numbers)
+            if budget_s > phase_s / factor
+        ]
         raise Refused(
             f"--compress {factor:g}x",
-            found=f"one request every {every_s * 1000:.2g} ms",
-            wanted=f"at least {MIN_EVERY_S * 1000:g} ms between them",
-            remedy="compress less",
+            found=" and ".join(short) or f"requests less than {MIN_EVERY_S * 1000:g} ms apart",
+            wanted=f"at most {most:g}x, since {why}; budgets stay in seconds"
+            if most >= 1
+            else f"a window that holds its budget uncompressed: {why}",
+            remedy=f"write --compress max, or {most:g}x at most" if most >= 1 else "lengthen the phase in the plan",
         )
+    short_phases = Phases(
+        baseline_s=phases.baseline_s / factor, fault_s=phases.fault_s / factor, recovery_s=phases.recovery_s / factor
+    )
+    shorter = msgspec.structs.replace(plan, phases=short_phases)
+    needed_s = _window_s(shorter, numbers) / (least_requests(numbers.max_failed_ratio) + 2)
+    every_s = min(plan.traffic.every_s / factor, needed_s, short_phases.baseline_s, short_phases.recovery_s)
+    every_s = max(every_s, MIN_EVERY_S)  # the bound above holds but for its rounding
     return msgspec.structs.replace(shorter, traffic=msgspec.structs.replace(plan.traffic, every_s=every_s))

@@ -10,7 +10,9 @@ from drillmaster.clock import ManualClock, parse_rfc3339
 from drillmaster.errors import Problem
 from drillmaster.plan import Plan
 from drillmaster.run.folder import make_folder, payload_sha256, plan_on_record
-from drillmaster.run.ready import Options, Ready, base_urls, prepare_plan
+from drillmaster.run.progress import Silent
+from drillmaster.run.ready import Options, Ready, base_urls, check_program, prepare_plan, without_v1
+from drillmaster.scaffold import template
 from tests.scene import POLICY
 from tests.test_sanity import plan
 
@@ -77,7 +79,7 @@ def test_options_go_over_the_plan(folder: Path) -> None:
         (Options(mode="rset"), {}, "did you mean reset"),
         (Options(cmd="'"), {}, "--cmd"),
         (Options(cmd="  "), {}, "--cmd"),
-        (Options(compress=1000.0), {}, "compress by"),
+        (Options(compress=1000.0), {}, "60x at most"),
         (Options(), {"policy": "nowhere.yaml"}, "nowhere.yaml"),
         (Options(), {"fault": {"mode": "503", "params": {"speed": 1}}}, "fault 503"),
         (Options(), {"servise": "x"}, "servise"),
@@ -103,14 +105,142 @@ def test_a_plan_without_a_spend_says_what_its_cap_is(folder: Path) -> None:
     [
         ("https://api.openai.com", "http://p:1/v1"),
         ("https://api.openai.com/", "http://p:1/v1"),
-        ("https://api.openai.com/v1", "http://p:1"),
-        ("https://openrouter.ai/api/v1", "http://p:1"),
+        ("https://api.openai.com/v1", "http://p:1/v1"),
+        ("https://openrouter.ai/api/v1", "http://p:1/v1"),
+        ("https://x.example/openai", "http://p:1"),  # a path of its own, and no /v1 that a client would add
     ],
 )
 def test_each_sdk_gets_the_base_url_it_wants(upstream: str, openai: str) -> None:
     assert base_urls("http://p:1", upstream) == {
         "MODEL_BASE_URL": "http://p:1", "OPENAI_BASE_URL": openai, "ANTHROPIC_BASE_URL": "http://p:1",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("written", "dialled"),
+    [
+        ("http://127.0.0.1:9000/v1", "http://127.0.0.1:9000"),
+        ("http://127.0.0.1:9000/v1/", "http://127.0.0.1:9000"),
+        ("https://openrouter.ai/api/v1", "https://openrouter.ai/api"),
+        ("https://api.openai.com", "https://api.openai.com"),
+        ("https://x.example/openai/", "https://x.example/openai/"),
+        ("https://x.example/v1beta", "https://x.example/v1beta"),
+        ("https://x.example/v11", "https://x.example/v11"),
+        ("https://x.example/xv1", "https://x.example/xv1"),
+    ],
+)
+def test_a_v1_at_the_end_of_the_endpoint_comes_once_whoever_says_it(written: str, dialled: str) -> None:
+    assert without_v1(written) == dialled
+
+
+def test_compression_as_far_as_it_fits_says_what_it_comes_to(folder: Path) -> None:
+    got = ready(folder, Options(compress="max"), traffic={"every_s": 5, "time_limit_s": 30})
+    assert got.stamps == ("COMPRESSED 29x",)
+    assert any("compressed 29x" in line and "times as many a second" in line for line in got.said)
+    none = ready(folder, Options(compress="max"), traffic={"every_s": 5, "time_limit_s": 1000})
+    assert none.stamps == () and any("full length" in line for line in none.said)
+
+
+@pytest.mark.parametrize("mode", [503, "503"])
+def test_a_fault_of_digits_needs_no_quotes(folder: Path, mode: object) -> None:
+    got = ready(folder, fault={"mode": mode})
+    assert got.plan.fault.mode == "503"
+    assert plan_on_record(got.plan)["fault"]["mode"] == "503"
+
+
+@pytest.mark.parametrize("mode", [True, 503.0, None, [503]])
+def test_a_fault_is_no_other_kind_of_value(folder: Path, mode: object) -> None:
+    with pytest.raises(Problem, match="/fault/mode"):
+        ready(folder, fault={"mode": mode})
+
+
+class Heard(Silent):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def test_every_blank_of_plan_and_policy_is_named_at_once_with_its_example(tmp_path: Path) -> None:
+    for name, text in template("eviction").items():
+        (tmp_path / name).write_text(text)
+    heard = Heard()
+    with pytest.raises(Problem) as refused:
+        prepare_plan(tmp_path / "eviction-plan.yaml", Options(progress=heard), wall_ns=NOW_NS)
+    for pointer in ("/service", "/target/url", "/proxy/upstream", "/gates/0/max_fallback_s", "/source", "/review_by"):
+        assert pointer in refused.value.found
+    assert refused.value.found.startswith("15 blanks")  # 4 of the plan but for its seats, 11 of the policy
+    assert "/seats" not in refused.value.found
+    said = "\n".join(heard.lines)
+    assert "eviction-policy.yaml: 11 to fill in" in said and "such as runbook-2026-11" in said
+
+
+def test_a_blank_that_is_alone_is_named_alone(folder: Path) -> None:
+    with pytest.raises(Problem) as refused:
+        ready(folder, service=None)
+    assert refused.value.found == "1 blank: /service"
+
+
+def test_a_policy_where_a_plan_belongs_is_called_what_it_is(folder: Path) -> None:
+    (folder / "plan.yaml").write_text("kind: plan")
+    with pytest.raises(Problem) as refused:
+        prepare_plan(folder / "policy.yaml", Options(), wall_ns=NOW_NS)
+    assert refused.value.found == "a policy" and refused.value.remedy.endswith(f"run eviction {folder / 'plan.yaml'}")
+    with pytest.raises(Problem, match="found a plan, wanted a policy"):
+        ready(folder, policy="plan.json")
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "field"),
+    [
+        ("2027-02-28", "2026-11-28", "/review_by"),
+        ("runbook-2026-11", "a chat with the model", "/source"),
+        ("payments-oncall", "' '", "/owner"),
+    ],
+)
+def test_a_policy_that_the_gate_would_refuse_is_refused_before_the_drill(
+    folder: Path, was: str, now: str, field: str
+) -> None:
+    (folder / "policy.yaml").write_text(POLICY.replace(was, now))
+    with pytest.raises(Problem) as refused:
+        ready(folder)
+    assert refused.value.place.endswith(f"policy.yaml: {field}")
+
+
+@pytest.mark.parametrize(
+    ("worker", "said"),
+    [
+        ({"cmd": ["no-such-program"]}, "no-such-program: not on PATH"),
+        ({"cmd": ["./no-such-program"]}, "./no-such-program: no program there"),
+        ({"cmd": ["./policy.yaml"]}, "no program there"),  # a file, and none that can be started
+        ({"cmd": ["sh"], "cwd": "nowhere"}, "no folder"),
+        ({"cmd": ["sh"], "env": {"PATH": "/nowhere"}}, "not on PATH"),
+    ],
+)
+def test_a_worker_that_cannot_be_started_is_refused_before_anything_starts(
+    folder: Path, worker: dict[str, Any], said: str
+) -> None:
+    got = ready(folder, worker=worker)
+    with pytest.raises(Problem) as refused:
+        check_program(got)
+    assert said in refused.value.found
+
+
+def test_a_worker_that_is_there_is_let_by(folder: Path) -> None:
+    (folder / "agent").write_text("#!/bin/sh\n")
+    (folder / "agent").chmod(0o755)
+    check_program(ready(folder))
+    check_program(ready(folder, worker={"cmd": ["./agent"]}))
+    check_program(ready(folder, worker={"cmd": ["agent"], "env": {"PATH": f"{folder}:${{PATH}}"}}))
+
+
+def test_python_where_only_python3_is_gets_the_name_that_works(folder: Path) -> None:
+    (folder / "python3").write_text("#!/bin/sh\n")
+    (folder / "python3").chmod(0o755)
+    with pytest.raises(Problem) as refused:
+        check_program(ready(folder, worker={"cmd": ["python", "agent.py"]}), {"PATH": str(folder)})
+    assert refused.value.found == "python: not on PATH" and refused.value.remedy == "write python3 for python"
 
 
 def test_a_run_s_folder_is_made_once_and_knows_its_zero(tmp_path: Path) -> None:

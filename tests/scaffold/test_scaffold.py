@@ -28,7 +28,7 @@ POLICY_ANSWERS: dict[str, object] = {
     "/gates/0/max_fallback_s": 60,
     "/gates/0/max_failed_ratio": 0.01,
     "/gates/0/failed_window": "fault",
-    "/gates/0/max_recovery_s": 60,
+    "/gates/0/max_recovery_s": 20,
     "/gates/0/min_met": 10,
     "/gates/0/max_baseline_failed_ratio": 0.01,
     "/gates/0/max_unattributed_ratio": 0.05,
@@ -74,6 +74,9 @@ def test_filled_in_both_load_and_make_sense_together() -> None:
     )
     found = sanity.check(plan, place=PLAN, wall_ns=NOW_NS, numbers=numbers)
     assert found.problems == ()
+    factor = sanity.fitting_factor(plan, numbers, place=PLAN, wall_ns=NOW_NS)
+    short = sanity.compress(plan, factor, numbers)
+    assert sum((short.phases.baseline_s, short.phases.fault_s, short.phases.recovery_s)) < 150  # a first rehearsal
     assert (plan.phases.baseline_s, plan.phases.fault_s, plan.phases.recovery_s) == (600, 900, 300)
     assert (plan.fault.mode, plan.traffic.every_s, plan.policy) == ("reset", 5, POLICY)
 
@@ -88,6 +91,11 @@ def test_the_examples_in_the_comments_are_values_that_load(name: str) -> None:
     }
     assert date.fromisoformat(str(values.get("/review_by", "2027-02-28")))
     (_plan if name == PLAN else _policy)(fill(text, values))
+    assert values == (
+        PLAN_ANSWERS | {"/seats/lead": "Ana Ruiz", "/seats/scribe": "Ben Okafor", "/seats/verifier": "Chen Li"}
+        if name == PLAN
+        else POLICY_ANSWERS
+    )  # what the other tests fill in is what the template says
 
 
 @pytest.mark.parametrize("pointer", [*PLAN_ANSWERS, *POLICY_ANSWERS])
@@ -117,7 +125,7 @@ def test_the_optional_parts_load_too_once_their_hash_is_taken_away() -> None:
         fill(template("eviction")[PLAN], PLAN_ANSWERS | {"/target/url": "http://127.0.0.1:8000/answer"})
     )
     plan = _plan(text)
-    assert plan.worker is not None and plan.worker.cmd == ("python", "agent.py")
+    assert plan.worker is not None and plan.worker.cmd == ("python3", "agent.py")
     assert plan.window is not None and plan.spend is not None and plan.target.permit is not None
     assert plan.preflight.on_call_told is not None
     assert plan.stop.failed_ratio == 0.9

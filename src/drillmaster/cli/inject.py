@@ -2,11 +2,13 @@
 
 import click
 
+from drillmaster.cli import _completions as completions
+
 __all__ = ["command"]
 
 
 @click.command("inject")
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=completions.runs_going_on)
 @click.option("--why", default="", help="One line for the record.")
 @click.option("--by", default="", help="Who orders it. Default: the plan's Lead.")
 @click.option("--token-file", metavar="FILE", help="The Lead's token. Default: the one in the state folder.")
@@ -23,7 +25,7 @@ def command(run: str | None, why: str, by: str, token_file: str | None, as_json:
       drillmaster inject
       drillmaster inject 20261129T153000Z-1a2b --why 'as agreed'
     """
-    from drillmaster.conduct import Role
+    from drillmaster.conduct import SAID, Role, State
     from drillmaster.run.verbs import give_order
 
     name, told = give_order("inject", run=run, token_file=token_file, seat=Role.LEAD, text=why, by=by)
@@ -32,4 +34,4 @@ def command(run: str | None, why: str, by: str, token_file: str | None, as_json:
 
         click.echo(msgspec.json.encode({"run": name, "state": told.state, "text": told.text}).decode())
     else:
-        click.echo(f"{told.text}  run {name} is in {told.state}")
+        click.echo(f"{told.text}; run {name} is {SAID[State(told.state)]}")

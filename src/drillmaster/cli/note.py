@@ -2,15 +2,21 @@
 
 import click
 
+from drillmaster.cli import _completions as completions
 from drillmaster.errors import Problem
 
 __all__ = ["command"]
 
 
 @click.command("note")
-@click.argument("kind")
+@click.argument("kind", shell_complete=completions.notes)
 @click.argument("text", nargs=-1)
-@click.option("--run", metavar="RUN", help="The live run's id or folder. Default: the only live one.")
+@click.option(
+    "--run",
+    metavar="RUN",
+    help="The live run's id or folder. Default: the only live one.",
+    shell_complete=completions.runs_going_on,
+)
 @click.option("--by", default="", help="Who saw it. Default: the plan's Scribe.")
 @click.option("--seen-at", default="", metavar="TIME", help="When it was seen (RFC 3339), if not just now.")
 @click.option("--token-file", metavar="FILE", help="The Scribe's token. Default: the one in the state folder.")
@@ -31,8 +37,7 @@ def command(
     """
     from drillmaster import strict
     from drillmaster.clock import parse_rfc3339
-    from drillmaster.conduct import Role
-    from drillmaster.run.conductor import NOTE_KINDS
+    from drillmaster.conduct import NOTE_KINDS, Role
     from drillmaster.run.verbs import give_order
 
     if kind not in NOTE_KINDS:

@@ -2,16 +2,18 @@
 
 import json
 import os
-import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
+from drillmaster.cli import _completions as completions
 from drillmaster.errors import Exit, Problem
 
 if TYPE_CHECKING:
+    from drillmaster.plan import Plan
     from drillmaster.run import RunResult
     from drillmaster.verdict import Verdict
 
@@ -25,8 +27,18 @@ def command() -> None:
 
 @command.command("eviction")
 @click.argument("plan_path", metavar="[PLAN]", required=False)
-@click.option("--mode", metavar="FAULT", help="The fault instead of the plan's: reset, 503 or hang.")
-@click.option("--compress", metavar="30x", help="Divide phases and traffic period; budgets stay in seconds.")
+@click.option(
+    "--mode",
+    metavar="FAULT",
+    help="The fault instead of the plan's: reset, 503 or hang.",
+    shell_complete=completions.faults,
+)
+@click.option(
+    "--compress",
+    metavar="max|5x",
+    help="Divide phases and traffic period, by as much as policy and plan leave room for or by a factor; "
+    "budgets and patience stay in seconds. The real endpoint gets so many times more requests a second.",
+)
 @click.option(
     "--rehearsal", is_flag=True, help="One person may hold all seats; goes on to the gate. Stamped REHEARSAL."
 )
@@ -56,28 +68,20 @@ def eviction(
 ) -> None:
     """Take the model endpoint away from an agent, and give it back.
 
-    PLAN is a plan's file; without one `eviction-plan.yaml` here is meant. Ends with exit code 0 when the run is complete
-    and sealed, 3 when it was stopped, 2 when it was refused before anything was hurt. A rehearsal goes on to the gate and
-    ends with the gate's code.
+    PLAN is a plan's file; without one `eviction-plan.yaml` here is meant, which is what `drillmaster init eviction` writes.
+    Ends with exit code 0 when the run is complete and sealed, 3 when it was stopped, 2 when it was refused before anything
+    was hurt. A rehearsal goes on to the gate, writes card and report, and ends with the gate's code.
 
     \b
     Examples:
+      drillmaster run eviction --rehearsal --compress max
       drillmaster run eviction eviction-plan.yaml
-      drillmaster run eviction eviction-plan.yaml --rehearsal --compress 5x
-      drillmaster run eviction eviction-plan.yaml --mode hang --cmd 'python agent.py'
+      drillmaster run eviction eviction-plan.yaml --mode hang --cmd 'python3 agent.py'
       drillmaster run eviction eviction-plan.yaml --by-hand
     """
     from drillmaster.run import Options, conduct, progress_for
-    from drillmaster.sanity import parse_factor
 
     path = _plan(plan_path)
-    factor = None
-    if compress is not None:
-        factor = parse_factor(compress)
-        if factor is None:
-            raise Problem(
-                "--compress", found=repr(compress), wanted="a factor of at least 1", remedy="write --compress 30x"
-            )
     if wait_agent is not None and not 0 <= wait_agent <= 86_400:
         raise Problem(
             "--wait-agent", found=f"{wait_agent:g}", wanted="seconds, at most a day", remedy="write --wait-agent 60"
@@ -86,18 +90,34 @@ def eviction(
         runs=Path(runs),
         mode=mode,
         cmd=cmd,
-        compress=factor,
+        compress=_factor(compress),
         rehearsal=rehearsal,
         by_hand=by_hand,
         permit_host=permit_host,
         agent_wait_s=wait_agent,
         timeline=None if timeline is None else Path(timeline),
         progress=progress_for(),
+        confirm=_confirm if not yes and not rehearsal and sys.stdin.isatty() and sys.stderr.isatty() else None,
     )
-    if not yes and not rehearsal and sys.stdin.isatty() and sys.stderr.isatty():
-        _confirm(path, options.mode)
-    result = conduct(path, options)
-    _close(result, as_json=as_json)
+    _close(conduct(path, options), as_json=as_json)
+
+
+def _factor(text: str | None) -> "float | Literal['max'] | None":
+    from drillmaster.sanity import parse_factor
+
+    if text is None:
+        return None
+    if text.strip().lower() == "max":
+        return "max"
+    factor = parse_factor(text)
+    if factor is None:
+        raise Problem(
+            "--compress",
+            found=repr(text[:60]),
+            wanted="max, or a factor of at least 1 such as 5x",
+            remedy="write --compress max",
+        )
+    return factor
 
 
 def _plan(given: str | None) -> Path:
@@ -114,9 +134,12 @@ def _plan(given: str | None) -> Path:
     )
 
 
-def _confirm(path: Path, mode: str | None) -> None:
-    what = f" in mode {mode}" if mode else ""
-    if not click.confirm(f"Start the drill of {path}{what}: its agent will lose its model endpoint?", err=True):
+def _confirm(plan: "Plan") -> None:
+    """Ask the Lead, who has read budget and warnings by now."""
+    what = f"{plan.fault.mode} for {plan.phases.fault_s:g} s"
+    if not click.confirm(
+        f"Start the drill of {plan.service}? Its agent will lose its model endpoint: {what}", err=True
+    ):
         raise Problem(
             "run eviction",
             found="a no",
@@ -127,23 +150,55 @@ def _confirm(path: Path, mode: str | None) -> None:
 
 def _close(result: "RunResult", *, as_json: bool) -> None:
     """Say what came of it and what to type next; ends the process."""
-    run = shlex.quote(_short(result.run_dir))
+    from drillmaster.intake.runs import short
+    from drillmaster.intake.written import write_card, write_page
+
+    run = short(result.run_dir)
     stopped = result.exit is Exit.ABORTED
-    verdict = _judge(result.run_dir) if result.rehearsal and not stopped else None
-    code = result.exit if verdict is None else verdict.exit
-    if as_json:
-        said = {"run": str(result.run_dir), "exit": int(code), "why": result.why}
-        click.echo(json.dumps(said | ({"verdict": verdict.status} if verdict is not None else {})))
-    elif stopped:
-        click.echo(f"STOPPED {run}: {result.why}")
-    else:
-        click.echo(f"SEALED {run}")
-    if verdict is not None and not as_json:
+    said: dict[str, object] = {"run": str(result.run_dir), "exit": int(result.exit), "why": result.why}
+    heading = f"STOPPED {run}: {result.why}" if stopped else f"SEALED {run}"
+    if not as_json:
+        click.echo(heading)
+    if stopped or not result.rehearsal:
+        if as_json:
+            click.echo(json.dumps(said))
+        gate = f"drillmaster gate eviction {run} --policy {short(result.policy_path)}"
+        if stopped:
+            click.echo(f"next: {gate}", err=True)
+            click.echo(
+                f"(it refuses a stopped drill, and says what there is; then: drillmaster report {run})", err=True
+            )
+        else:
+            click.echo(f"next, the Verifier: {gate}", err=True)
+            click.echo(f"then: drillmaster card {run}", err=True)
+        sys.exit(result.exit)
+    verdict = _judge(result.run_dir)
+    if not as_json:
         _show(verdict)
-    if verdict is None and not stopped:
-        click.echo(f"next, the Verifier: drillmaster gate eviction {run} --policy POLICY", err=True)
-    click.echo(f"next: drillmaster {'report' if stopped else 'card'} {run}", err=True)
-    sys.exit(code)
+    # The run is sealed and judged: a card that cannot be written is told, and the verdict stands.
+    written: dict[str, str] = {}
+    forms: dict[str, Callable[[], Path]] = {
+        "card": lambda: write_card(result.run_dir)[0],
+        "report": lambda: write_page(result.run_dir),
+    }
+    for form, write in forms.items():
+        try:
+            written[form] = str(write())
+        except Problem as problem:
+            click.echo(f"{form}: {problem}", err=True)
+    if as_json:
+        click.echo(json.dumps(said | {"exit": int(verdict.exit), "verdict": verdict.status} | written))
+    else:
+        for form, path in written.items():
+            click.echo(f"{form + ':':<8}{short(Path(path))}")
+    click.echo(f"next: {_after(verdict.status, run)}", err=True)
+    sys.exit(verdict.exit)
+
+
+def _after(status: str, run: str) -> str:
+    if status == "fail":
+        return f"drillmaster card {run} --issues issues/"
+    return f"drillmaster report {run} --open"
 
 
 def _judge(run_dir: Path) -> "Verdict":
@@ -163,10 +218,3 @@ def _show(verdict: "Verdict") -> None:
     text = reports.form("text")
     colour = text.colour_wanted(os.environ, is_terminal=sys.stdout.isatty())
     click.echo(text.render(verdict, colour=colour), nl=False, color=colour)
-
-
-def _short(path: Path) -> str:
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)

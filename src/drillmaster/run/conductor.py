@@ -22,7 +22,7 @@ import msgspec
 
 from drillmaster import conduct as table
 from drillmaster.clock import Clock, rfc3339
-from drillmaster.conduct import FINAL, Effect, Order, Role, State
+from drillmaster.conduct import FINAL, NOTE_KINDS, Effect, Order, Role, State
 from drillmaster.errors import Exit, Problem, Refused
 from drillmaster.plan import Plan
 from drillmaster.run import control
@@ -37,9 +37,8 @@ from drillmaster.sanity import window_problem
 from drillmaster.screen import screen_text
 from drillmaster.timeline import Writer
 
-__all__ = ["NOTE_KINDS", "WINDOW", "Conductor", "Logs", "Scene", "Scribe"]
+__all__ = ["WINDOW", "Conductor", "Logs", "Scene", "Scribe"]
 
-NOTE_KINDS = ("injection_seen", "first_fallback_seen", "no_fallback_seen", "window_ended", "other")
 WINDOW = "w1"
 TTL_S = 8.0
 RENEW_S = 2.0

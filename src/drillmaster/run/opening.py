@@ -32,7 +32,7 @@ from drillmaster.run.parts import (
 )
 from drillmaster.run.preflight import Runway, addresses_of, execute, tls_to
 from drillmaster.run.progress import Progress
-from drillmaster.run.ready import Options, Ready, base_urls, prepare_plan
+from drillmaster.run.ready import Options, Ready, base_urls, check_program, prepare_plan, without_v1
 from drillmaster.run.seats import Live, Lock, open_state, started_ticks, take_lock
 from drillmaster.run.seats import State as Seats
 from drillmaster.run.traffic import Asker, Tally, Traffic
@@ -54,6 +54,8 @@ class RunResult(msgspec.Struct, frozen=True):
     exit: Exit
     why: str
     rehearsal: bool
+    policy_path: Path
+    """The policy as it lies beside the plan: what the Verifier judges by."""
 
 
 class _Site(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,15 +91,19 @@ class _Site(msgspec.Struct, frozen=True, kw_only=True):
 
 def conduct(plan_path: Path, options: Options, *, clock: Clock | None = None) -> RunResult:
     """Do a whole drill, from the plan's file to the seal. Raises Problem where it is refused before anything is hurt."""
-    return asyncio.run(_conduct(plan_path, options, clock or SystemClock()))
-
-
-async def _conduct(plan_path: Path, options: Options, clock: Clock) -> RunResult:
+    clock = clock or SystemClock()
     ready = prepare_plan(plan_path, options, wall_ns=clock.wall_ns())
+    check_program(ready)
+    for line in (ready.gate.sentence(), *ready.said, *(f"warning: {warning}" for warning in ready.warnings)):
+        options.progress.line(line)
+    # Asked outside of the event loop, which would keep a Ctrl-C to itself.
+    if options.confirm is not None:
+        options.confirm(ready.plan)
+    return asyncio.run(_conduct(ready, options, clock))
+
+
+async def _conduct(ready: Ready, options: Options, clock: Clock) -> RunResult:
     plan, progress = ready.plan, options.progress
-    progress.line(ready.gate.sentence())
-    for warning in ready.warnings:
-        progress.line(f"warning: {warning}")
     addresses = await addresses_of(plan, loopback_only=is_loopback)
     host, port = parse_listen(plan.proxy.listen) or ("", 0)
     target = urlsplit(plan.target.url)
@@ -170,7 +176,7 @@ async def _drill(site: _Site, lock: Lock, target_name: str) -> RunResult:
             conductor.close()
         if unsealed is not None:
             exit_, why = Exit.ABORTED, unsealed
-        return RunResult(folder.path, exit_, why, site.ready.rehearsal)
+        return RunResult(folder.path, exit_, why, site.ready.rehearsal, site.ready.policy_path)
     finally:
         if left_proxy is None:
             lock.clear()
@@ -366,7 +372,7 @@ def _proxy_part(site: _Site) -> ProxyPart:
     plan, folder = site.plan, site.folder
     settings = Settings(
         listen_fd=site.listener.fileno(),
-        upstream=plan.proxy.upstream,
+        upstream=without_v1(plan.proxy.upstream or ""),
         upstream_ca=None if site.upstream_ca is None else str(site.upstream_ca),
         mode=plan.fault.mode,
         params=plan.fault.params,
@@ -406,8 +412,6 @@ def _worker_part(site: _Site) -> WorkerPart | None:
     if plan.worker is None:
         return None
     cwd = (ready.plan_path.parent / (plan.worker.cwd or "")).absolute()
-    if not cwd.is_dir():
-        raise Problem(f"{ready.plan_path}: /worker/cwd", found=str(cwd), wanted="a folder", remedy="mend cwd")
     env = {**os.environ, **base_urls(site.proxy_url, plan.proxy.upstream or ""), "DRILL_LOG": str(folder.timeline)}
     # An agent with a name of its own for the URL takes it from ours: `LLM_URL: ${MODEL_BASE_URL}`.
     env |= fill_in(plan.worker.env, env, place=f"{ready.plan_path}: /worker/env")

@@ -380,7 +380,10 @@ def _no_answer(
         )
     if answer.result in ("refused", "reset") and plan.worker is None:
         return Refused(
-            place, found=found, wanted=wanted, remedy="start the agent, or let the drill do it: --cmd 'python agent.py'"
+            place,
+            found=found,
+            wanted=wanted,
+            remedy="start the agent, or let the drill do it: --cmd 'python3 agent.py'",
         )
     if answer.result == "timeout":
         return Refused(

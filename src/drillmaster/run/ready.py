@@ -1,8 +1,12 @@
 """From a plan's file and a command line to a plan that makes sense; nothing is opened but files."""
 
+import os
 import shlex
+import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Any, Literal
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
@@ -10,13 +14,15 @@ from drillmaster import faults
 from drillmaster.errors import Problem
 from drillmaster.gates.eviction import Eviction
 from drillmaster.intake import read_strict
+from drillmaster.intake.blanks import left_open
 from drillmaster.intake.verdicts import read_policy
 from drillmaster.plan import Plan, Worker
+from drillmaster.policy import Pin, pin_problems
 from drillmaster.run.conductor import Scribe
 from drillmaster.run.progress import Progress, Silent
-from drillmaster.sanity import Numbers, check, compress, default_spend, unnamed_seats
+from drillmaster.sanity import Numbers, check, compress, default_spend, fitting_factor, unnamed_seats
 
-__all__ = ["Options", "Ready", "base_urls", "prepare_plan"]
+__all__ = ["Options", "Ready", "base_urls", "check_program", "prepare_plan", "without_v1"]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +32,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     mode: str | None = None
     cmd: str | None = None
     """The worker's command line, split as a shell splits words; no shell runs it."""
-    compress: float | None = None
+    compress: float | Literal["max"] | None = None
+    """Divide phases and traffic period by this; `max`: by as much as policy and plan leave room for."""
     rehearsal: bool = False
     by_hand: bool = False
     permit_host: str | None = None
@@ -37,6 +44,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     agent_wait_s: float | None = None
     """How long to wait for an agent that the drill does not start. None: not at all, by hand `AGENT_WAIT_S`."""
     progress: Progress = Silent()
+    confirm: Callable[[Plan], None] | None = None
+    """Asks a person, when budget and warnings have been said and before anything starts; raises Problem for a no."""
     scribe: Scribe | None = None
     """A stand-in Scribe, looked in on once a second."""
 
@@ -52,24 +61,26 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     numbers: Numbers
     stamps: tuple[str, ...]
     rehearsal: bool
+    said: tuple[str, ...]
+    """What a person should hear of the drill beside the warnings."""
     warnings: tuple[str, ...]
 
 
 def prepare_plan(plan_path: Path, options: Options, *, wall_ns: int) -> Ready:
     """Read plan and policy, apply the options, and check all that can be checked without a socket. Raises Problem."""
+    _what_is_it(plan_path, options.progress)
     plan = read_strict(plan_path, Plan)
     place = str(plan_path)
     if options.mode is not None:
         params = plan.fault.params if options.mode == plan.fault.mode else {}
-        plan = msgspec.structs.replace(
-            plan, fault=msgspec.structs.replace(plan.fault, mode=options.mode, params=params)
-        )
+        plan = msgspec.structs.replace(plan, fault=msgspec.structs.replace(plan.fault, tag=options.mode, params=params))
     if options.timeline is not None:
         plan = msgspec.structs.replace(plan, timeline=str(options.timeline.absolute()))
     if options.cmd is not None:
         plan = msgspec.structs.replace(plan, worker=_worker(plan.worker, options.cmd))
     policy_path = plan_path.parent / plan.policy
-    _, gate, policy_sha256 = read_policy(policy_path)
+    policy, gate, policy_sha256 = read_policy(policy_path)
+    _check_pin(policy.pin, policy_path, wall_ns)
     if gate.max_recovery_s is None:
         raise Problem(
             f"{policy_path}: /gates",
@@ -84,12 +95,31 @@ def prepare_plan(plan_path: Path, options: Options, *, wall_ns: int) -> Ready:
         max_recovery_s=gate.max_recovery_s,
     )
     stamps = list(options.stamps)
+    said: list[str] = []
     sane = check(plan, place=place, wall_ns=wall_ns, rehearsal=options.rehearsal, permit_host=options.permit_host)
     _raise_first(sane.problems, options.progress)
     faults.make(plan.fault.mode, plan.fault.params)
-    if options.compress is not None and options.compress != 1:
-        plan = compress(plan, options.compress, numbers)
-        stamps.append(f"COMPRESSED {options.compress:g}x")
+    factor = options.compress or 1.0
+    if factor == "max":
+        factor = fitting_factor(
+            plan,
+            numbers,
+            place=place,
+            wall_ns=wall_ns,
+            rehearsal=options.rehearsal,
+            permit_host=options.permit_host,
+        )
+        if factor == 1:
+            said.append("--compress max: policy and plan leave no room, the drill runs at full length")
+    if factor != 1:
+        every_s = plan.traffic.every_s
+        plan = compress(plan, factor, numbers)
+        stamps.append(f"COMPRESSED {factor:g}x")
+        said.append(
+            f"compressed {factor:g}x: baseline {plan.phases.baseline_s:.3g} s, fault {plan.phases.fault_s:.3g} s, recovery "
+            f"{plan.phases.recovery_s:.3g} s; one request every {plan.traffic.every_s:.3g} s, so the real endpoint gets "
+            f"{every_s / plan.traffic.every_s:.3g} times as many a second"
+        )
     sane = check(
         plan,
         place=place,
@@ -118,6 +148,7 @@ def prepare_plan(plan_path: Path, options: Options, *, wall_ns: int) -> Ready:
         numbers=numbers,
         stamps=tuple(dict.fromkeys(stamps)),
         rehearsal=rehearsal,
+        said=tuple(said),
         warnings=warnings,
     )
 
@@ -128,7 +159,7 @@ def _worker(before: Worker | None, cmd: str) -> Worker:
     except ValueError as error:
         raise Problem("--cmd", found=str(error), wanted="a command line", remedy="close the quotes") from None
     if not words:
-        raise Problem("--cmd", found="nothing", wanted="a command line", remedy="write --cmd 'python agent.py'")
+        raise Problem("--cmd", found="nothing", wanted="a command line", remedy="write --cmd 'python3 agent.py'")
     return Worker(cmd=words) if before is None else msgspec.structs.replace(before, cmd=words)
 
 
@@ -139,15 +170,107 @@ def _raise_first(problems: tuple[Problem, ...], progress: Progress) -> None:
         raise problems[0]
 
 
+def _what_is_it(plan_path: Path, progress: Progress) -> None:
+    """Refuse another kind of file than a plan, and name every blank of plan and policy at once. Raises Problem."""
+    plan: dict[str, Any] = read_strict(plan_path, dict)
+    _check_kind(plan, "plan", plan_path, remedy=f"name the plan: drillmaster run eviction {_beside(plan_path)}")
+    files = [(plan_path, left_open(plan, "eviction", "plan"))]
+    named = plan.get("policy")
+    policy_path = plan_path.parent / named if isinstance(named, str) else None
+    if policy_path is not None and policy_path.is_file():
+        policy: dict[str, Any] = read_strict(policy_path, dict)
+        _check_kind(policy, "policy", policy_path, remedy=f"name the policy in {plan_path}: /policy")
+        files.append((policy_path, left_open(policy, "eviction", "policy")))
+    files = [(path, blanks) for path, blanks in files if blanks]
+    if not files:
+        return
+    for path, blanks in files:
+        progress.line(f"{path}: {len(blanks)} to fill in")
+        for pointer, example in blanks.items():
+            progress.line(f"  {pointer:<36} such as {example}" if example else f"  {pointer}")
+    count = sum(len(blanks) for _, blanks in files)
+    raise Problem(
+        " and ".join(str(path) for path, _ in files),
+        found=f"{count} blank{'s' if count != 1 else ''}: "
+        + ", ".join(pointer for _, blanks in files for pointer in blanks),
+        wanted="a value behind each colon; limits have no default",
+        remedy="fill them in: the comment above each says what it is, with an example",
+    )
+
+
+def _check_kind(value: Mapping[str, Any], wanted: str, path: Path, *, remedy: str) -> None:
+    found = value.get("kind")
+    if found in ("plan", "policy") and found != wanted:
+        raise Problem(str(path), found=f"a {found}", wanted=f"a {wanted} (`kind: {wanted}`)", remedy=remedy)
+
+
+def _beside(policy_path: Path) -> str:
+    """The plan that lies beside a policy, as one would type it; PLAN where none does."""
+    near = policy_path.with_name(policy_path.name.replace("policy", "plan"))
+    return str(near) if near != policy_path and near.is_file() else "PLAN"
+
+
+def _check_pin(pin: Pin, path: Path, wall_ns: int) -> None:
+    """Refuse a policy that the gate would refuse: before the drill, not after it."""
+    for field, found, wanted in pin_problems(pin, now_ns=wall_ns):
+        raise Problem(
+            f"{path}: /{field}",
+            found=found,
+            wanted=wanted,
+            remedy=f"have the policy's owner ({pin.owner.strip() or 'nobody yet'}) mend {field}; the gate would refuse the run",
+        )
+
+
+def check_program(ready: Ready, environ: Mapping[str, str] = os.environ) -> None:
+    """Refuse a worker whose folder is not there or whose program cannot be found. Raises Problem; starts nothing."""
+    worker = ready.plan.worker
+    if worker is None:
+        return
+    cwd = (ready.plan_path.parent / (worker.cwd or "")).absolute()
+    if not cwd.is_dir():
+        raise Problem(f"{ready.plan_path}: /worker/cwd", found=f"no folder {cwd}", wanted="a folder", remedy="mend cwd")
+    program = worker.cmd[0]
+    path = worker.env.get("PATH", environ.get("PATH", os.defpath)).replace("${PATH}", environ.get("PATH", os.defpath))
+    if "/" in program:
+        there = os.access(cwd / program, os.X_OK) and (cwd / program).is_file()
+    else:
+        there = shutil.which(program, path=path) is not None
+    if there:
+        return
+    instead = "python3" if program == "python" and shutil.which("python3", path=path) else None
+    raise Problem(
+        f"{ready.plan_path}: /worker/cmd",
+        found=f"{program}: {'no program there' if '/' in program else 'not on PATH'}",
+        wanted="a program that can be started",
+        remedy=f"write {instead} for {program}"
+        if instead
+        else f"write its path, from {cwd}; no shell reads this line"
+        if "/" not in program
+        else f"see ls -l {cwd / program}",
+    )
+
+
+def without_v1(upstream: str) -> str:
+    """The upstream's URL less a `/v1` at the end of its path.
+
+    `/v1` belongs to what a client asks for, and people copy a base URL with it. Kept in the proxy's prefix it would come
+    twice for a client whose own base URL ends in it; without it both spellings mean the same.
+    """
+    parts = urlsplit(upstream)
+    path = parts.path.rstrip("/")
+    return urlunsplit(parts._replace(path=path.removesuffix("/v1"))) if path.endswith("/v1") else upstream
+
+
 def base_urls(proxy_url: str, upstream: str) -> dict[str, str]:
     """What the worker finds in its environment. All lead to the proxy, which puts the upstream's own path in front.
 
-    MODEL_BASE_URL stands for the upstream's URL as the plan writes it. OPENAI_BASE_URL ends in `/v1` as that SDK wants,
-    unless the upstream's URL has a path already. ANTHROPIC_BASE_URL never does: that SDK adds `/v1` itself.
+    OPENAI_BASE_URL ends in `/v1` as that SDK wants, unless the upstream's path is of another kind (`/openai`).
+    ANTHROPIC_BASE_URL never does, since that SDK adds it, and neither does MODEL_BASE_URL, whatever `upstream` ends in.
     """
-    has_path = bool(urlsplit(upstream).path.strip("/"))
+    path = urlsplit(upstream).path.strip("/")
+    v1 = not path or path.endswith("v1")
     return {
         "MODEL_BASE_URL": proxy_url,
-        "OPENAI_BASE_URL": proxy_url if has_path else f"{proxy_url}/v1",
+        "OPENAI_BASE_URL": f"{proxy_url}/v1" if v1 else proxy_url,
         "ANTHROPIC_BASE_URL": proxy_url,
     }

@@ -1,0 +1,43 @@
+"""What a shell may complete: the words of a catalogue, and the runs that are here. Each is asked only on a Tab."""
+
+from collections.abc import Iterable
+
+import click
+
+__all__ = ["bugs", "faults", "notes", "runs", "runs_going_on"]
+
+
+def _that_begin(words: Iterable[str], incomplete: str) -> list[str]:
+    return [word for word in words if word.startswith(incomplete)]
+
+
+def faults(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from drillmaster.faults import names
+
+    return _that_begin(names(), incomplete)
+
+
+def notes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from drillmaster.conduct import NOTE_KINDS
+
+    return _that_begin(NOTE_KINDS, incomplete)
+
+
+def bugs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from drillmaster.standins.agent import BUGS
+
+    return _that_begin(BUGS, incomplete)
+
+
+def runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Runs in `runs/`, newest first, as ids or, where a folder is being typed, as folders."""
+    from drillmaster.intake.runs import run_ids
+
+    ids = run_ids()[::-1]
+    return _that_begin((f"runs/{run}" for run in ids) if incomplete.startswith("runs/") else ids, incomplete)
+
+
+def runs_going_on(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from drillmaster.run.seats import live_runs
+
+    return _that_begin((live.run for _, live in live_runs()), incomplete)

@@ -1,0 +1,91 @@
+"""Files of a kit with blanks: which are open, and what could stand there.
+
+1. A template is a file of a kit, complete but for its blanks: lines such as `max_fallback_s:` with nothing behind the
+   colon. The comment above a blank says what it is, its unit, and an example. Limits are always blanks.
+2. A blank that is still open in a person's file is found by its value, so it does not matter how the file is written.
+   All of them are named at once: who mends one a run gives up before the last.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from typing import Any
+
+__all__ = ["blanks", "keys", "left_open", "template"]
+
+_FILES = ("plan", "policy")
+_MAY_STAY_OPEN = "/seats/"
+"""A seat that nobody holds makes the run a rehearsal."""
+
+
+def template(kit: str) -> dict[str, str]:
+    """Read a kit's templates, by the name their file gets: `eviction-plan.yaml`, `eviction-policy.yaml`."""
+    folder = resources.files("drillmaster.kits").joinpath(kit)
+    return {f"{kit}-{name}.yaml": folder.joinpath(f"{name}.yaml").read_text("utf-8") for name in _FILES}
+
+
+def blanks(text: str) -> dict[str, str]:
+    """List the blanks of a template by JSON pointer, each with the example that its comment gives ("" without one)."""
+    lines = text.splitlines()
+    found = {}
+    for number, pointer in keys(lines):
+        comment = []
+        for line in reversed(lines[:number]):
+            if not line.lstrip().startswith("#"):
+                break
+            comment.append(line)
+        example = re.search(r"Example: (.+)$", "\n".join(comment), re.MULTILINE)
+        found[pointer] = example[1].strip() if example else ""
+    return found
+
+
+def left_open(value: Mapping[str, Any], kit: str, kind: str) -> dict[str, str]:
+    """List what a person left blank in a decoded plan or policy that cannot stay so, by pointer, with its example.
+
+    `kind` is `plan` or `policy`. What no template leaves blank is not looked at: a null may be meant there.
+    """
+    asked = blanks(template(kit)[f"{kit}-{kind}.yaml"])
+    # The gate's entry need not be the first of the list.
+    by_name = {re.sub(r"^/gates/\d+", "/gates/*", pointer): example for pointer, example in asked.items()}
+    return {
+        pointer: by_name[name]
+        for pointer in _nulls(value, "")
+        if (name := re.sub(r"^/gates/\d+", "/gates/*", pointer)) in by_name and not name.startswith(_MAY_STAY_OPEN)
+    }
+
+
+def _nulls(value: object, pointer: str) -> Iterator[str]:
+    if value is None:
+        yield pointer
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _nulls(inner, f"{pointer}/{name}")
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _nulls(inner, f"{pointer}/{number}")
+
+
+def keys(lines: list[str]) -> Iterator[tuple[int, str]]:
+    """Give line number and JSON pointer of each key without a value and without anything below it: the blanks."""
+    open_keys: list[tuple[int, str]] = []
+    items: dict[str, int] = {}
+    for number, line in enumerate(lines):
+        match = re.match(r"( *)(- )?([A-Za-z_]\w*):(.*)$", line)
+        if match is None:
+            continue
+        indent = len(match[1])
+        # The dash itself takes a level: the keys of one item stand two deeper than it.
+        while open_keys and open_keys[-1][0] >= indent:
+            open_keys.pop()
+        if match[2]:
+            parent = "".join(f"/{key}" for _, key in open_keys)
+            items[parent] = items.get(parent, -1) + 1
+            open_keys.append((indent, str(items[parent])))
+            indent += 2
+        open_keys.append((indent, match[3]))
+        below = next(
+            (later for later in lines[number + 1 :] if later.strip() and not later.lstrip().startswith("#")), ""
+        )
+        deeper = len(below) - len(below.lstrip(" ")) > indent
+        if not match[4].strip() and not deeper:
+            yield number, "".join(f"/{key}" for _, key in open_keys)

@@ -55,6 +55,7 @@ __all__ = [
     "make",
     "names",
     "read_request_whole",
+    "relay_body",
     "request_id",
     "send_answer",
     "with_fields",
@@ -272,6 +273,22 @@ def read_request_whole(seen: bytearray | None = None) -> Generator[Action, Any, 
             return False
         if seen is not None and isinstance(event, Data) and len(seen) < SEEN_BYTES:
             seen += event.body[: SEEN_BYTES - len(seen)]
+
+
+def relay_body() -> Generator[Action, Any, bool]:
+    """Send on what the upstream sends of its body, through a lift too; False when it broke off before its end."""
+    event: object = None
+    while True:
+        try:
+            event = yield Read("upstream")
+            if isinstance(event, Data):
+                yield Send(event)
+        except Lifted:
+            continue  # told once; a piece that was being sent has been sent
+        if isinstance(event, End):
+            return True
+        if isinstance(event, Lost):
+            return False
 
 
 def send_answer(answer: Answer) -> Script:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from drillmaster.faults import Cx, Fault, Lost, Read, Script, Wait
+from drillmaster.faults import Cx, Fault, Lifted, Lost, Read, Script, Wait
 
 __all__ = ["FirstByteDelay"]
 
@@ -27,7 +27,10 @@ class FirstByteDelay(Fault, frozen=True, kw_only=True, tag="first-byte-delay"):
             raise ValueError(f"jitter_ms {self.jitter_ms} is more than delay_ms {self.delay_ms}")
 
     def script(self, cx: Cx) -> Script:
-        if isinstance((yield Read("upstream")), Lost):
-            return
-        drawn_ms = cx.rng.uniform(-self.jitter_ms, self.jitter_ms) if self.jitter_ms else 0.0
-        yield Wait((self.delay_ms + drawn_ms) / 1e3)
+        try:
+            if isinstance((yield Read("upstream")), Lost):
+                return
+            drawn_ms = cx.rng.uniform(-self.jitter_ms, self.jitter_ms) if self.jitter_ms else 0.0
+            yield Wait((self.delay_ms + drawn_ms) / 1e3)
+        except Lifted:
+            return  # the answer goes through at once

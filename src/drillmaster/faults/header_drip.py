@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from drillmaster.faults import Close, Cx, Data, End, Fault, Head, Lost, Raw, Read, Script, Send, Wait
+from drillmaster.faults import Close, Cx, Fault, Head, Lifted, Raw, Read, Script, Send, Wait, relay_body
 from drillmaster.http1 import answer_head
 
 __all__ = ["HeaderDrip"]
@@ -30,14 +30,12 @@ class HeaderDrip(Fault, frozen=True, kw_only=True, tag="header-drip"):
         for at in range(len(wire)):
             last = at == len(wire) - 1
             yield Send(Raw(wire[at : at + 1], status=head.status if last else None))
-            if not last:
-                yield Wait(1 / self.bytes_per_s)
-        while True:
-            event = yield Read("upstream")
-            if isinstance(event, Data):
-                yield Send(event)
-            elif isinstance(event, End):
-                return
-            elif isinstance(event, Lost):
-                # A FIN would be the end of a body that has no length: the client must see that it is not.
-                yield Close("rst")
+            try:
+                if not last:
+                    yield Wait(1 / self.bytes_per_s)
+            except Lifted:
+                yield Send(Raw(wire[at + 1 :], status=head.status))
+                break
+        if not (yield from relay_body()):
+            # A FIN would be the end of a body that has no length: the client must see that it is not.
+            yield Close("rst")

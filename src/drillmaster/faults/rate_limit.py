@@ -26,9 +26,9 @@ class RateLimit(Fault, frozen=True, kw_only=True, tag="rate-limit"):
     Cannot show: a limit that a slower client would keep (see requests-per-minute), or one that money lifts (quota-spent).
     """
 
-    retry_after_s: Annotated[
-        float | None, Meta(gt=0, le=MAX_WAIT_S, description="the wait that is asked for; not with form none")
-    ] = None
+    retry_after_s: (
+        Annotated[float, Meta(gt=0, le=MAX_WAIT_S, description="the wait that is asked for; not with form none")] | None
+    ) = None
     form: Annotated[
         Literal["own", "seconds", "ms", "date", "body", "none"], Meta(description="where and how it is said")
     ] = "own"

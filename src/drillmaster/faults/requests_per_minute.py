@@ -23,7 +23,7 @@ class RequestsPerMinute(Fault, frozen=True, kw_only=True, tag="requests-per-minu
     """
 
     requests: Annotated[int, Meta(ge=1, le=1_000_000, description="a minute, for each credential")]
-    burst: Annotated[int | None, Meta(ge=1, le=1_000_000, description="at once; None: all of a minute's")] = None
+    burst: Annotated[int, Meta(ge=1, le=1_000_000, description="at once; None: all of a minute's")] | None = None
 
     def script(self, cx: Cx) -> Script:
         capacity = self.requests if self.burst is None else self.burst

@@ -13,7 +13,8 @@ class RstOnAccept(Fault, frozen=True, kw_only=True, tag="rst-on-accept"):
     Connections that stand are closed once their request is answered, idle ones at once.
 
     Breaks: clients that take a connection that stood for a healthy provider; balancers' checks that only connect.
-    Looks like: a connect that succeeds, then ECONNRESET or EPIPE at the first write or read.
+    Looks like: a connect that succeeds, then ECONNRESET or EPIPE at the first write or read; at times the connect itself
+    already says ECONNRESET.
     Cannot show: a reset that depends on what was asked (see reset); single requests cannot be chosen.
     """
 

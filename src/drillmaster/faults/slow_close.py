@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from drillmaster.faults import Close, Cx, Data, End, Fault, Head, Lost, Raw, Read, Script, Send, Wait
+from drillmaster.faults import Close, Cx, Fault, Head, Lifted, Raw, Read, Script, Send, Wait, relay_body
 from drillmaster.http1 import answer_head
 
 __all__ = ["SlowClose"]
@@ -30,12 +30,9 @@ class SlowClose(Fault, frozen=True, kw_only=True, tag="slow-close"):
         fields = [field for field in head.headers if field[0].lower() != "content-length"]
         wire = answer_head(head.status, (*fields, ("connection", "close")), head.reason)
         yield Send(Raw(wire, status=head.status))
-        while True:
-            event = yield Read("upstream")
-            if isinstance(event, Data):
-                yield Send(event)
-            elif isinstance(event, End):
-                yield Wait(self.delay_ms / 1e3)
-                return
-            elif isinstance(event, Lost):
-                yield Close("rst")
+        if not (yield from relay_body()):
+            yield Close("rst")
+        try:
+            yield Wait(self.delay_ms / 1e3)
+        except Lifted:
+            return

@@ -23,9 +23,10 @@ class Status(Fault, frozen=True, kw_only=True, tag="status"):
     """
 
     status: Annotated[int, Meta(ge=400, le=599, description="any error status, registered or not")]
-    condition: Annotated[
-        str | None, Meta(pattern="^[a-z][a-z0-9-]{0,39}$", description="which of the API's errors of this status")
-    ] = None
+    condition: (
+        Annotated[str, Meta(pattern="^[a-z][a-z0-9-]{0,39}$", description="which of the API's errors of this status")]
+        | None
+    ) = None
     html: Annotated[bool, Meta(description="a gateway's HTML page in place of the API's JSON")] = False
     should_retry: Annotated[
         bool | None, Meta(description="x-should-retry, which SDKs of OpenAI's and Anthropic's kind obey")

@@ -139,6 +139,15 @@ class Client:
         self.wire.finish()
         self.wire.resume()
 
+    def leave(self) -> None:
+        """Close at the next end of an answer, or now where none is under way: whoever wants more connects anew."""
+        if self.ex is not None:
+            self.ex.keep = False
+        elif self.buf:
+            self.abort()
+        elif not self.ending:
+            self.close()
+
     def close(self) -> None:
         self.wire.close()
         self.hub.forget(self)

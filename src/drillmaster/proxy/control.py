@@ -180,4 +180,6 @@ class ControlClient:
             return 400, {"error": str(problem)}
         except OSError as error:
             return 507, {"error": f"evidence cannot be written: {error.strerror or error}"}
+        except Exception as error:  # noqa: BLE001 - say, a fault whose parameters cannot be decoded: it must not hold the caller
+            return 500, {"error": f"an error of ours: {error!r}"[:500]}
         return 404, {"error": f"no such order; GET /state, POST /inject, /renew, /lift, /quit (pid {os.getpid()})"}

@@ -36,6 +36,8 @@ NAMED = frozenset(
     )
 )
 """The fields of a request that the evidence, or a dialect, asks for."""
+_TELLING = frozenset((b"api-key", b"mcp-session-id", b"mcp-protocol-version"))
+"""Those by which a dialect is told that most requests do not have."""
 _encode = msgspec.json.Encoder().encode
 MAX_TEXT_CHARS = 200
 MAX_KEYS = 4_096
@@ -122,6 +124,8 @@ class Hub:
         self.last_dialect = self.dialects[-1]
         self.evidence_failed = False
         self.tell: Callable[[str], None] | None = None
+        self.on_lift: Callable[[Injection], None] | None = None
+        """Called at each lift, after its line was written and before its scripts are told."""
         self._conn = 0
         self._attempt_prefix = f"{os.getpid():x}-"
         self._lifted_ns: dict[str, int] = {}
@@ -198,6 +202,8 @@ class Hub:
         lifted_ns = (injection.lifted_ns or 0) - self.mono0_ns
         self._lifted_ns[injection.window] = lifted_ns
         self.record("fault_lifted", {"window": injection.window, "why": injection.why, "lifted_ns": lifted_ns})
+        if self.on_lift is not None:
+            self.on_lift(injection)
         for drive in tuple(self.running):
             if drive.injection is injection:
                 drive.lift()
@@ -211,15 +217,14 @@ class Hub:
         return f"{self._attempt_prefix}{conn}-{nth}"
 
     def dialect_of(self, request: RequestHead) -> Dialect:
-        """Which API this request speaks. Remembered by what recognition looks at: method, path, host, names of fields."""
+        """Which API this request speaks. Remembered by what recognition looks at: method, target, host, names of fields."""
         named = request.named
         seen = (
             request.method,
-            request.path,
+            request.target,
             request.host,
             b"anthropic-version" in named,
-            b"api-key" in named or b"api-version=" in request.target,
-            b"mcp-session-id" in named or b"mcp-protocol-version" in named,
+            None if _TELLING.isdisjoint(named) else tuple(_TELLING & named.keys()),
         )
         known = self._recognised.get(seen)
         if known is None:

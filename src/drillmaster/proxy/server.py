@@ -20,6 +20,7 @@ import ssl
 import sys
 import time
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,14 @@ import msgspec
 
 from drillmaster.clock import SystemClock
 from drillmaster.errors import Problem
-from drillmaster.faults import make
+from drillmaster.faults import Cx, make
 from drillmaster.proxy.client import Client
+from drillmaster.proxy.connection import ConnectionDrive
 from drillmaster.proxy.control import ControlClient, Inject, Lift, Renew, peer_uid
+from drillmaster.proxy.door import BACKLOG, Door, PortDrive
 from drillmaster.proxy.hub import NEVER_NS, EventSink, Hub, NullSink
 from drillmaster.proxy.settings import Settings, Upstream
-from drillmaster.proxy.switch import Conflict
+from drillmaster.proxy.switch import Conflict, Injection
 from drillmaster.pulse import Pulse
 from drillmaster.timeline import Writer
 from drillmaster.wire import Address
@@ -42,7 +45,6 @@ __all__ = ["Server", "run"]
 SWEEP_S = 0.25
 DRAIN_S = 2.0
 RESOLVE_EVERY_S = 60.0
-BACKLOG = 1_024
 ACCEPTS_PER_WAKE = 64
 MAX_DESCRIPTORS = 65_536
 KEPT_DESCRIPTORS = 8
@@ -99,15 +101,16 @@ class Server:
         self._draining_beats = 0
         self._resolving: asyncio.Task[None] | None = None
         self._resolved_ns = 0
-        self.listener = self._listen()
+        self.door = Door(loop, self._listen(), self._accept)
+        self._port_drive: PortDrive | None = None
+        self.hub.on_lift = self._on_lift
         self.control: socket.socket | None = None
         self.control_tcp: socket.socket | None = None
 
     @property
     def address(self) -> tuple[str, int]:
         """Where clients connect."""
-        host, port = self.listener.getsockname()[:2]
-        return host, port
+        return self.door.address
 
     def _listen(self) -> socket.socket:
         settings = self.settings
@@ -149,6 +152,7 @@ class Server:
             scheme = "https" if hub.upstream.tls else "http"
             shown = f"{scheme}://{hub.upstream.authority.decode()}{hub.upstream.prefix.decode()}"
         hub.record("proxy_started", {"pid": os.getpid(), "listen": f"{host}:{port}", "upstream": shown})
+        injection: Injection | None = None
         if self._dead_fault is not None:
             injection = hub.switch.prepare(DEAD, settings.mode, self._dead_fault, settings.params, None, 0.0)
             hub.record("fault_injected", {"window": DEAD, "fault": settings.mode, "params": settings.params})
@@ -156,7 +160,10 @@ class Server:
         self._reserve = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         # Listeners and the loop's own descriptors stand; what is left is shared by clients and upstream connections.
         self._limit = max(self._limit - _descriptors_in_use() - KEPT_DESCRIPTORS, 4)
-        self._loop.add_reader(self.listener.fileno(), self._accept)
+        # A predecessor that was killed may have left the shared socket without ears.
+        self.door.open()
+        if injection is not None:
+            self._put_on(injection)
         self._pulse = Pulse(self._loop, self._beat, period_s=SWEEP_S)
 
     async def wait(self) -> int:
@@ -171,16 +178,19 @@ class Server:
         pool = hub.pool
         for _ in range(ACCEPTS_PER_WAKE):
             try:
-                sock, _ = self.listener.accept()
+                sock, peer = self.door.listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE):
                     self._shed()
                     continue
-                if error.errno in (errno.ENOBUFS, errno.ENOMEM):
+                if error.errno in (errno.ENOBUFS, errno.ENOMEM) or self.door.shut is not None:
                     return
                 raise
+            if self.door.is_own(peer):
+                sock.close()
+                continue
             full = len(hub.clients) + (len(pool.all) if pool is not None else 0) >= self._limit
             if self._stopping or (full and (pool is None or not pool.spare())):
                 self._turn_away(sock)
@@ -188,7 +198,18 @@ class Server:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             hub.counters.connections += 1
-            Client(hub, sock)
+            hub.switch.expire()
+            injection = hub.switch.current
+            if injection is not None and injection.fault.scope == "connection":
+                ConnectionDrive(hub, sock, injection, self._welcome)
+            else:
+                Client(hub, sock)
+
+    def _welcome(self, sock: socket.socket, data: bytes) -> Client:
+        client = Client(self.hub, sock)
+        if data:
+            client.on_bytes(data)
+        return client
 
     def _shed(self) -> None:
         """Not even the kept descriptors are left: use the one in reserve to take a connection, and drop it."""
@@ -196,7 +217,7 @@ class Server:
             os.close(self._reserve)
             self._reserve = None
         try:
-            sock, _ = self.listener.accept()
+            sock, _ = self.door.listener.accept()
             self._turn_away(sock)
         except OSError:
             pass  # it went away by itself, or there is still none to be had; the next wake tries again
@@ -254,16 +275,59 @@ class Server:
         if not 0 <= order.linger_s <= hub.limits.hold_s:
             raise ValueError(f"linger_s {order.linger_s} is not in 0 <= s <= {hub.limits.hold_s:g}")
         fault = make(order.fault, order.params)
-        if fault.scope != "exchange":
-            raise ValueError(
-                f"fault {order.fault} is of {fault.scope} scope, and this proxy plays scripts of exchanges"
-            )
         injection = hub.switch.prepare(order.window, order.fault, fault, order.params, order.ttl_s, order.linger_s)
         # The line before the deed: a fault that nobody can prove must not happen.
         if not hub.record("fault_injected", {"window": order.window, "fault": order.fault, "params": order.params}):
             raise OSError(errno.ENOSPC, "the line fault_injected was not written; nothing was injected")
         hub.switch.inject(injection)
+        self._put_on(injection)
         return {"injected_ns": injection.injected_ns - hub.mono0_ns}
+
+    def _put_on(self, injection: Injection) -> None:
+        """What a fault of port or connection scope does at once; one of exchanges waits for them."""
+        hub = self.hub
+        if injection.fault.scope == "exchange":
+            return
+        # A kept-alive connection would go on as if nothing had been.
+        for client in tuple(hub.clients):
+            if isinstance(client, Client):
+                client.leave()
+        if injection.fault.scope == "connection":
+            return
+
+        def done(why: str | None) -> None:
+            if hub.switch.current is not injection:
+                return
+            if why is not None:
+                print(f"fault {injection.tag}: {why}; lifted", file=sys.stderr, flush=True)
+                hub.switch.lift("failed")
+                return
+            injection.met += 1
+            hub.counters.met += 1
+            row = {"attempt": None, "window": injection.window, "client_bytes": 0, "proof": "probe"}
+            hub.record("fault_met", row)
+            hub.say(injection)
+
+        script = injection.fault.script(
+            Cx(
+                request=None,
+                conn=0,
+                nth=0,
+                dialect=hub.last_dialect,
+                make_rng=partial(hub.rng, injection, 0, 0),
+                now_ns=hub.now_ns,
+                cell=injection.cell,
+                wall_ns=hub.wall_ns,
+                injected_ns=injection.injected_ns,
+            )
+        )
+        self._port_drive = PortDrive(self._loop, self.door, script, done)
+        self._port_drive.step()
+
+    def _on_lift(self, injection: Injection) -> None:
+        if injection.fault.scope == "port" and self._port_drive is not None:
+            drive, self._port_drive = self._port_drive, None
+            drive.lift()
 
     def renew(self, order: Renew) -> dict[str, Any] | None:
         if self.hub.switch.renew(order.window, order.ttl_s) is None:
@@ -304,6 +368,9 @@ class Server:
             for drive in tuple(hub.running):
                 if drive.injection is not hub.switch.current:
                     drive.sweep(NEVER_NS)
+        if self.door.shut is not None and self._port_drive is None:
+            with contextlib.suppress(OSError):  # somebody took the port while we refused; told at the lift
+                self.door.open()
         for client in [c for c in hub.clients if c.deadline_ns < now_ns]:
             client.on_deadline()
         for drive in tuple(hub.running):
@@ -360,8 +427,7 @@ class Server:
         self._stopping = True
         if self._dead_fault is None:
             self.hub.switch.lift("signal" if why.startswith("SIG") else "exit")
-        with contextlib.suppress(OSError, ValueError):
-            self._loop.remove_reader(self.listener.fileno())
+        self.door.deafen()
         self._stop_why = why
         self._stop_ns = time.monotonic_ns() + round(DRAIN_S * 1e9)
         self._drain()
@@ -403,7 +469,7 @@ class Server:
                 Path(self.settings.control_path).unlink()
         if self._resolving is not None:
             self._resolving.cancel()
-        self.listener.close()
+        self.door.close()
         if self._reserve is not None:
             os.close(self._reserve)
             self._reserve = None

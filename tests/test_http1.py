@@ -1,16 +1,20 @@
 """Framing: what is refused, and that any cutting of the same bytes gives the same answer."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from drillmaster.http1 import (
+    MAX_FRAME_BYTES,
     MAX_HEAD_BYTES,
     ChunkedBody,
     CloseBody,
     Frames,
     HeadReader,
     LengthBody,
+    Lines,
     Malformed,
     RequestHead,
     ResponseHead,
@@ -229,7 +233,7 @@ def test_a_chunk_that_is_none_is_refused_in_any_cutting(data: bytes, piece_bytes
 
 def cut(data: bytes, cuts: list[int]) -> list[bytes]:
     edges = sorted({0, len(data), *(c % (len(data) + 1) for c in cuts)})
-    return [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [data[a:b] for a, b in itertools.pairwise(edges)]
 
 
 @given(
@@ -306,6 +310,23 @@ def test_events_are_cut_the_same_in_any_cutting(events: list[bytes], end: bytes,
     got += [frames.rest()] if frames.rest() else []
     assert b"".join(got) == wire
     assert [frame.rstrip(b"\r\n") for frame in got] == events
+
+
+@given(
+    lines=st.lists(st.sampled_from([b"{}", b'{"a":1}\r', b"", b"x" * 70]), max_size=6),
+    rest=st.sampled_from([b"", b'{"half']),
+    cuts=st.lists(st.integers(0, 1_000), max_size=10),
+)
+def test_lines_are_cut_the_same_in_any_cutting(lines: list[bytes], rest: bytes, cuts: list[int]) -> None:
+    frames = Lines()
+    got = [line for piece in cut(b"".join(line + b"\n" for line in lines) + rest, cuts) for line in frames.feed(piece)]
+    assert got == [line + b"\n" for line in lines]
+    assert frames.rest() == rest
+
+
+def test_a_line_that_never_ends_is_refused() -> None:
+    with pytest.raises(Malformed):
+        Lines().feed(b"x" * (MAX_FRAME_BYTES + 1))
 
 
 def test_an_answer_is_written_as_it_reads() -> None:

@@ -26,6 +26,7 @@ __all__ = [
     "Frames",
     "HeadReader",
     "LengthBody",
+    "Lines",
     "Malformed",
     "RequestHead",
     "ResponseHead",
@@ -647,3 +648,16 @@ class Frames:
     def rest(self) -> bytes:
         """What has begun and has no blank line yet."""
         return self._held
+
+
+class Lines(Frames):
+    """The same for a stream of JSON lines: a frame is a line with its line feed."""
+
+    __slots__ = ()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The lines that are whole now. Raises Malformed when one grows over `MAX_FRAME_BYTES`."""
+        *lines, self._held = (self._held + data).split(b"\n")
+        if len(self._held) > MAX_FRAME_BYTES:
+            raise Malformed("event too large")
+        return [line + b"\n" for line in lines]

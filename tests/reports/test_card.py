@@ -1,9 +1,9 @@
 import re
 
-import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from drillmaster.reports import PreflightView
 from drillmaster.reports.card import MAX_LINES, owner, render
@@ -12,16 +12,16 @@ from drillmaster.verdict import Check, Verdict, conclude
 from tests.reports import cases
 
 PASSING = cases.frozen("pass")
-FIELDS = ("# Eviction Drill - ", "Budget:", "Roles:", "Rules:", "Pre-flight", "Run", "Verdict", "Gate output:")
+FIELDS = ("# Eviction", "Budget:", "Roles:", "Rules:", "Pre-flight", "Run", "Verdict", "Gate output:")
 
 
 def _replaced(name: str, **changes: object) -> str:
     verdict, view = cases.frozen(name)
-    return render(verdict, msgspec.structs.replace(view, **changes))
+    return render(verdict, replace(view, **changes))
 
 
 def _verdict(checks: list[Check]) -> Verdict:
-    return msgspec.structs.replace(PASSING[0], checks=tuple(checks), status=conclude(checks))
+    return replace(PASSING[0], checks=tuple(checks), status=conclude(checks))
 
 
 texts = st.text(max_size=60)
@@ -39,17 +39,32 @@ all_checks = st.lists(
 
 
 @settings(max_examples=150)
-@given(all_checks, texts, texts, texts)
+@given(all_checks, texts, texts, texts, st.floats(0, 1e9))
+@example([], "\x1b[2J\n# Forged", "\u2028", "](x)<script>", 1e9)
 def test_it_never_has_more_than_45_lines_whatever_is_in_it(
-    checks: list[Check], service: str, budget: str, name: str
+    checks: list[Check], service: str, budget: str, name: str, span_s: float
 ) -> None:
-    view = msgspec.structs.replace(
+    old = PASSING[1]
+    view = replace(
         PASSING[1],
         service=service * 4,
         budget=budget * 9,
         seats={"lead": name * 3},
         owners={"default": name},
         mode=name,
+        drill=f"eviction {service}",
+        date=name,
+        stamps=(name,) * 20,
+        issues=budget,
+        proxy_command=service,
+        model_base_url=budget,
+        gate_command=name * 50,
+        drill_log=service,
+        every_s=span_s,
+        phases=tuple(replace(p, name=p.name + name, end_s=p.start_s + span_s) for p in old.phases),
+        windows=tuple(replace(w, fault=service * 9, injected_at=name, lifted_s=span_s) for w in old.windows) * 3,
+        preflight=tuple(replace(p, by=name * 9, at=service) for p in old.preflight),
+        notes=tuple(replace(n, text=name, by=service, at=budget) for n in old.notes),
     )
     card = render(_verdict(checks), view)
     assert len(card.splitlines()) <= MAX_LINES == 45
@@ -107,9 +122,7 @@ def test_the_human_line_is_ticked_only_when_all_of_it_is_attested_by_name_and_ti
 ) -> None:
     _, view = PASSING
     preflight = tuple(
-        msgspec.structs.replace(p, **change) if change and p.check == line else p
-        for p in view.preflight
-        if change or p.check != line
+        replace(p, **change) if change and p.check == line else p for p in view.preflight if change or p.check != line
     )
     card = _replaced("pass", preflight=preflight)
     assert re.search(r"^- \[ \] quiet window agreed .*not attested", card, re.MULTILINE)
@@ -132,14 +145,18 @@ def test_without_an_upstream_there_is_no_baseline_to_tick() -> None:
 def test_a_fault_that_was_not_lifted_or_not_gone_is_not_ticked() -> None:
     (window,) = PASSING[1].windows
     for change, said in (({"lifted_s": None}, "never lifted"), ({"gone": False}, "it was not gone")):
-        card = _replaced("pass", windows=(msgspec.structs.replace(window, **change),))
+        card = _replaced("pass", windows=(replace(window, **change),))
         assert re.search(rf"^- \[ \] .*{said}", card, re.MULTILINE)
     assert "- [ ] no fault was injected" in _replaced("pass", windows=())
 
 
 def test_a_failed_line_without_an_owner_is_open_and_the_box_stays_empty() -> None:
     lines = render(*cases.frozen("fail")).splitlines()
-    assert "- [ ] one follow-up issue per FAIL line, each with an owner" in lines
+    not_written = "- [ ] one follow-up issue per FAIL line, each with an owner: not written yet"
+    assert f"{not_written} (drillmaster card RUN --issues DIR)" in lines
+    assert "- [ ] one follow-up issue per FAIL line; an OPEN one has no owner: in `wiki`" in _replaced(
+        "fail", issues="wiki"
+    )
     assert "  - fallback: Dana" in lines
     assert "  - failed: OPEN" in lines
 
@@ -155,6 +172,13 @@ def test_a_failed_line_without_an_owner_is_open_and_the_box_stays_empty() -> Non
 )
 def test_the_owner_is_the_checks_own_or_the_default(owners: dict[str, str], wanted: str | None) -> None:
     assert owner("fallback", owners) == wanted
+
+
+def test_the_box_of_the_issues_is_ticked_once_they_are_written_and_owned() -> None:
+    card = _replaced("fail", issues="wiki/issues", owners={"default": "Ana"})
+    assert "- [x] one follow-up issue per FAIL line, each with an owner: in `wiki/issues`" in card.splitlines()
+    assert "- [ ] one follow-up" in _replaced("fail", owners={"default": "Ana"})
+    assert "- [x] one follow-up issue per FAIL line, each with an owner: no FAIL line" in render(*PASSING)
 
 
 def test_stamps_are_in_the_heading() -> None:

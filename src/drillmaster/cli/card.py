@@ -9,15 +9,20 @@ __all__ = ["command"]
 
 @click.command("card")
 @click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
-@click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="Where to write it. Default: RUN/card.md.")
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Where to write it; - prints alone. Default: RUN/card.md.",
+)
 @click.option("--issues", metavar="DIR", type=click.Path(path_type=Path), help="Write one issue per FAIL line there.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written, as JSON, instead of the card.")
 def command(run: Path, out: Path | None, issues: Path | None, as_json: bool) -> None:
     """Write the wiki card of a judged run, at most 45 lines, and print it.
 
-    The card is filled from the sealed run and the verdict that `gate` left in it; nothing is typed by hand. With
-    --issues each FAIL line gets a Markdown file, owned by whom the plan names under `owners`, else OPEN. A file that is
-    already there is left as it is, since people write into issues.
+    The card is filled from the sealed run and the verdict that `gate` left in it, which is given again and compared;
+    nothing is typed by hand. With --issues each FAIL line gets a Markdown file, owned by whom the plan names under
+    `owners`, else OPEN. A file that is already there is left as it is, since people write into issues.
 
     \b
     Examples:
@@ -28,21 +33,31 @@ def command(run: Path, out: Path | None, issues: Path | None, as_json: bool) -> 
     import msgspec
 
     from drillmaster import reports
-    from drillmaster.intake.written import judged_run, write_card, write_new
+    from drillmaster.errors import one_line
+    from drillmaster.intake.written import STDOUT, judged_run, write_new, write_whole
 
-    path, text = write_card(run, out)
+    verdict, view = judged_run(run)
     written: list[str] = []
     kept: list[str] = []
     if issues is not None:
-        verdict, view = judged_run(run)
         for name, issue in sorted(reports.form("issues").render(verdict, view).items()):
-            (written if write_new(issues / name, issue) else kept).append(str(issues / name))
+            (written if write_new(issues / name, issue) else kept).append(one_line(str(issues / name)))
+        if written or kept:
+            view = msgspec.structs.replace(view, issues=str(issues))
+    text = reports.form("card").render(verdict, view)
+    path = write_whole(out if out is not None else run / "card.md", text) if out != STDOUT else None
     if as_json:
-        said = {"card": str(path), "lines": len(text.splitlines()), "issues_written": written, "issues_kept": kept}
+        said = {
+            "card": one_line(str(path)) if path is not None else None,
+            "lines": len(text.splitlines()),
+            "issues_written": written,
+            "issues_kept": kept,
+        }
         click.echo(msgspec.json.encode(said).decode())
         return
     click.echo(text, nl=False)
-    click.echo(f"card: {path}", err=True)
+    if path is not None:
+        click.echo(f"card: {one_line(str(path))}", err=True)
     if issues is not None and not (written or kept):
         click.echo("issues: none, no check failed", err=True)
     for name in written:

@@ -9,7 +9,9 @@ __all__ = ["command"]
 
 @click.command("report")
 @click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
-@click.option("--html", metavar="FILE", type=click.Path(path_type=Path), help="Where to. Default: RUN/report.html.")
+@click.option(
+    "--html", metavar="FILE", type=click.Path(path_type=Path), help="Where to; - prints it. Default: RUN/report.html."
+)
 @click.option("--open", "open_it", is_flag=True, help="Open it in the browser.")
 @click.option("--json", "as_json", is_flag=True, help="Print path and size as JSON.")
 def command(run: Path, html: Path | None, open_it: bool, as_json: bool) -> None:
@@ -26,13 +28,21 @@ def command(run: Path, html: Path | None, open_it: bool, as_json: bool) -> None:
     """
     import msgspec
 
-    from drillmaster.intake.written import write_page
+    from drillmaster import reports
+    from drillmaster.errors import one_line
+    from drillmaster.intake.written import STDOUT, judged_run, write_whole
 
-    path = write_page(run, html)
+    if html == STDOUT and (as_json or open_it):
+        raise click.UsageError("--html - prints the page: it goes with neither --json nor --open")
+    page = reports.form("html").render(*judged_run(run))
+    if html == STDOUT:
+        click.echo(page, nl=False)
+        return
+    path = write_whole(html if html is not None else run / "report.html", page)
     if as_json:
-        said = {"report": str(path), "bytes": path.stat().st_size}
+        said = {"report": one_line(str(path)), "bytes": len(page.encode("utf-8", "backslashreplace"))}
         click.echo(msgspec.json.encode(said).decode())
     else:
-        click.echo(str(path))
+        click.echo(one_line(str(path)))
     if open_it:
         click.launch(path.resolve().as_uri())

@@ -56,12 +56,14 @@ def read_bytes(path: str | os.PathLike[str], cap_bytes: int) -> bytes:
         # Between the look above and this open the file may have become a pipe: O_NONBLOCK, and a second look.
         descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
         with os.fdopen(descriptor, "rb") as file:
-            _only_regular(place, os.fstat(descriptor).st_mode)
-            data = file.read(cap_bytes + 1)
+            status = os.fstat(descriptor)
+            _only_regular(place, status.st_mode)
+            # A file that is too long is not read to find that out; one that grows meanwhile is, to the cap.
+            data = file.read(cap_bytes + 1) if status.st_size <= cap_bytes else b""
             size = max(os.fstat(descriptor).st_size, len(data))
     except OSError as error:
         raise _unreadable(place, error) from None
-    if len(data) > cap_bytes:
+    if size > cap_bytes:
         raise Problem(
             place,
             found=f"{size:,} bytes",

@@ -142,6 +142,8 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     owners: dict[str, str]
     """Check id to the owner of its follow-up issue; `default` for all others."""
     manifest: dict[str, Any] = {}
+    issues: str = ""
+    """The folder where the follow-up issues were written; empty where none were."""
 
 
 def view(run: Run, verdict: Verdict, *, gate_command: str) -> RunView:

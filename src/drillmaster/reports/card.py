@@ -8,14 +8,14 @@
    Only then are FAIL and REFUSED lines cut, and the card says how many and where they are. A line over 160 characters
    is cut with an ellipsis.
 4. Each FAIL line has one follow-up issue, owned by whom the plan names for its check (`owners`, then its `default`).
-   Without an owner it is OPEN, and the box stays empty.
+   Without an owner it is OPEN. The box is ticked where all are owned and `--issues` has written them.
 """
 
 import re
 import textwrap
 from typing import Final
 
-from drillmaster.reports import RunView, clip, code_span, markdown, number, one_line
+from drillmaster.reports import RunView, clip, code_span, markdown, number
 from drillmaster.reports.text import check_line, last_line
 from drillmaster.verdict import Role, Verdict
 
@@ -25,6 +25,7 @@ MAX_LINES: Final = 45
 _WIDTH: Final = 110  # what can be followed with a finger while it is read out
 _OUTPUT_WIDTH: Final = 160
 _NAME: Final = 60
+_STAMPS: Final = 8
 
 _VERDICT_LINES: Final = 4
 
@@ -92,9 +93,9 @@ def _duration(seconds: float) -> str:
 
 
 def _head(verdict: Verdict, view: RunView) -> list[str]:
-    stamps = f" [{', '.join(one_line(stamp) for stamp in view.stamps or verdict.stamps)}]"
+    stamps = f" [{', '.join(markdown(clip(stamp, 30)) for stamp in (view.stamps or verdict.stamps)[:_STAMPS])}]"
     seats = "  ".join(f"{seat.title()}={_name(view.seats.get(seat, ''))}" for seat in ("lead", "scribe", "verifier"))
-    title = f"# {view.drill.replace('_', ' ').title()} Drill - {_name(view.service)} - {markdown(view.date)}"
+    title = f"# {_name(view.drill.replace('_', ' ').title())} Drill - {_name(view.service)} - {_name(view.date)}"
     # Two blanks at the end of a line are Markdown's line break: the three fields stay three lines in a wiki.
     budget = _wrapped(f"Budget: {markdown(view.budget)}")
     budget[-1] += "  "
@@ -156,7 +157,7 @@ def _run(view: RunView) -> list[str]:
         length = "never lifted" if window.lifted_s is None else _duration(window.lifted_s - window.injected_s)
         after = {True: ", then lifted and gone", False: ", and it was not gone after the lift", None: ", then lifted"}
         end = "" if window.lifted_s is None else after[window.gone]
-        fault = f"{length} of {_name(window.fault)}, met by {window.met} attempts{end}"
+        fault = f"{length} of {_name(window.fault)}, acted on {window.met} attempts{end}"
         if len(view.windows) > 1:
             fault += f"; {len(view.windows) - 1} more injections"
     said = f"noted by the Scribe {_moment(noted.at, view.date)}" if noted else "not noted by the Scribe"
@@ -179,13 +180,18 @@ def _run(view: RunView) -> list[str]:
 def _verdict(verdict: Verdict, view: RunView, *, whole: bool) -> list[str]:
     failed = [check for check in verdict.checks if check.status == "fail"]
     owned = all(owner(check.id, view.owners) for check in failed)
+    if not failed:
+        follow = ", each with an owner: no FAIL line"
+    elif not view.issues:
+        follow = ", each with an owner: not written yet (drillmaster card RUN --issues DIR)"
+    else:
+        follow = f"{', each with an owner' if owned else '; an OPEN one has no owner'}: in {code_span(clip(view.issues, 40))}"
     return [
         "Verdict",
         _command(view.gate_command),
         "- [x] gate output below, "
         + ("verbatim" if whole else "its lines verbatim, with others counted to fit this page"),
-        f"- [{'x' if owned else ' '}] one follow-up issue per FAIL line, each with an owner"
-        + ("" if failed else ": no FAIL line"),
+        f"- [{'x' if not failed or (owned and view.issues) else ' '}] one follow-up issue per FAIL line{follow}",
     ]
 
 

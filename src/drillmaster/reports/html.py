@@ -41,6 +41,7 @@ __all__ = ["KINDS", "MAX_BYTES", "render", "sample"]
 MAX_BYTES: Final = 200_000
 _MOST_MARKS: Final = 2_000
 _MOST_NOTES: Final = 40
+_AWAITED: Final = ("fallback", "recovery")
 _WORD: Final[dict[Status, str]] = {"pass": "Pass", "fail": "Fail", "refused": "Refused"}
 
 KINDS: Final[dict[Outcome, Kind]] = {
@@ -121,7 +122,7 @@ def _page(verdict: Verdict, view: RunView | None, most_marks: int, most_cites: i
         last_line=last_line(verdict),
         checks=checks,
         missed=[check for check in checks if check["status"] != "pass"],
-        tiles=[checks[place] for place in _tiles(verdict.checks)],
+        tiles=[checks[place] | {"observed": _tile(verdict.checks[place])} for place in _tiles(verdict.checks)],
         findings=[(_sentence(f.cause), _sentence(f.next), where(f.cites)) for f in verdict.findings],
         unproven=UNPROVEN,
         counts=sorted(verdict.counts.items()),
@@ -160,6 +161,13 @@ def _tiles(checks: Sequence[Check]) -> list[int]:
         if check.role == "judgement" and check.observed is not None and isinstance(check.limit, float | int)
     ]
     return sorted(sorted(places, key=lambda place: (checks[place].status == "pass", not checks[place].unit))[:4])
+
+
+def _tile(check: Check) -> str:
+    """Say what was observed, in a word where there is one: what took at least the whole window never came."""
+    if isinstance(check.observed, AtLeast) and check.unit == "s" and check.id.partition("[")[0].strip() in _AWAITED:
+        return f"never ({quantity(check.observed.value, check.unit)})"
+    return measure(check.observed, check.unit)
 
 
 def _check(check: Check) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def _issue(check: Check, verdict: Verdict, view: RunView) -> str:
         f"# {markdown(clip(view.service, 60))}: {markdown(clip(check.title, 120))}{markdown(stamps)}",
         "",
         f"- Owner: {markdown(clip(who, 60)) if who else 'OPEN'}",
-        f"- Run: {code_span(view.run)}, {markdown(view.drill)} drill, {markdown(view.date)}",
+        f"- Run: {code_span(view.run)}, {markdown(clip(view.drill, 60))} drill, {markdown(clip(view.date, 20))}",
         f"- Fault: {code_span(view.mode)}",
         f"- Check: {code_span(check.id)}",
         f"- Observed: {markdown(measure(check.observed, check.unit)) or 'see the line below'}",

@@ -270,6 +270,17 @@ def test_a_stream_opens_says_its_words_and_its_calls_in_order(dialect: Dialect, 
         assert any(dialect.says(frame) & Says.TOOL for frame in called)
 
 
+@pytest.mark.parametrize("dialect", SPEAKERS, ids=lambda dialect: dialect.name)
+def test_a_ping_is_one_and_ends_nothing(dialect: Dialect) -> None:
+    assert dialect.says(dialect.ping) is Says.PING
+    content_type = LINES if dialect.splits == "line" else SSE
+    assert dialect.ending(200, content_type, dialect.ping * 3, True) is CUT
+    assert dialect.without_finish(dialect.ping) == dialect.ping
+    if content_type == SSE and dialect.name != "mcp":
+        whole = b"".join(parts(dialect, "", reply("Hello"))[1])
+        assert dialect.ending(200, SSE, whole + dialect.ping, True) is COMPLETE
+
+
 @given(text=st.text(max_size=40), name=st.sampled_from([dialect.name for dialect in SPEAKERS]))
 def test_what_a_model_says_cannot_end_its_answer(text: str, name: str) -> None:
     dialect = load(name)

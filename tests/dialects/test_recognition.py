@@ -78,6 +78,9 @@ def test_a_request_is_recognised(head: RequestHead, name: str) -> None:
         (b"api.openai.com", "openai_chat"),
         (b"127.0.0.1", "openai_chat"),
         (b"[::1]", "openai_chat"),
+        (b"[::1]:9000", "openai_chat"),
+        (b"localhost:11434", "ollama"),
+        (b"api.mistral.ai:8443", "mistral"),
         (None, "openai_chat"),
     ],
 )

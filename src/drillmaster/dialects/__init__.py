@@ -211,6 +211,10 @@ class Dialect:
     """Its errors. The first of a status is what the status means by itself, the first of a name what the name means."""
     shapes: ClassVar[tuple[Shape, ...]] = ()
     """How it says in the middle of a stream that it failed; the usual one first."""
+    ping: ClassVar[bytes] = b": keep-alive\n\n"
+    """What keeps a stream alive and says nothing: the API's own, or a comment."""
+    ping: ClassVar[bytes] = b": ping\n\n"
+    """What keeps one of its streams alive and says nothing."""
     splits: ClassVar[Literal["frame", "line"]] = "frame"
     """What ends a unit of its streams: a blank line (server-sent events) or a line feed (JSON lines)."""
 
@@ -338,6 +342,10 @@ class Dialect:
             wanted = "one of " + ", ".join(known) if known else "a dialect that has errors inside a stream"
             raise Problem(f"shape of {self.name}", found=repr(name), wanted=wanted, remedy="leave `shape` out")
         return name
+
+    def usual_shape(self, path: str) -> str | None:
+        """The shape of an error in a stream that this API has first at a path; None where it has none at all."""
+        return self.shapes[0].name if self.shapes else None
 
     # Answers
 

@@ -315,6 +315,9 @@ class ChatAndResponses(Chat):
             return self._responses.error_frames_of(self.condition(None, condition), name, request_id)
         return super().error_frames(name, condition, request_id=request_id, asked=asked)
 
+    def usual_shape(self, path: str) -> str | None:
+        return FLAT_SHAPES[0].name if is_responses(path) else super().usual_shape(path)
+
     def answer(self, reply: Reply, *, path: str = "", asked: bytes = b"") -> Answer:
         if is_responses(path):
             answer = self._responses.answer(reply)

@@ -68,6 +68,8 @@ class Anthropic(Dialect):
 
     name: ClassVar[str] = "anthropic"
     hosts: ClassVar[tuple[bytes, ...]] = (b"api.anthropic.com",)
+    ping: ClassVar[bytes] = b'event: ping\ndata: {"type":"ping"}\n\n'
+    ping: ClassVar[bytes] = b'event: ping\ndata: {"type": "ping"}\n\n'
     shapes: ClassVar[tuple[Shape, ...]] = (Shape("event", "D; M: APIStatusError with status_code 200"),)
     table: ClassVar[tuple[Condition, ...]] = (
         _row(400, "bad-request", "invalid_request_error", "The request could not be understood.", transient=False),
@@ -255,7 +257,7 @@ class Anthropic(Dialect):
         index = 0
         if reply.pieces or not reply.tools:
             frames.append(_event("content_block_start", index=index, content_block={"type": "text", "text": ""}))
-            frames.append(_event("ping"))
+            frames.append(self.ping)
             for piece in reply.pieces:
                 frames.append(_event("content_block_delta", index=index, delta={"type": "text_delta", "text": piece}))
             frames.append(_event("content_block_stop", index=index))

@@ -67,6 +67,7 @@ class Mcp(Dialect):
     """
 
     name: ClassVar[str] = "mcp"
+    ping: ClassVar[bytes] = b": ping\n\n"
     shapes: ClassVar[tuple[Shape, ...]] = (Shape("rpc-error", "D: a JSON-RPC error as an event's data"),)
     table: ClassVar[tuple[Condition, ...]] = (
         _row(400, "bad-request", -32600, "Invalid Request", transient=False),
@@ -187,7 +188,7 @@ class Mcp(Dialect):
 
     def stream(self, reply: Reply, *, path: str = "", asked: bytes = b"") -> Streamed:
         # Progress tells a client that the call is under way; the words come once, with the result.
-        frames = [b": ping\n\n"]
+        frames = [self.ping]
         frames.append(sse(self.answer(reply, asked=asked).body, "message"))
         return Streamed((_SSE,), tuple(frames))
 

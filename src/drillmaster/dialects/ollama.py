@@ -45,7 +45,7 @@ def _row(status: int, name: str, message: str, source: str = _D, **more: Any) ->
 
 
 class Ollama(Chat):
-    """Ollama: `POST /api/chat` and `/api/generate`; its `/v1/chat/completions` by the plan's `dialect: ollama`.
+    """Ollama: `POST /api/chat` and `/api/generate`; its `/v1/chat/completions` at port 11434, or by the plan's `dialect: ollama`.
 
     Finished: a line with `done: true`. On its imitation of chat completions `data: [DONE]`, or without a stream a whole
     answer, whatever the `finish_reason`: null is what it sends on good answers.
@@ -53,6 +53,8 @@ class Ollama(Chat):
 
     name: ClassVar[str] = "ollama"
     null_finish: ClassVar[bool] = True
+    # JSON lines have no comments: a line without words is the nearest to one.
+    ping: ClassVar[bytes] = b'{"model":"","message":{"role":"assistant","content":""},"response":"","done":false}\n'
     splits: ClassVar[Literal["frame", "line"]] = "line"
     shapes: ClassVar[tuple[Shape, ...]] = (Shape("error-line", _D), Shape("data-error", "as openai_chat, at /v1"))
     table: ClassVar[tuple[Condition, ...]] = (
@@ -70,6 +72,10 @@ class Ollama(Chat):
 
     def speaks(self, request: RequestHead) -> bool:
         return request.method == "POST" and request.path.endswith((*_NATIVE, _IMITATED))
+
+    def lives_at(self, host: bytes) -> bool:
+        # It has no host of its own, and a port that is known for it.
+        return host.endswith(b":11434")
 
     def recognises(self, request: RequestHead) -> bool:
         return request.method == "POST" and request.path in _NATIVE
@@ -128,6 +134,8 @@ class Ollama(Chat):
             said |= Says.CONTENT
         if message.get("tool_calls"):
             said |= Says.TOOL
+        if not said and value.get("done") is False:
+            said = Says.PING
         if value.get("done") is True:
             said |= Says.FINISH | Says.TERMINAL
             if value.get("eval_count") is not None:
@@ -154,6 +162,9 @@ class Ollama(Chat):
         if name == "data-error":
             return (sse(dump({"error": _IMITATION.error_object(row, "")})),)
         return (dump({"error": row.message}) + b"\n",)
+
+    def usual_shape(self, path: str) -> str | None:
+        return "data-error" if path.endswith(_IMITATED) else super().usual_shape(path)
 
     # Answers
 

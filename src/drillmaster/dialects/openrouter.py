@@ -16,7 +16,6 @@ from drillmaster.http1 import Answer, RequestHead
 __all__ = ["DIALECT", "OpenRouter"]
 
 _D = "D openrouter.ai/docs/api/errors"
-_PROCESSING = b": OPENROUTER PROCESSING\n\n"
 
 
 def _row(status: int, name: str, message: str, source: str = _D, **more: Any) -> Condition:
@@ -32,6 +31,7 @@ class OpenRouter(ChatAndResponses):
     name: ClassVar[str] = "openrouter"
     hosts: ClassVar[tuple[bytes, ...]] = (b"openrouter.ai",)
     request_id_header: ClassVar[str] = "x-generation-id"
+    ping: ClassVar[bytes] = b": OPENROUTER PROCESSING\n\n"
     shapes: ClassVar[tuple[Shape, ...]] = (
         Shape("finish-error", "D openrouter.ai/docs/api/reference/streaming"),
         Shape("data-error", _D),
@@ -123,7 +123,7 @@ class OpenRouter(ChatAndResponses):
     def stream(self, reply: Reply, *, path: str = "", asked: bytes = b"") -> Streamed:
         streamed = super().stream(reply, path=path, asked=asked)
         headers = (streamed.headers[0], (self.request_id_header, f"gen-{reply.answer_id}"))
-        return Streamed(headers, (_PROCESSING, *streamed.frames))
+        return Streamed(headers, (self.ping, *streamed.frames))
 
 
 DIALECT = OpenRouter()

@@ -230,7 +230,7 @@ class Hub:
         if known is None:
             if len(self._recognised) >= 256:
                 self._recognised.clear()
-            upstream_host = None if self.upstream is None else self.upstream.host.encode("ascii")
+            upstream_host = None if self.upstream is None else self.upstream.authority
             known = self._recognised[seen] = recognise(request, self.dialects, upstream_host)
         return known
 

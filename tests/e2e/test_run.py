@@ -82,6 +82,8 @@ def test_a_rehearsal_goes_on_to_the_gate_and_passes_a_healthy_agent_in_every_mod
     done = drill.run("--rehearsal", "--mode", mode)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "[REHEARSAL]" in done.stdout
+    for name in ("card.md", "report.html"):
+        assert (drill.run_dir / name).is_file() and f"runs/{drill.run_dir.name}/{name}" in done.stdout
 
 
 def test_a_rehearsal_fails_an_agent_without_a_fallback(drill: Drill) -> None:
@@ -327,6 +329,55 @@ def test_a_worker_that_cannot_be_started_is_refused_and_nothing_is_left(drill: D
     done = drill.run("--rehearsal")
     assert done.returncode == 2 and "no program there" in done.stderr
     assert not (drill.folder / "runs").exists()
+
+
+def test_a_worker_that_ends_at_once_is_refused_with_what_it_said_and_its_folder_is_kept(drill: Drill) -> None:
+    (drill.folder / "agent.py").write_text("import no_such_module_of_mine\n")
+    drill.plan()
+    done = drill.run("--rehearsal")
+    assert done.returncode == 2
+    refusal = done.stderr.splitlines()[-1]
+    assert "No module named 'no_such_module_of_mine'" in refusal
+    assert f"kept for a look: {drill.run_dir}" in done.stderr
+
+
+def test_a_refusal_that_has_said_it_all_keeps_no_folder(drill: Drill) -> None:
+    drill.plan(kind=None)
+    done = drill.run("--rehearsal")
+    assert done.returncode == 2 and "start the agent" in done.stderr
+    assert "nothing is kept" in done.stderr
+    assert [path.name for path in (drill.folder / "runs").iterdir() if not path.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("tail", ["/v1", "/v1/", ""])
+def test_an_endpoint_with_v1_and_without_is_the_same(drill: Drill, tail: str) -> None:
+    upstream = f"http://127.0.0.1:{drill.upstream_port}{tail}"
+    drill.plan(
+        proxy={"listen": f"127.0.0.1:{drill.proxy_port}", "upstream": upstream},
+        worker={"cmd": drill.agent(), "ready_s": 15, "env": {"MODEL_BASE_URL": "${OPENAI_BASE_URL}"}},
+        phases={"baseline_s": 30, "fault_s": 2, "recovery_s": 1.5},
+    )
+    process = drill.start("--rehearsal")
+    drill.wait_for("phase_started", phase="baseline")
+    drill.wait_for("attempt", "events/proxy.jsonl", path="/v1/ask", status=200)
+    process.send_signal(signal.SIGINT)
+    _out, err = process.communicate(timeout=20)
+    assert process.returncode == 3, err
+    # What is said to be next has to work.
+    command = next(line for line in err.splitlines() if line.startswith("next: ")).removeprefix("next: drillmaster ")
+    judged = drill.verb(*shlex.split(command))
+    assert judged.returncode == 2 and "Traceback" not in judged.stderr, judged.stderr
+    assert drill.verb("report", str(drill.run_dir)).returncode == 0
+
+
+def test_a_policy_that_vanished_is_gone_and_not_changed(drill: Drill) -> None:
+    drill.plan()
+    process = drill.start("--rehearsal")
+    drill.wait_for("phase_started", phase="fault")
+    (drill.folder / "policy.yaml").unlink()
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 2, out + err
+    assert f"the policy is gone from {drill.folder / 'policy.yaml'}" in err
 
 
 def test_a_baseline_that_is_not_healthy_is_never_injected_into(drill: Drill) -> None:

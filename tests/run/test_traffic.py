@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drillmaster.plan import Expect, Target
-from drillmaster.run.traffic import Answer, Prepared, Tally, judge_answer, outcome_of, prepare
+from drillmaster.run.traffic import Answer, Prepared, Tally, curl_line, judge_answer, outcome_of, prepare
 
 NONCE = "dmn0123456789abcdef"
 
@@ -163,3 +163,33 @@ def test_a_share_of_failures_is_told_of_as_many_as_asked_for_and_no_fewer() -> N
         tally.count(answer())
     assert tally.recent_failed_ratio() == 0.0
     assert (tally.done, tally.failed) == (7, 3)
+
+
+@pytest.mark.parametrize(
+    ("target", "line"),
+    [
+        ({"url": "http://127.0.0.1:8000/answer?q=drill-ping"}, "curl -i 'http://127.0.0.1:8000/answer?q=drill-ping'"),
+        ({"url": "http://127.0.0.1:8000/answer"}, "curl -i http://127.0.0.1:8000/answer"),
+        (
+            {"url": "http://127.0.0.1/a?q={payload}&n={nonce}", "payloads": ["Where is it?", "b"]},
+            "curl -i 'http://127.0.0.1/a?q=Where%20is%20it%3F&n=dmn0000000000000000'",
+        ),
+        (
+            {"url": "http://h/a", "method": "POST", "body": '{"q": "{payload}"}', "payloads": ['it\'s "x"']},
+            """curl -i -X POST -H "Content-Type: application/json" --data '{"q": "it\'"\'"\'s \\\\"x\\\\""}' http://h/a""".replace(
+                "\\\\", "\\"
+            ),
+        ),
+        (
+            {"url": "http://h/a", "headers": {"Authorization": "Bearer ${AGENT_KEY}"}},  # the shell puts it in
+            'curl -i -H "Authorization: Bearer ${AGENT_KEY}" http://h/a',
+        ),
+        ({"url": "http://h/a?token=abc"}, None),  # its name says what it is
+        ({"url": "http://h/a?q=sk-" + "proj-abcdefgh12345678"}, None),
+        ({"url": "http://h/a", "headers": {"X-Tenant": "sk-" + "proj-abcdefgh12345678"}}, None),
+        ({"url": "http://h/a", "headers": {"X-Odd": "`id`"}}, None),
+        ({"url": "http://h/a", "headers": {"X-Odd": "$(id)"}}, None),
+    ],
+)
+def test_what_users_ask_is_shown_as_a_line_that_runs_or_not_at_all(target: dict[str, Any], line: str | None) -> None:
+    assert curl_line(msgspec.convert(target, Target)) == line

@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -150,8 +149,9 @@ def _confirm(plan: "Plan") -> None:
 
 def _close(result: "RunResult", *, as_json: bool) -> None:
     """Say what came of it and what to type next; ends the process."""
+    from drillmaster import reports
     from drillmaster.intake.runs import short
-    from drillmaster.intake.written import write_card, write_page
+    from drillmaster.intake.written import judged_run, write_whole
 
     run = short(result.run_dir)
     stopped = result.exit is Exit.ABORTED
@@ -177,13 +177,11 @@ def _close(result: "RunResult", *, as_json: bool) -> None:
         _show(verdict)
     # The run is sealed and judged: a card that cannot be written is told, and the verdict stands.
     written: dict[str, str] = {}
-    forms: dict[str, Callable[[], Path]] = {
-        "card": lambda: write_card(result.run_dir)[0],
-        "report": lambda: write_page(result.run_dir),
-    }
-    for form, write in forms.items():
+    for form, name in (("card", "card.md"), ("report", "report.html")):
         try:
-            written[form] = str(write())
+            verdict, view = judged_run(result.run_dir)
+            page = reports.form("html" if form == "report" else form).render(verdict, view)
+            written[form] = str(write_whole(result.run_dir / name, page))
         except Problem as problem:
             click.echo(f"{form}: {problem}", err=True)
     if as_json:

@@ -296,7 +296,12 @@ class Conductor:
         )
 
     async def _record_code(self, at: str) -> None:
-        self.write("code_state", at=at, **await asyncio.to_thread(self._code))
+        code = await asyncio.to_thread(self._code)
+        self.write("code_state", at=at, **code)
+        for what in ("plan", "policy"):
+            now = code.get(f"{what}_sha256") or ""
+            if now.startswith("gone"):
+                self._progress.line(f"the {what} is {now}: the gate refuses a run whose {what} did not stay")
 
     def note(self, kind: str, text: str, by: str, seen_at: str = "") -> None:
         """Write a Scribe's line. Raises Problem where it cannot be written."""
@@ -345,6 +350,11 @@ class Conductor:
         return (Exit.PASS, "") if self.state is State.DRAINING else (Exit.ABORTED, self.why)
 
     @property
+    def refused(self) -> Problem | None:
+        """What refused the drill in its pre-flight, before any user was played; None where nothing did."""
+        return self._problem if self._traffic is None else None
+
+    @property
     def _lead(self) -> str:
         return self.plan.seats.names()["lead"] or "nobody named"
 
@@ -366,6 +376,13 @@ class Conductor:
             log = self.folder.path / "proxy.log"
             raise Refused("the proxy", found=lost.why, wanted="its counts", remedy=f"see {log}") from None
         return counts
+
+    async def worker_said(self) -> tuple[str, ...]:
+        """The last lines of a worker that the drill started, told to the person too."""
+        said = () if self.worker is None else await self.worker.said()
+        for line in said:
+            self._progress.line(f"the agent printed: {line}")
+        return said
 
     async def start_worker(self, argv: tuple[str, ...]) -> None:
         """Start the worker and watch it. Raises Problem."""

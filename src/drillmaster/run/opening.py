@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -30,7 +31,7 @@ from drillmaster.run.parts import (
     listen_url,
     raise_descriptor_limit,
 )
-from drillmaster.run.preflight import Runway, addresses_of, execute, tls_to
+from drillmaster.run.preflight import Runway, addresses_of, agents_attempts, execute, tls_to
 from drillmaster.run.progress import Progress
 from drillmaster.run.ready import Options, Ready, base_urls, check_program, prepare_plan, without_v1
 from drillmaster.run.seats import Live, Lock, open_state, started_ticks, take_lock
@@ -174,6 +175,8 @@ async def _drill(site: _Site, lock: Lock, target_name: str) -> RunResult:
             site.logs.close()
             unsealed = _seal(conductor, site)
             conductor.close()
+            if conductor.refused is not None:
+                _keep_or_drop(folder, conductor.refused, progress)
         if unsealed is not None:
             exit_, why = Exit.ABORTED, unsealed
         return RunResult(folder.path, exit_, why, site.ready.rehearsal, site.ready.policy_path)
@@ -186,6 +189,25 @@ async def _drill(site: _Site, lock: Lock, target_name: str) -> RunResult:
                 f"idle for 10 min; end it with `kill {left_proxy}`"
             )
         seats.close(keep_proxy=left_proxy is not None)
+
+
+def _keep_or_drop(folder: Folder, refused: Problem, progress: Progress) -> None:
+    """Keep the folder of a drill that its pre-flight refused only where it says more than the refusal did.
+
+    That is what agent or proxy printed, what the agent asked for, or a file that the refusal names.
+    """
+    said = [name for name in ("worker.log", "proxy.log", "timeline.jsonl") if _has_text(folder.path / name)]
+    if agents_attempts(folder):
+        said.append("events/proxy.jsonl")
+    if said or str(folder.path) in str(refused):
+        progress.line(f"refused; kept for a look: {folder.path}" + (f" ({', '.join(said)})" if said else ""))
+        return
+    shutil.rmtree(folder.path, ignore_errors=True)
+    progress.line("refused; nothing was started, and nothing is kept")
+
+
+def _has_text(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
 
 
 def _seal(conductor: Conductor, site: _Site) -> str | None:
@@ -217,12 +239,12 @@ def _copy_inputs(ready: Ready, folder: Folder) -> None:
 
 
 def _digest_file(path: Path) -> str:
-    """The digest of what a file says; of its bytes where it cannot be read any more; `gone` where it is not there."""
+    """The digest of what a file says; of its bytes where that is no plan or policy any more; where it is not there, that."""
     with contextlib.suppress(Problem):
         return strict.digest(read_strict(path, dict))
     with contextlib.suppress(Problem):
         return strict.digest_bytes(read_bytes(path, _PLAN_CAP_BYTES))
-    return "gone"
+    return f"gone from {path.absolute()}"
 
 
 def _code(site: _Site) -> dict[str, str | None]:
@@ -303,7 +325,9 @@ def _conductor(site: _Site) -> Conductor:
     async def prepare(conductor: Conductor) -> None:
         await execute(
             Runway(
-                plan=msgspec.structs.replace(plan, target=target),
+                plan=plan,
+                target=target,
+                base_urls=base_urls(site.proxy_url, plan.proxy.upstream or ""),
                 place=str(site.ready.plan_path),
                 attest=not site.ready.rehearsal and "DEMO" not in site.ready.stamps,
                 folder=folder,

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -29,6 +30,8 @@ KEEPER = Path(__file__).with_name("keeper.py")
 MAX_LOG_BYTES = 20 * 1024 * 1024
 _CALL_S = 5.0
 _STATE_S = 2.0
+_LAST_WORDS_S = 0.5
+_TAIL_BYTES = 8_192
 
 
 class InjectorLost(Exception):
@@ -252,6 +255,21 @@ class WorkerPart:
     async def wait(self) -> int | None:
         """Wait until the worker itself has ended; its exit code, negative for a signal; None: its keeper was killed."""
         return (await self._said()).get("code")
+
+    async def said(self, *, lines: int = 5) -> tuple[str, ...]:
+        """The last lines that it printed, screened. Waits a moment for one that has ended, whose last words are on their way."""
+        if self._copy is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_WORDS_S):
+                    await asyncio.shield(self._copy)
+        try:
+            with self._log.open("rb") as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
+                text = log.read().decode("utf-8", "replace")
+        except OSError:
+            return ()
+        found = (re.sub(r"[^\x20-\x7e\xa0-\U0010ffff]", " ", line).strip()[:200] for line in text.splitlines())
+        return tuple(line for line in found if line)[-lines:]
 
     async def stop(self) -> None:
         """End it and all it started: SIGTERM, and SIGKILL after the keeper's grace. `wait` returns after this."""

@@ -21,9 +21,9 @@ import msgspec
 from drillmaster.clock import Clock, parse_rfc3339, rfc3339
 from drillmaster.errors import Problem, Refused
 from drillmaster.outcomes import PROBE_TRACE
-from drillmaster.plan import Attest, Plan
+from drillmaster.plan import Attest, Plan, Target
 from drillmaster.run.folder import Folder
-from drillmaster.run.traffic import Answer, Asker, look_up, outcome_of, prepare
+from drillmaster.run.traffic import Answer, Asker, curl_line, look_up, outcome_of, prepare
 from drillmaster.sanity import window_problem
 from drillmaster.screen import screen_url
 from drillmaster.timeline import chunks
@@ -33,6 +33,7 @@ __all__ = [
     "PROXY_PROBE_TRACE",
     "Ground",
     "Line",
+    "agents_attempts",
     "attested",
     "ground",
     "probe_proxy",
@@ -265,16 +266,19 @@ async def reach_agent(
     plan: Plan,
     asker: Asker,
     *,
+    target: Target,
     clock: Clock,
     proxy_url: str,
     proxy_counts: Callable[[], Awaitable[dict[str, Any]]],
     wait_s: float,
     alive: Callable[[], bool],
     attempts: Callable[[], Sequence[Mapping[str, Any]]],
+    worker_said: Callable[[], Awaitable[tuple[str, ...]]],
 ) -> list[Line]:
     """Ask the agent what users will ask, until it answers as the plan expects; then see that it asked through the proxy.
 
-    `attempts` gives what the proxy has written of the agent's own requests so far.
+    `target` is the plan's with its keys put in; `attempts` gives what the proxy has written of the agent's own requests so
+    far, `worker_said` the last lines that a worker which the drill started has printed.
 
     `wait_s` is how long it may take to start; `alive` False: the worker that the drill started has ended. Raises Refused.
     """
@@ -282,12 +286,20 @@ async def reach_agent(
     before = await proxy_counts()
     tried = 0
     while True:
-        answer = await _probe_agent(plan, asker, clock, tried)
+        answer = await _probe_agent(plan, target, asker, clock, tried)
         tried += 1
         if answer.answer == "ok":
             break
         if not alive() or clock.mono_ns() >= give_up_ns:
-            raise _no_answer(plan, answer, before, await proxy_counts(), proxy_url=proxy_url, alive=alive())
+            raise _no_answer(
+                plan,
+                answer,
+                before,
+                await proxy_counts(),
+                proxy_url=proxy_url,
+                alive=alive(),
+                said=await worker_said(),
+            )
         await asyncio.sleep(0.2)
     found = [
         Line(
@@ -303,7 +315,7 @@ async def reach_agent(
             found.append(Line(check="agent_uses_proxy", status="pass", why=f"{passed} attempts came through"))
             found.append(_endpoint_answers(attempts()))
             return found
-        await _probe_agent(plan, asker, clock, tried + more)
+        await _probe_agent(plan, target, asker, clock, tried + more)
     https = _no_http(before, await proxy_counts())
     raise Refused(
         "agent_uses_proxy",
@@ -324,12 +336,24 @@ def _endpoint_answers(attempts: Sequence[Mapping[str, Any]]) -> Line:
             status="pass",
             why=f"status {', '.join(str(s) for s in statuses[:5]) or 'not seen yet'}",
         )
+    asked = dict.fromkeys(f"{attempt.get('method')} {attempt.get('path')}" for attempt in attempts)
     raise Refused(
         "endpoint_answers",
-        found=f"status {', '.join(str(s) for s in statuses[:5])} of the real endpoint to the agent; its answer came from elsewhere",
+        found=f"status {', '.join(str(s) for s in statuses[:5])} of the real endpoint to the agent, which asked for "
+        f"{', '.join(list(asked)[:3])}; its answer came from elsewhere",
         wanted="an answer of the real endpoint: there is no baseline without one",
-        remedy="mend the agent's key, model or path (see `attempt` in events/proxy.jsonl)",
+        remedy=_path_remedy([str(attempt.get("path")) for attempt in attempts if attempt.get("status") in (404, 405)])
+        or "mend the agent's key, model or path",
     )
+
+
+def _path_remedy(lost: Sequence[str]) -> str:
+    """What to do about paths that the endpoint does not know: most often one `/v1` too many or too few."""
+    if any(path.startswith("/v1/v1/") for path in lost):
+        return "one /v1 too many: the agent adds its own, so give it MODEL_BASE_URL, which has none"
+    if lost and not any(path.startswith("/v1") for path in lost):
+        return "if its API begins with /v1, the agent adds none: give it OPENAI_BASE_URL, which ends in /v1"
+    return ""
 
 
 def _no_http(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
@@ -343,32 +367,40 @@ def _seen(counts: Mapping[str, Any]) -> int:
     return int(counts.get("requests", 0))
 
 
-async def _probe_agent(plan: Plan, asker: Asker, clock: Clock, nth: int) -> Answer:
+async def _probe_agent(plan: Plan, target: Target, asker: Asker, clock: Clock, nth: int) -> Answer:
     due_ns = clock.mono_ns()
     request = prepare(
-        plan.target,
+        target,
         id=f"preflight{nth + 1}",
         trace=PROBE_TRACE + secrets.token_hex(8),
         span=secrets.token_hex(8),
         nonce="dmn" + secrets.token_hex(8),
-        payload=nth % len(plan.target.payloads) if plan.target.payloads else None,
+        payload=nth % len(target.payloads) if target.payloads else None,
     )
     return await asker.ask(request, due_ns=due_ns, time_limit_s=plan.traffic.time_limit_s)
 
 
 def _no_answer(
-    plan: Plan, answer: Answer, before: dict[str, Any], after: dict[str, Any], *, proxy_url: str, alive: bool
+    plan: Plan,
+    answer: Answer,
+    before: dict[str, Any],
+    after: dict[str, Any],
+    *,
+    proxy_url: str,
+    alive: bool,
+    said: Sequence[str],
 ) -> Refused:
-    """Say why the agent did not answer, with what the proxy knows of it."""
+    """Say why the agent did not answer, with what the proxy knows of it and what the agent itself printed last."""
     found = f"{outcome_of(answer)} ({answer.why})" if answer.why else outcome_of(answer)
-    place = f"target_answers {screen_url(plan.target.url)}"
+    place = f"target_answers {plan.target.url.partition('?')[0]}"
     wanted = "an answer as /target/expect says"
+    last = f"; the last it printed: {said[-1]}" if said else ""
     if not alive:
         return Refused(
             place,
-            found="a worker that ended before it answered",
+            found="a worker that ended before it answered" + (last or ", without a word"),
             wanted=wanted,
-            remedy="see worker.log in the run folder",
+            remedy="mend the agent, or /worker/cmd in the plan",
         )
     https = _no_http(before, after)
     if https:
@@ -378,7 +410,15 @@ def _no_answer(
             wanted=wanted,
             remedy=f"set its base URL to {proxy_url}, http and not https: TLS is spoken between the proxy and the endpoint",
         )
-    if answer.result in ("refused", "reset") and plan.worker is None:
+    if plan.worker is not None and answer.result in ("refused", "reset"):
+        port = urlsplit(plan.target.url).port
+        return Refused(
+            place,
+            found=f"{found} for {plan.worker.ready_s:g} s{last}",
+            wanted=wanted,
+            remedy=f"see that it listens on port {port or 'of /target/url'}, or raise worker.ready_s",
+        )
+    if answer.result in ("refused", "reset"):
         return Refused(
             place,
             found=found,
@@ -387,10 +427,18 @@ def _no_answer(
         )
     if answer.result == "timeout":
         return Refused(
-            place, found=found, wanted=wanted, remedy="raise traffic.time_limit_s, or see what the agent waits for"
+            place,
+            found=found + last,
+            wanted=wanted,
+            remedy="raise traffic.time_limit_s, or see what the agent waits for",
         )
+    # A worker of ours has been ended by the time this is read; only somebody else's can still be asked.
+    curl = curl_line(plan.target) if plan.worker is None else None
     return Refused(
-        place, found=found, wanted=wanted, remedy=f"see what it says: curl -i '{screen_url(plan.target.url)}'"
+        place,
+        found=found + last,
+        wanted=wanted,
+        remedy=f"see what it says: {curl}" if curl else "see why in what the agent logs",
     )
 
 
@@ -422,6 +470,10 @@ class Runway(msgspec.Struct, frozen=True, kw_only=True):
     """What the pre-flight has to know of the drill."""
 
     plan: Plan
+    target: Target
+    """The plan's, with its keys put in: for what is sent, and for no message."""
+    base_urls: Mapping[str, str]
+    """What an agent that somebody else starts has to be given, by variable."""
     place: str
     """How the plan's file is called in messages."""
     attest: bool
@@ -451,6 +503,8 @@ class Crew(Protocol):
 
     async def proxy_counts(self) -> dict[str, Any]: ...
 
+    async def worker_said(self) -> tuple[str, ...]: ...
+
 
 async def execute(runway: Runway, asker: Asker, crew: Crew, *, clock: Clock) -> None:
     """Execute the pre-flight, from the ground up to the agent's first answer. Raises the first refusal; all are on record."""
@@ -473,7 +527,7 @@ async def execute(runway: Runway, asker: Asker, crew: Crew, *, clock: Clock) -> 
                 "proxy_passes",
                 found=seen,
                 wanted="an answer of the real endpoint",
-                remedy=f"see {folder.path}/proxy.log",
+                remedy=f"see that it answers by itself: curl -i --max-time 10 {screen_url(plan.proxy.upstream or '')}",
             )
         crew.line(Line(check="proxy_passes", status="pass", why=f"the real endpoint said {seen}"))
     if plan.worker is not None:
@@ -482,9 +536,10 @@ async def execute(runway: Runway, asker: Asker, crew: Crew, *, clock: Clock) -> 
         with _on_record(crew, "worker_starts"):
             await crew.start_worker(plan.worker.cmd)
     else:
-        crew.say(f"the agent is yours to start, with   export MODEL_BASE_URL={proxy_url}")
+        crew.say("the agent is yours to start; its model client has to find the proxy, by whichever of these it reads:")
+        crew.say("  export " + " ".join(f"{name}={url}" for name, url in runway.base_urls.items()))
         if runway.own_timeline is None:
-            crew.say(f"and, for its marks in the evidence, export DRILL_LOG={folder.timeline}")
+            crew.say(f"  export DRILL_LOG={folder.timeline}   for its marks in the evidence")
         else:
             crew.say(f"its marks are taken from {runway.own_timeline}")
     wait_s = plan.worker.ready_s if plan.worker is not None else (runway.agent_wait_s or 0.0)
@@ -495,19 +550,23 @@ async def execute(runway: Runway, asker: Asker, crew: Crew, *, clock: Clock) -> 
         for line in await reach_agent(
             plan,
             asker,
+            target=runway.target,
             clock=clock,
             proxy_url=proxy_url,
             proxy_counts=crew.proxy_counts,
             wait_s=wait_s,
             alive=lambda: plan.worker is None or crew.worker_alive,
-            attempts=lambda: _agents_attempts(folder),
+            attempts=lambda: agents_attempts(folder),
+            worker_said=crew.worker_said,
         ):
             crew.line(line)
 
 
-def _agents_attempts(folder: Folder) -> list[Mapping[str, Any]]:
+def agents_attempts(folder: Folder) -> list[Mapping[str, Any]]:
     """What the proxy wrote of the agent's own requests: all attempts but the conductor's probe of the proxy."""
     found: list[Mapping[str, Any]] = []
+    if not (folder.events / "proxy.jsonl").exists():
+        return found
     for line in b"".join(chunks(folder.events / "proxy.jsonl", limit_bytes=1 << 20)).split(b"\n"):
         with contextlib.suppress(msgspec.DecodeError):
             row = msgspec.json.decode(line)

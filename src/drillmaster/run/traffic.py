@@ -13,13 +13,14 @@ import errno
 import json
 import random
 import re
+import shlex
 import socket
 import ssl
 import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
-from urllib.parse import quote, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import msgspec
 
@@ -30,6 +31,8 @@ from drillmaster.outcomes import PROBE_TRACE
 from drillmaster.pace import Steady
 from drillmaster.plan import Expect, Target
 from drillmaster.sanity import is_loopback
+from drillmaster.screen import screen_text
+from drillmaster.strict import SECRET_NAME
 
 __all__ = [
     "Answer",
@@ -38,6 +41,7 @@ __all__ = [
     "Prepared",
     "Tally",
     "Traffic",
+    "curl_line",
     "judge_answer",
     "outcome_of",
     "prepare",
@@ -121,6 +125,41 @@ def prepare(
     head = "\r\n".join(lines).encode("ascii", "strict") + b"\r\n\r\n"
     nonce_used = (used_in_text and payload is not None) or used_in_url or used
     return Prepared(id=id, trace=trace, nonce=nonce if nonce_used else None, payload=payload, data=head + content)
+
+
+def curl_line(target: Target) -> str | None:
+    """What a person types to ask what users ask; None where that cannot be shown without a secret in it.
+
+    `target` is the plan's own: a `${NAME}` in a header stays one, and the shell fills it in.
+    """
+    values = {"{nonce}": "dmn0000000000000000", "{id}": "by-hand"}
+    values["{payload}"] = _fill(target.payloads[0], values, lambda value: value)[0] if target.payloads else ""
+    url = _fill(target.url, values, lambda value: quote(value, safe=""))[0]
+    words = ["curl", "-i"]
+    if target.method != "GET":
+        words += ["-X", target.method]
+    for name, value in target.headers.items():
+        literal = re.sub(r"\$\{\w+\}", "", value)
+        if re.search(r"[\"`\\$]", literal) or _is_secret(literal):
+            return None
+        words += ["-H", f'"{name}: {value}"']
+    if target.body is not None:
+        as_json = target.body.lstrip()[:1] in ("{", "[")
+        body = _fill(
+            target.body, values, (lambda value: json.dumps(value)[1:-1]) if as_json else (lambda value: value)
+        )[0]
+        if as_json and "content-type" not in {name.lower() for name in target.headers}:
+            words += ["-H", '"Content-Type: application/json"']
+        words += ["--data", shlex.quote(body)]
+    # Field by field: the net over free text takes every query for a secret.
+    secret = [name for name, value in parse_qsl(urlsplit(url).query) if SECRET_NAME.search(name) or _is_secret(value)]
+    if secret or _is_secret(url.partition("?")[0]) or _is_secret(target.body or ""):
+        return None
+    return " ".join([*words, shlex.quote(url)])
+
+
+def _is_secret(text: str) -> bool:
+    return screen_text(text) != text
 
 
 _PATH_SAFE = "%/:?#[]@!$&'()*+,;=-._~"

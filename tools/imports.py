@@ -22,7 +22,9 @@ SOURCE = Path(__file__).resolve().parent.parent / "src"
 
 TIERS: tuple[frozenset[str], ...] = (
     frozenset({"errors", "clock", "strict"}),
-    frozenset({"evidence", "outcomes", "diagnosis", "stats", "verdict", "policy", "screen", "http1", "rules"}),
+    frozenset(
+        {"evidence", "outcomes", "admissions", "diagnosis", "stats", "verdict", "policy", "screen", "http1", "rules"}
+    ),
     frozenset({"dialects", "faults", "gates", "guards"}),
     frozenset({"plan", "pace", "sanity", "conduct", "judge", "charts", "reports"}),
     frozenset({"timeline", "wire", "pulse", "signing", "stores", "intake", "history"}),

@@ -270,6 +270,22 @@ def test_a_stream_opens_says_its_words_and_its_calls_in_order(dialect: Dialect, 
         assert any(dialect.says(frame) & Says.TOOL for frame in called)
 
 
+@pytest.mark.parametrize(
+    ("name", "path", "shape"),
+    [
+        ("openai_chat", "", "data-error"),
+        ("openai_responses", "/v1/responses", "flat"),
+        ("azure_openai", "/openai/deployments/d/chat/completions", "data-error"),
+        ("azure_openai", "/openai/responses", "flat"),
+        ("openrouter", "/api/v1/chat/completions", "finish-error"),
+        ("ollama", "/api/chat", "error-line"),
+        ("ollama", "/v1/chat/completions", "data-error"),
+    ],
+)
+def test_the_usual_error_of_a_path_is_one_that_it_can_have(name: str, path: str, shape: str) -> None:
+    assert load(name).usual_shape(path) == shape
+
+
 @pytest.mark.parametrize("dialect", SPEAKERS, ids=lambda dialect: dialect.name)
 def test_a_ping_is_one_and_ends_nothing(dialect: Dialect) -> None:
     assert dialect.says(dialect.ping) is Says.PING

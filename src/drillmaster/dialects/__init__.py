@@ -213,8 +213,6 @@ class Dialect:
     """How it says in the middle of a stream that it failed; the usual one first."""
     ping: ClassVar[bytes] = b": keep-alive\n\n"
     """What keeps a stream alive and says nothing: the API's own, or a comment."""
-    ping: ClassVar[bytes] = b": ping\n\n"
-    """What keeps one of its streams alive and says nothing."""
     splits: ClassVar[Literal["frame", "line"]] = "frame"
     """What ends a unit of its streams: a blank line (server-sent events) or a line feed (JSON lines)."""
 

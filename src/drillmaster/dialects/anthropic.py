@@ -69,7 +69,6 @@ class Anthropic(Dialect):
     name: ClassVar[str] = "anthropic"
     hosts: ClassVar[tuple[bytes, ...]] = (b"api.anthropic.com",)
     ping: ClassVar[bytes] = b'event: ping\ndata: {"type":"ping"}\n\n'
-    ping: ClassVar[bytes] = b'event: ping\ndata: {"type": "ping"}\n\n'
     shapes: ClassVar[tuple[Shape, ...]] = (Shape("event", "D; M: APIStatusError with status_code 200"),)
     table: ClassVar[tuple[Condition, ...]] = (
         _row(400, "bad-request", "invalid_request_error", "The request could not be understood.", transient=False),

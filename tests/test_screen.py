@@ -9,7 +9,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from drillmaster import screen
-from drillmaster.screen import HOLD_BYTES, MARK, Screener, key_hash, screen_headers, screen_text, screen_url
+from drillmaster.screen import (
+    HOLD_BYTES,
+    MARK,
+    Screener,
+    key_hash,
+    screen_argv,
+    screen_headers,
+    screen_text,
+    screen_url,
+    screen_value,
+)
 
 # Made up, all of them: the part that must not survive, and a text around it. The bars are taken out below; without
 # them whoever scans repositories for credentials would find some here.
@@ -59,6 +69,10 @@ _SECRETS = [
     ("T00/B00/XXXXXXXX", "https://hooks.slack.com/services/{}"),
     ("123/abcDEF", "POST https://discord.com/api/webhooks/{} failed"),
     ("opaque", "GET https://h/p?sig={}&x= HTTP/1.1"),
+    ("hunter2", "agent --password {} --fast"),
+    ("hunter2", "cmd: [python, agent.py, --db-password, {}]"),
+    ("a-b_c.d", "argv ['agent', '--api-key', '{}']"),
+    ("horse", '["--auth-token","{}","-v"]'),
     (
         "-----BEGIN RSA PRIV|ATE KEY-----\nMIIabc\nxyz==\n-----END RSA PRIV|ATE KEY-----",
         "before\n{}\nafter",
@@ -88,6 +102,10 @@ INNOCENT = [
     '{"t":"2026-11-29T12:00:00Z","event":"fallback_engaged","id":"r-17","path":"fallback","model":"gpt-4o-mini"}',
     "cache_key = tenant/7/prompt, sort key: name, monkey=banana",
     "cookie: chocolate",
+    "give it --password or set --api-key to a file; --token <TOKEN>, --password $DB_PASSWORD",
+    "--api-key --verbose",
+    "--max-tokens 500",
+    "http://127.0.0.1:8000/answer?q={payload}&n={nonce}&r={id}{nonce}",
 ]
 
 
@@ -297,6 +315,55 @@ def test_other_headers_are_screened_as_text_and_keep_their_order() -> None:
         ("Idempotency-Key", "123e4567-e89b-12d3-a456-426614174000"),
     ]
     assert screen_headers(pairs) == [("Referer", f"https://{MARK}@h/"), ("X-Note", MARK), *pairs[2:]]
+
+
+def test_what_fills_a_plans_url_is_no_secret_and_what_stands_beside_it_may_be_one() -> None:
+    url = "http://127.0.0.1:8000/answer?q={payload}&key=hunter2{nonce}&x={other}"
+    kept = f"http://127.0.0.1:8000/answer?q={{payload}}&key={MARK}{{nonce}}&x={MARK}"
+    assert screen_url(url) == screen_text(url) == kept
+    assert screen_url(kept) == screen_text(kept) == kept
+
+
+@pytest.mark.parametrize(
+    ("argv", "screened"),
+    [
+        (["agent", "--password", "horse", "--fast"], ["agent", "--password", MARK, "--fast"]),
+        (["agent", "--api-key", "-x"], ["agent", "--api-key", MARK]),  # a value may begin with a dash
+        (["agent", "--api-key", "--fast"], ["agent", "--api-key", "--fast"]),
+        (["agent", "-p", "horse"], ["agent", "-p", MARK]),
+        (["docker", "run", "-p", "8080:80", "-p", "443"], ["docker", "run", "-p", "8080:80", "-p", "443"]),
+        (["curl", "-u", "me:horse", "-u", "root"], ["curl", "-u", MARK, "-u", "root"]),
+        (["agent", "--password=horse"], ["agent", f"--password={MARK}"]),
+        (
+            ["agent", "--token-file", "/run/t", "--max-tokens", "5"],
+            ["agent", "--token-file", "/run/t", "--max-tokens", "5"],
+        ),
+        (["agent", "--key", "AbCdEf0123456789XyZw"], ["agent", "--key", MARK]),
+        (["agent", "--key", "tls.pem", "sk-abcdefgh"], ["agent", "--key", "tls.pem", MARK]),
+        (["sh", "-c", "agent --password h0rse"], ["sh", "-c", f"agent --password {MARK}"]),
+        (["-p", ""], ["-p", ""]),
+        ([], []),
+    ],
+)
+def test_what_follows_a_telling_option_goes(argv: list[str], screened: list[str]) -> None:
+    assert screen_argv(argv) == screened
+    assert screen_argv(screened) == screened
+
+
+def test_a_value_is_screened_before_it_is_cut() -> None:
+    assert screen_value("short") == "short"
+    key = "sk-" + "a" * 40
+    assert screen_value("x" * 90 + " " + key, 100) == "x" * 90 + " " + MARK[:8] + "\u2026"
+    assert "sk-aa" not in screen_value("x" * 90 + " " + key * 400, 100)
+    assert len(screen_value("y" * 1_000_000, 100)) == 100
+
+
+@given(st.text(max_size=300), st.integers(2, 50))
+def test_a_value_is_never_longer_than_it_may_be(text: str, max_chars: int) -> None:
+    assert (
+        len(screen_value(text, max_chars)) <= max(max_chars, len(screen_text(text))) if len(text) <= max_chars else True
+    )
+    assert len(screen_value(text, max_chars)) <= max_chars
 
 
 def test_a_key_is_named_by_sixteen_hex_digits_of_its_sha256() -> None:

@@ -5,7 +5,10 @@
 2. What follows a telling name (`api_key=`, `"password": "`, `Cookie:`) goes whatever it looks like; after a bare `key=`
    only what looks random, and after a colon in prose only what is no plain word.
 3. Digests, UUIDs, run ids and traceparents stay: evidence is joined by them.
-4. Screened text screens to itself. Where a stream is cut into chunks makes no difference: lines are screened whole, and
+4. What follows a telling option (`--password X`, `-p X`) goes as well: in a list of words whatever it looks like, in text
+   where it is no plain word.
+5. `{payload}`, `{nonce}` and `{id}`, which a plan's URL is filled by, are no secrets and stay.
+6. Screened text screens to itself. Where a stream is cut into chunks makes no difference: lines are screened whole, and
    a line longer than HOLD_BYTES in windows whose edges its content decides, never the chunks.
 
 No list of shapes is complete. What is written should be chosen field by field; this is the net below that.
@@ -13,12 +16,22 @@ No list of shapes is complete. What is written should be chosen field by field; 
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
 from drillmaster.strict import SECRET_NAME
 
-__all__ = ["HOLD_BYTES", "MARK", "Screener", "key_hash", "screen_headers", "screen_text", "screen_url"]
+__all__ = [
+    "HOLD_BYTES",
+    "MARK",
+    "Screener",
+    "key_hash",
+    "screen_argv",
+    "screen_headers",
+    "screen_text",
+    "screen_url",
+    "screen_value",
+]
 
 MARK = "[screened]"
 HOLD_BYTES = 64 * 1024
@@ -68,6 +81,11 @@ _SHAPES: tuple[tuple[tuple[str, ...], str], ...] = (
      rf"(?i:{_NAMES})" + _CLOSED + r"(?:[:=]|=>)" + _OPEN + r"(?:" + _QUOTED
      + rf"|(?<==)(?P<d>{_KEPT}{_BARE}+)|(?<=[:\s])(?P<e>{_KEPT}(?=[^\s]{{0,512}}[0-9_+/=.~!@#$%^*-])(?![A-Za-z]+[.,;:!?]?\s)"
      rf"{_BARE}{{4,}}))"),
+    (("pass", "pwd", "secret", "token", "key", "authorization", "credential"),
+     rf"(?<![\w-])(?i:--[a-z0-9-]{{0,40}}?{_NAMES})(?![\w-]),?\s{{1,4}}[\"']?(?P<s>{_KEPT}(?!-)(?![A-Za-z]+[.,;:!?]?(?:\s|\Z))"
+     rf"{_BARE}+)"),
+    (("pass", "pwd", "secret", "token", "key", "authorization", "credential"),
+     rf"(?<![\w-])(?i:--[a-z0-9-]{{0,40}}?{_NAMES})[\"']\s{{0,4}},\s{{0,4}}(?:\"(?P<a>{_KEPT}(?!--)[^\"\\\n]+)\"|'(?P<b>{_KEPT}(?!--)[^'\n]+)')"),
     (("pass", "pwd"),
      rf"(?i:passwords?|passwd|passphrase|pwd)\\*[\"']?\s{{0,4}}:{_OPEN}(?P<s>{_KEPT}{_BARE}+)(?=\s{{0,4}}(?:[\r\n,;}}]|\Z))"),
 )  # fmt: skip
@@ -84,6 +102,12 @@ _PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----[^\s\"'<>\\]*")
 _RUN_END = re.compile(r"[\n\"']")
 _GAP = re.compile(r"[\s,;}\]]")
 _QUERY_PART = re.compile(r"([^&;=]*)(=?)([^&;]*)([&;]?)")
+_FILLED = re.compile(r"((?:\{(?:payload|nonce|id)\})+)")
+_FILE = re.compile(
+    r"(?:file|path|dir|name|env|count|s)$", re.IGNORECASE
+)  # an option for where a secret is, or how many
+_SHORT = frozenset({"-p", "-P", "-u"})
+_PORT = re.compile(r"\d{1,5}(?::\d{1,5})?")
 _URL = re.compile(r"((?:[A-Za-z][A-Za-z0-9+.-]*:)?//|)([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.DOTALL)
 
 _SECRET_HEADERS = frozenset(
@@ -114,12 +138,48 @@ def key_hash(value: str | bytes) -> str:
     return hashlib.sha256(value.encode() if isinstance(value, str) else value).hexdigest()[:16]
 
 
-def screen_text(text: str) -> str:
-    """Return the text with every secret replaced by MARK; the same object where there is none."""
+def screen_text(text: str, *, keep_length: bool = False) -> str:
+    """Return the text with every secret replaced by MARK; the same object where there is none.
+
+    With `keep_length` a secret becomes as many `*` as it had characters.
+    """
     if not _suspicious(text):
         return text
-    core = _Core(keep_length=False)
+    core = _Core(keep_length=keep_length)
     return "".join(core.feed(text)) + "".join(core.close())
+
+
+def screen_value(text: str, max_chars: int = 1_000) -> str:
+    """Screen one value of somebody's evidence and cut it to `max_chars`, the last one an ellipsis where it was cut.
+
+    The same object where there is nothing to do. Costs 2 us and at most what `max_chars` + 4,096 characters cost.
+    """
+    # What begins within the limit is seen to its end, or as far as matters, before the cut could hide what it is.
+    cut = len(text) > max_chars
+    screened = screen_text(text[: max_chars + _TAIL] if cut else text)
+    return screened[: max_chars - 1] + "\u2026" if cut or len(screened) > max_chars else screened
+
+
+def screen_argv(words: Sequence[str]) -> list[str]:
+    """Screen the words of a command: each as text, and whole where it follows an option that says it is a secret."""
+    said: list[str] = []
+    before = ""
+    for word in words:
+        said.append(MARK if word and _told_by(before, word) else screen_text(word))
+        before = word
+    return said
+
+
+def _told_by(option: str, word: str) -> bool:
+    """Whether an option says that the word after it is a secret."""
+    if not option.startswith("-") or "=" in option or word.startswith("--"):
+        return False
+    if option in _SHORT:
+        return _PORT.fullmatch(word) is None and (option != "-u" or ":" in word)
+    name = option.lstrip("-")
+    if SECRET_NAME.search(name):
+        return _FILE.search(name) is None
+    return screen_text(f"{name}={word}") != f"{name}={screen_text(word)}"
 
 
 def screen_url(url: str) -> str:
@@ -176,7 +236,8 @@ def _suspicious(text: str) -> bool:
 def _screened_query(query: str) -> Iterator[str]:
     for name, equals, value, end in _QUERY_PART.findall(query):
         if equals:
-            yield screen_text(name) + "=" + (MARK if value else "") + end
+            kept = "".join(part if _FILLED.fullmatch(part) else MARK for part in _FILLED.split(value) if part)
+            yield screen_text(name) + "=" + kept + end
         else:
             yield (MARK if name else "") + end
 
@@ -324,5 +385,8 @@ def _spans(text: str) -> tuple[list[Span], list[Span], int | None]:
 def _query_values(query: str, at: int) -> Iterator[Span]:
     for part in _QUERY_PART.finditer(query):
         group = 3 if part[2] else 1
-        if part[group] and part[group] != MARK:
-            yield at + part.start(group), at + part.end(group)
+        begin = at + part.start(group)
+        for piece in _FILLED.split(part[group]):
+            if piece and piece != MARK and _FILLED.fullmatch(piece) is None:
+                yield begin, begin + len(piece)
+            begin += len(piece)

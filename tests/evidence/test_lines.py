@@ -246,3 +246,22 @@ def test_order_is_information_with_its_first_lines() -> None:
     assert [(d.line, d.kind, d.found) for d in watch.first] == [
         (2, "unordered", "a time 0.500000 s before a line above it")
     ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"password=hunter2",  # no JSON
+        b'{"password": hunter2}',  # torn behind the name that tells
+        b'{"a": 1} {"token": "hunter2"}',
+        b'{"token": "hunter2"',
+        b'{"a": hunter2-sk-abcdefgh}',
+        b'{"hunter2 sk-abcdefgh": 1, "hunter2 sk-abcdefgh": 2}',
+        b'{"event": "e", "t": "token=hunter2"}',
+    ],
+)
+def test_what_is_quoted_of_a_damaged_line_is_no_secret(line: bytes) -> None:
+    (found,) = read(line + b"\n")
+    assert isinstance(found, Defect)
+    assert "sk-abc" not in found.found
+    assert "hunter2" not in found.found or b"sk-" in line

@@ -264,6 +264,9 @@ SECRETS = [
     {"headers": {"authorization": "Bearer abcdefghijklmnop"}},
     {"url": "https://user:pass@example.com/x?sig=abcdef"},
     {"argv": ["serve", "--api-key=zzz999zzz999"]},
+    {"argv": ["serve", "--db-password", "short", "-v"]},
+    {"sk-abcdefghijklmnopqrstuvwx": 1, "sk-abcdefghijklmnopqrstuvwy": 2},
+    {"headers": {"sk-abcdefghijklmnopqrstuvwx": "y"}},
     {"why": 'they sent {"password": "hunter2"}'},
     {"x": b"Bearer abcdefghijklmnop"},
     {"why": "x" * 5_000 + " sk-abcdefghijklmnopqrstuvwx"},
@@ -278,6 +281,13 @@ def test_what_looks_like_a_secret_is_not_written(fields: dict[str, object], log:
     for secret in ("sk-abc", "hunter2", "short", "abcdefghijklmnop", "user:pass", "=abcdef", "zzz999"):
         assert secret not in text
     assert row.fields["id"] == "r1"
+
+
+def test_a_key_in_the_place_of_a_name_or_an_event_is_not_written(log: Path, marks: Marks) -> None:
+    take(marks, log, "sk-abcdefghijklmnopqrstuvwx", **{"sk-abcdefghijklmnop1": 1, "sk-abcdefghijklmnop2": 2})
+    (row,) = read(log)
+    assert row.event == "[screened]"
+    assert said(row) == {"[screened]": 1, "[screened]_": 2}
 
 
 def test_ids_digests_and_traces_are_no_secrets(log: Path, marks: Marks) -> None:

@@ -10,6 +10,7 @@ import msgspec
 
 from drillmaster.clock import parse_rfc3339
 from drillmaster.evidence.shapes import Defect, DefectKind, Row
+from drillmaster.screen import screen_text, screen_value
 from drillmaster.strict import shown
 
 __all__ = ["LINE_CAP_BYTES", "OrderWatch", "by_time", "rows"]
@@ -206,13 +207,14 @@ class _Reader:
         try:
             value = _CAREFUL.decode(text)
         except _Twice as twice:
-            return self._defect(number, "duplicate-key", f"{shown(str(twice))} twice")
+            return self._defect(number, "duplicate-key", f"{_shown(str(twice))} twice")
         except _NotFinite as number_found:
             return self._defect(number, "not-finite", f"the number {str(number_found)[:40]}")
         except RecursionError:
             return self._defect(number, "foreign", "brackets nested too deep")
         except JSONDecodeError as error:
-            return self._defect(number, *_why_not_json(text, error))
+            # The same text, secrets masked: what is quoted of it may begin behind the name that tells a secret.
+            return self._defect(number, *_why_not_json(text, screen_text(text, keep_length=True), error))
         except ValueError:  # an integer of thousands of digits
             return self._defect(number, "not-finite", "a number with too many digits")
         if isinstance(value, dict):  # JSON to `json` and not to msgspec: half of a surrogate pair
@@ -232,7 +234,7 @@ class _Reader:
         if not isinstance(t, str):
             return self._defect(number, "undated", f'{_kind_of(t)} as "t"')
         without_zone = parse_rfc3339(t + "Z") is not None
-        return self._defect(number, "undated", f"{shown(t)}{' without a zone' if without_zone else ''}")
+        return self._defect(number, "undated", f"{_shown(t)}{' without a zone' if without_zone else ''}")
 
     def _wall_ns(self, t: str) -> int | None:
         """`parse_rfc3339`, with the part up to the second remembered: rows of one second share it."""
@@ -261,15 +263,20 @@ class _Reader:
         return Defect(self._file, number, kind, found, wanted or _WANTED[kind])
 
 
-def _why_not_json(text: str, error: JSONDecodeError) -> tuple[DefectKind, str]:
+def _shown(text: str) -> str:
+    """Quote a little of a line, and no secret that is in it."""
+    return shown(screen_value(text, 200))
+
+
+def _why_not_json(text: str, masked: str, error: JSONDecodeError) -> tuple[DefectKind, str]:
     """Torn, or never JSON at all: a line that begins as an object was meant to be one."""
     if not text.lstrip().startswith("{"):
-        return "foreign", f"no JSON: {shown(text)}"
+        return "foreign", f"no JSON: {shown(masked)}"
     if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
         return "torn", f"an object that ends in the middle, after {len(text):,} characters"
     if error.msg == "Extra data" and text[error.pos : error.pos + 1] == "{":
         return "torn", f"two objects in one line, the second from character {error.pos + 1:,}"
-    return "torn", f"an object that breaks off at character {error.pos + 1:,}, at {shown(text[error.pos :])}"
+    return "torn", f"an object that breaks off at character {error.pos + 1:,}, at {shown(masked[error.pos :])}"
 
 
 def _kind_of(value: object) -> str:

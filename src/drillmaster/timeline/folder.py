@@ -217,9 +217,8 @@ def _digest(path: Path) -> SealedFile:
 
 def _write_once(folder: Path, name: str, data: bytes) -> bool:
     """Write a file that appears whole and synced, or not at all. False when there is one already."""
-    draft = folder / f".{name}.{os.getpid()}"
+    draft = folder / f".drillmaster-{os.getpid()}-{os.urandom(8).hex()}"
     try:
-        draft.unlink(missing_ok=True)
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         try:
             left = memoryview(data)

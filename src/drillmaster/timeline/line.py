@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from drillmaster.clock import rfc3339
-from drillmaster.screen import screen_text
+from drillmaster.screen import screen_argv, screen_text
 
 __all__ = ["LINE_CAP_BYTES", "Stamps", "compose", "encode", "fit", "screened"]
 
@@ -68,13 +68,14 @@ def fit(fields: dict[str, Any], room_bytes: int) -> dict[str, Any]:
 def compose(opening: bytes, fields: dict[str, Any]) -> bytes:
     """Put a line of somebody's own fields together: screened, at most 4 kB with a newline at each end.
 
-    The line is screened whole, so that `"token":"..."` is seen for what it is; only where something was found, which is
-    rare, its values are taken one by one.
+    The line is screened whole, so that `"token":"..."` is seen for what it is, and a key in the place of a name or of the
+    event as well; only where something was found, which is rare, its parts are taken one by one.
     """
     body = encode(fields)
-    text = body.decode()
+    text = (opening + body).decode()
     if screen_text(text) is not text:
-        fields = {name: _screened_by_name(name, value) for name, value in fields.items()}
+        opening = screen_text(opening.decode()).encode()
+        fields = _screened_fields(fields)
         body = encode(fields)
     if len(opening) + len(body) + 3 > LINE_CAP_BYTES:
         body = encode(fit(fields, LINE_CAP_BYTES - len(opening) - 3))
@@ -100,6 +101,17 @@ def screened(fields: dict[str, Any]) -> dict[str, Any]:
     return clean or fields
 
 
+def _screened_fields(fields: dict[Any, Any]) -> dict[str, Any]:
+    """Screen names and values. Two names that are keys stay two."""
+    clean: dict[str, Any] = {}
+    for name, value in fields.items():
+        kept = screen_text(str(name))
+        while kept in clean:
+            kept += "_"
+        clean[kept] = _screened_by_name(str(name), value)
+    return clean
+
+
 def _screened_by_name(name: str, value: Any) -> Any:
     match value:
         case str():
@@ -110,7 +122,10 @@ def _screened_by_name(name: str, value: Any) -> Any:
                 return said[len(front) : -1]
             return screen_text(value)
         case dict():
-            return {key: _screened_by_name(str(key), inner) for key, inner in value.items()}
+            return _screened_fields(value)
+        case list() | tuple() if value and all(type(word) is str for word in value):
+            # A command's words, perhaps: one may say what the next one is.
+            return [_screened_by_name(name, word) for word in screen_argv(value)]
         case list() | tuple():
             return [_screened_by_name(name, inner) for inner in value]
     return value

@@ -4,6 +4,7 @@ import os
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from drillmaster import timeline
@@ -12,10 +13,12 @@ from drillmaster.errors import Problem, Refused
 from drillmaster.intake import read_bytes
 from drillmaster.intake.run import open_run
 from drillmaster.intake.verdicts import again, gate_command, judge_eviction, keep, stored
+from drillmaster.intake.written import judged_run
 from drillmaster.reports import form
+from drillmaster.screen import MARK
 from drillmaster.timeline.opening import write_whole
 from drillmaster.verdict import Verdict
-from tests.scene import Scene
+from tests.scene import S, Scene
 
 NOW_NS = parse_rfc3339("2026-12-01T00:00:00Z") or 0
 
@@ -126,3 +129,49 @@ def test_a_huge_verdict_or_manifest_is_refused_before_it_is_read(sealed: Path) -
 
 def test_the_command_that_judges_can_be_pasted() -> None:
     assert gate_command(Path("a run/$(x)")) == "drillmaster gate eviction 'a run/$(x)'"
+
+
+KEY = "sk-" + "ant-api03-AbCdEf123456789"
+
+
+def test_no_secret_of_the_evidence_reaches_a_form(tmp_path: Path) -> None:
+    scene = Scene(mode=f"reset {KEY}", stamps=(f"REHEARSAL {KEY}",), notes=False)
+    scene.manifest = msgspec.structs.replace(
+        scene.manifest,
+        service=f"support {KEY}",
+        seats={"lead": KEY, "scribe": KEY, "verifier": KEY},
+        policy_file=f"https://me:{KEY}@example.com/p.yaml",
+        versions={KEY: KEY},
+        plan={
+            "owners": {"default": KEY},
+            "proxy": {"listen": "127.0.0.1:8081", "upstream": f"https://u:{KEY}@h/v1?key={KEY}"},
+        },
+    )
+    scene.add("timeline.jsonl", 30 * S, "unhandled_exception", id=KEY, kind=f"E: password={KEY}")
+    scene.add("events/notes.jsonl", 30 * S, "note", kind=f"seen {KEY}", text=f"Authorization: Bearer {KEY}", by=KEY)
+    scene.add("events/conductor.jsonl", 31 * S, "preflight", check=KEY, status="refused", why=KEY, by=KEY, at=KEY)
+    folder = scene.write(tmp_path / "run")
+    with (folder / "timeline.jsonl").open("a") as torn:
+        torn.write(f'{{"t": "{KEY}", "event": "x"}}\n{{"{KEY}')
+    timeline.seal_run(folder, ManualClock())
+    verdict = judged(folder)
+    keep(verdict, folder)
+    shown, view = judged_run(folder)
+    assert shown == verdict
+    said = [
+        form("text").render(verdict, colour=False),
+        (folder / "verdict.json").read_text(),
+        form("card").render(shown, view),
+        form("html").render(shown, view),
+        *(part for issue in form("issues").render(shown, view).items() for part in issue),
+        msgspec.json.encode(view).decode(),
+    ]
+    assert [text[max(0, text.find("AbCdEf") - 200) :][:400] for text in said if "AbCdEf" in text] == []
+    assert MARK in said[0] and MARK in said[2]
+
+
+def test_a_form_repeats_only_so_much_of_a_text(sealed: Path) -> None:
+    manifest = msgspec.structs.replace(Scene().manifest, service="s" * 1_000_000, stamps=("T" * 1_000_000,))
+    run = msgspec.structs.replace(open_run(sealed), manifest=manifest)
+    verdict = judge_eviction(run, sealed / "policy.yaml", now_ns=NOW_NS)
+    assert len(form("text").render(verdict, colour=False)) < 20_000

@@ -22,7 +22,7 @@ from drillmaster.intake import read_bytes
 from drillmaster.judge import decode_gate, judge, load_policy
 from drillmaster.outcomes import Run
 from drillmaster.policy import Policy, seconds_text
-from drillmaster.reports import form
+from drillmaster.reports import form, screened
 from drillmaster.timeline.opening import complaint, write_whole
 from drillmaster.verdict import Verdict
 
@@ -57,7 +57,7 @@ def judge_eviction(run: Run, policy_file: Path, *, now_ns: int, version: str | N
             remedy="name a run of an eviction drill",
         )
     now_ns = _whole_second(now_ns)
-    return judge(
+    verdict = judge(
         gate,
         run,
         name="eviction",
@@ -72,6 +72,7 @@ def judge_eviction(run: Run, policy_file: Path, *, now_ns: int, version: str | N
         now_ns=now_ns,
         version=drillmaster.__version__ if version is None else version,
     )
+    return screened(verdict)
 
 
 def again(run: Run, run_dir: Path, *, command: str) -> Verdict:
@@ -132,7 +133,7 @@ def judge_bare(run: Run, limits: Eviction | None, policy_file: Path | None, *, n
     age_s = (now_ns - run.started_wall_ns - run.end_ns) / 1e9
     began = rfc3339(run.started_wall_ns, digits=0)
     subject = f"{run.name}: {seconds_text(lasted_s)} from {began}, {_age(age_s)}"
-    return judge(
+    verdict = judge(
         limits,
         run,
         name="eviction",
@@ -146,6 +147,7 @@ def judge_bare(run: Run, limits: Eviction | None, policy_file: Path | None, *, n
         now_ns=now_ns,
         version=drillmaster.__version__,
     )
+    return screened(verdict)
 
 
 def keep(verdict: Verdict, run_dir: Path) -> Path:

@@ -5,6 +5,8 @@
    so that its reader cannot be fooled (`one_line` for terminals, `markdown` for wikis, autoescape for the page).
 3. Stamps (UNSEALED, UNPROVEN, REHEARSAL, DEMO, COMPRESSED 30x) stand in the heading of every form.
 4. A form never changes a verdict, hides a check that did not pass, or adds a number that nobody judged.
+5. No text that came from a file holds a secret that we know the look of, or is longer than TEXT_CHARS: `screened` sees to
+   it, for a verdict when it is given and for a view when it is made, below whatever the reader of the evidence did.
 
 `text`, `json` and `issues` need the verdict alone; `card` and `html` want the run as well. Two modules are called like
 modules of the standard library: imports are absolute, so nothing is shadowed, and the tag is the file name.
@@ -18,18 +20,20 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
 from drillmaster.clock import rfc3339
 from drillmaster.errors import Problem, one_line
 from drillmaster.outcomes import OK, Outcome, Run, Span, Window
+from drillmaster.screen import screen_url, screen_value
 from drillmaster.stats import quantile
 from drillmaster.verdict import Absent, AtLeast, AtMost, Exact, Measure, Verdict
 
 __all__ = [
     "OUTCOMES",
+    "TEXT_CHARS",
     "NoteView",
     "Outcome",
     "PhaseView",
@@ -47,9 +51,14 @@ __all__ = [
     "number",
     "one_line",
     "quantity",
+    "screened",
     "view",
 ]
 
+T = TypeVar("T")
+
+TEXT_CHARS = 2_000
+"""The longest text in a form, of which the evidence has the whole."""
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 """Every way a user's request can end, best first."""
 
@@ -159,7 +168,8 @@ def view(run: Run, verdict: Verdict, *, gate_command: str) -> RunView:
     plan = manifest.plan
     proxy = plan.get("proxy") or {}
     listen, upstream = str(proxy.get("listen", "")), proxy.get("upstream")
-    upstream = _bare_url(str(upstream)) if upstream is not None else None
+    # Without the values of a query; userinfo is no part of the address that a proxy would be told either.
+    upstream = re.sub(r"(?<=//)[^/@]*@|[?#].*", "", screen_url(str(upstream))) if upstream is not None else None
     mode = str(manifest.fault.get("tag", ""))
     host, _, port = listen.rpartition(":")
     command = f"drillmaster proxy --host {host.strip('[]')} --port {port} --mode {mode}" if host else ""
@@ -171,7 +181,7 @@ def view(run: Run, verdict: Verdict, *, gate_command: str) -> RunView:
         RequestView(due_s=r.due_ns / 1e9, latency_s=r.latency_s, outcome=r.outcome, phase=_phase_of(r.due_ns, spans))
         for r in run.requests
     ]
-    return RunView(
+    made = RunView(
         service=manifest.service,
         date=manifest.started_at[:10],
         run=manifest.run,
@@ -203,6 +213,36 @@ def view(run: Run, verdict: Verdict, *, gate_command: str) -> RunView:
         # Not the plan: it holds headers and an environment, which no card and no page should repeat.
         manifest={key: value for key, value in msgspec.to_builtins(manifest).items() if key not in ("plan", "kind")},
     )
+    return screened(made)
+
+
+def screened(value: T) -> T:
+    """Screen every text in a value made of structs, tuples, lists and dicts; the same object where nothing changes."""
+    return _screened(value)  # type: ignore[no-any-return]  # text stays text, and a struct its kind
+
+
+def _screened(value: Any) -> Any:
+    match value:
+        case str():
+            return screen_value(value, TEXT_CHARS)
+        case msgspec.Struct():
+            changed = {}
+            for name in value.__struct_fields__:
+                before = getattr(value, name)
+                after = _screened(before)
+                if after is not before:
+                    changed[name] = after
+            return msgspec.structs.replace(value, **changed) if changed else value
+        case dict():
+            pairs = [(name, inner, _screened(name), _screened(inner)) for name, inner in value.items()]
+            if all(name is kept and inner is clean for name, inner, kept, clean in pairs):
+                return value
+            return {kept: clean for _, _, kept, clean in pairs}
+        case list() | tuple():
+            clean = [_screened(inner) for inner in value]
+            same = all(a is b for a, b in zip(value, clean, strict=True))
+            return value if same else type(value)(clean)
+    return value
 
 
 def _phase_of(due_ns: int, spans: Sequence[Span]) -> str:
@@ -245,11 +285,6 @@ def _window(window: Window, run: Run) -> WindowView:
         first_fallback_s=min(ends) / 1e9 if ends else None,
         gone=gone[0] if gone else None,
     )
-
-
-def _bare_url(url: str) -> str:
-    """Drop what a URL can hide a secret in: userinfo, query, fragment."""
-    return re.sub(r"(?<=//)[^/@]*@|[?#].*", "", url)
 
 
 def forms() -> list[str]:

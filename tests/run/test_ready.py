@@ -9,10 +9,11 @@ import pytest
 from drillmaster.clock import ManualClock, parse_rfc3339
 from drillmaster.errors import Problem
 from drillmaster.plan import Plan
-from drillmaster.run.folder import make_folder, payload_sha256, plan_on_record
+from drillmaster.run.folder import make_folder, payload_sha256, plan_on_record, plan_text_on_record
 from drillmaster.run.progress import Silent
 from drillmaster.run.ready import Options, Ready, base_urls, check_program, prepare_plan, without_v1
 from drillmaster.scaffold import template
+from drillmaster.screen import MARK
 from tests.scene import POLICY
 from tests.test_sanity import plan
 
@@ -268,6 +269,54 @@ def test_no_key_gets_into_the_manifest() -> None:
     text = json.dumps(plan_on_record(this))
     assert secret not in text
     assert "X-Tenant" in text and "TOKEN" in text
+
+
+def test_a_secret_in_two_words_or_by_its_name_gets_into_no_record() -> None:
+    this: Plan = plan(
+        target__url="http://127.0.0.1:8000/answer?q={payload}&n={nonce}&sig=opaque",
+        target__headers={"X-Tenant": "tenant-horse"},
+        worker={
+            "cmd": [
+                "agent",
+                "--password",
+                "horse",
+                "--api-key",
+                "battery",
+                "-p",
+                "staple",
+                "--port",
+                "8000",
+                "-p",
+                "80:80",
+            ],
+            "env": {"DB": "correct", "MODE": "on", "URL": "${MODEL_BASE_URL}"},
+        },
+        fault={"mode": "reset", "params": {"api_key": "stable"}},
+    )
+    record = plan_on_record(this)
+    assert record["worker"]["cmd"] == [
+        "agent", "--password", MARK, "--api-key", MARK, "-p", MARK, "--port", "8000", "-p", "80:80",
+    ]  # fmt: skip
+    assert record["target"]["url"] == f"http://127.0.0.1:8000/answer?q={{payload}}&n={{nonce}}&sig={MARK}"
+    assert record["fault"]["params"] == {"api_key": MARK}
+    text = """\
+target: {url: "http://127.0.0.1:8000/answer?q={payload}&sig=opaque", headers: {X-Tenant: tenant-horse}}
+worker:
+  cmd:
+    - agent
+    - --password
+    - horse
+    - "--api-key"
+    - 'battery'
+    - -p
+    - staple
+  env: {DB: correct, MODE: on, URL: "${MODEL_BASE_URL}"}  # horses stay
+"""
+    kept = plan_text_on_record(text, this)
+    for secret in ("horse\n", "battery", "staple", "tenant-horse", "correct", "opaque"):
+        assert secret not in kept
+    for said in ("q={payload}", "MODE: on", "${MODEL_BASE_URL}", "horses stay", "    - -p\n"):
+        assert said in kept
 
 
 def test_the_payload_digest_changes_with_what_users_ask_and_with_nothing_else() -> None:

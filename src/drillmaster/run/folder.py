@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import secrets
 import sys
 from pathlib import Path
@@ -14,10 +15,12 @@ from drillmaster.clock import Clock, rfc3339
 from drillmaster.errors import Problem
 from drillmaster.evidence import Manifest
 from drillmaster.plan import Plan
-from drillmaster.screen import screen_text, screen_url
+from drillmaster.screen import MARK, screen_argv, screen_text, screen_url
+from drillmaster.strict import SECRET_NAME
 
 __all__ = ["Folder", "make_folder", "versions"]
 
+_SHORTEST_CHARS = 4
 BALLAST_BYTES = 64 * 1024
 """Set aside at the start and given back at a stop, so that a full disk still takes the last lines and the seal."""
 
@@ -106,15 +109,33 @@ def plan_on_record(plan: Plan) -> dict[str, Any]:
     record["target"]["url"] = screen_url(plan.target.url)
     if record["worker"] is not None:
         record["worker"]["env"] = dict.fromkeys(record["worker"]["env"], "(not recorded)")
+        record["worker"]["cmd"] = screen_argv(plan.worker.cmd if plan.worker is not None else ())
     return record
 
 
-def _screened(value: Any) -> Any:
+def plan_text_on_record(text: str, plan: Plan) -> str:
+    """The plan's own text as the run keeps it: screened, and without what the plan says is a secret by where it stands.
+
+    That is the values of headers and of the worker's environment, and what follows a telling option of its command,
+    wherever the text has them as a word; those of fewer than four characters would take half of it with them.
+    """
+    hidden = {*plan.target.headers.values()}
+    if plan.worker is not None:
+        hidden |= {*plan.worker.env.values()}
+        said = screen_argv(plan.worker.cmd)
+        hidden |= {word for word, kept in zip(plan.worker.cmd, said, strict=True) if kept == MARK}
+    for word in sorted(hidden, key=len, reverse=True):
+        if len(word) >= _SHORTEST_CHARS and "${" not in word:
+            text = re.sub(rf"(?<![\w.-]){re.escape(word)}(?![\w-])", MARK, text)
+    return screen_text(text)
+
+
+def _screened(value: Any, name: str = "") -> Any:
     if isinstance(value, str):
-        return screen_text(value)
+        return MARK if value and SECRET_NAME.search(name) else screen_text(value)
     if isinstance(value, dict):
-        return {name: _screened(inner) for name, inner in value.items()}
-    return [_screened(inner) for inner in value] if isinstance(value, list | tuple) else value
+        return {name: _screened(inner, name) for name, inner in value.items()}
+    return [_screened(inner, name) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def payload_sha256(plan: Plan) -> str:

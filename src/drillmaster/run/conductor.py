@@ -34,7 +34,7 @@ from drillmaster.run.progress import Progress
 from drillmaster.run.seats import State as Seats
 from drillmaster.run.traffic import Traffic
 from drillmaster.sanity import window_problem
-from drillmaster.screen import screen_text
+from drillmaster.screen import screen_argv, screen_text
 from drillmaster.timeline import Writer
 
 __all__ = ["WINDOW", "Conductor", "Logs", "Scene", "Scribe"]
@@ -389,7 +389,7 @@ class Conductor:
         assert self.worker is not None
         pid = await self.worker.start()
         self.worker_alive = True
-        self.write("worker_started", pid=pid, argv=[screen_text(word) for word in argv])
+        self.write("worker_started", pid=pid, argv=screen_argv(argv))
         self._spawn(self._watch_worker())
 
     async def _until_stopped(self, doing: Coroutine[Any, Any, None]) -> None:

@@ -21,7 +21,7 @@ from drillmaster.pace import Steady
 from drillmaster.plan import Plan, Target
 from drillmaster.proxy.settings import Settings
 from drillmaster.run.conductor import Conductor, Logs
-from drillmaster.run.folder import Folder, make_folder, payload_sha256, plan_on_record, versions
+from drillmaster.run.folder import Folder, make_folder, payload_sha256, plan_on_record, plan_text_on_record, versions
 from drillmaster.run.parts import (
     InjectorLost,
     ProxyPart,
@@ -38,7 +38,6 @@ from drillmaster.run.seats import Live, Lock, open_state, started_ticks, take_lo
 from drillmaster.run.seats import State as Seats
 from drillmaster.run.traffic import Asker, Tally, Traffic
 from drillmaster.sanity import fill_in, is_loopback, parse_listen, planned_requests
-from drillmaster.screen import screen_text
 from drillmaster.timeline import Writer, chunks, seal_run
 
 __all__ = ["RunResult", "conduct"]
@@ -234,7 +233,7 @@ def _copy_inputs(ready: Ready, folder: Folder) -> None:
         if source.suffix.lower() not in (".yaml", ".yml"):
             data = msgspec.json.format(msgspec.json.encode(read_strict(source, dict)), indent=2) + b"\n"
         if name == "plan.yaml":
-            data = screen_text(data.decode("utf-8", "replace")).encode()
+            data = plan_text_on_record(data.decode("utf-8", "replace"), ready.plan).encode()
         (folder.path / name).write_bytes(data)
 
 
@@ -263,7 +262,7 @@ def _code(site: _Site) -> dict[str, str | None]:
 
 def _manifest(site: _Site, code: Mapping[str, str | None]) -> Manifest:
     plan, ready, folder = site.plan, site.ready, site.folder
-    permit = plan.target.permit
+    permit, record = plan.target.permit, plan_on_record(plan)
     return Manifest(
         run=folder.run,
         drill=plan.drill,
@@ -271,7 +270,7 @@ def _manifest(site: _Site, code: Mapping[str, str | None]) -> Manifest:
         started_at=rfc3339(folder.wall0_ns, digits=9),
         mono0_ns=str(folder.mono0_ns),
         seed=plan.seed,
-        plan=plan_on_record(plan),
+        plan=record,
         plan_sha256=str(code["plan_sha256"]),
         policy_file=str(ready.policy_path),
         policy_sha256=ready.policy_sha256,
@@ -288,7 +287,7 @@ def _manifest(site: _Site, code: Mapping[str, str | None]) -> Manifest:
         },
         fault={
             "tag": plan.fault.mode,
-            "params": plan.fault.params,
+            "params": record["fault"]["params"],
             "linger_s": plan.fault.linger_s,
             "proxy": site.proxy_url,
         },

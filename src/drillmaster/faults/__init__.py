@@ -10,7 +10,8 @@
    thrown in; a script that catches it may go on for at most the plan's `linger_s`, then the driver cuts.
 5. A script that returns has no more to say: an answer it began is ended, and one it did not begin is passed through.
 6. The fault has *met* a request, and the evidence says so, at the first action that a client could feel: `Send`, `Wait`,
-   `Close` or `Refuse`.
+   `Close` or `Refuse`. What a script sends on as the upstream said it (`Send(relayed=True)`) is no such action.
+7. A file that begins with an underscore is no entry: it holds what several entries share.
 """
 
 import difflib
@@ -137,6 +138,8 @@ class Send(msgspec.Struct, frozen=True, gc=False):
     """Send towards the client. Resumes once the client has taken enough of what was sent before."""
 
     part: Head | Data | Frame | Raw | End
+    relayed: bool = False
+    """The upstream's own, unchanged and in its time: by this alone the fault has met nobody."""
 
 
 class Wait(msgspec.Struct, frozen=True, gc=False):
@@ -254,6 +257,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """What shows that it met somebody: bytes that a client sent, connections, or the injector's own probe."""
     asks_upstream: ClassVar[bool] = True
     """False: no path through the script reads from the upstream or passes, so what it reads of a body is not kept."""
+    reads_answer: ClassVar[bool] = False
+    """True: the script has to understand the upstream's answer, which is asked for without a content coding."""
 
     def script(self, cx: Cx) -> Script:
         """What happens to one exchange (one connection, one port: see `scope`)."""
@@ -346,6 +351,8 @@ def names() -> tuple[str, ...]:
     """The tags of the catalogue, without importing an entry."""
     found = []
     for module in pkgutil.iter_modules(__path__):
+        if module.name.startswith("_"):
+            continue
         digits = _DIGITS_FILE.fullmatch(module.name)
         found.append(digits[1] if digits else module.name.replace("_", "-"))
     return tuple(sorted(found))

@@ -34,7 +34,7 @@ from drillmaster.faults import (
     Send,
     Wait,
 )
-from drillmaster.http1 import LAST_CHUNK, Frames, Malformed, ResponseHead, answer_head, chunk
+from drillmaster.http1 import LAST_CHUNK, Frames, Lines, Malformed, ResponseHead, answer_head, chunk
 from drillmaster.proxy.switch import Injection
 from drillmaster.wire import HIGH_BYTES
 
@@ -171,7 +171,6 @@ class Drive:
     def upstream_data(self, payload: bytes) -> None:
         ex = self._ex
         if payload:
-            ex.watch(payload)
             self._up_events.append(Data(payload))
             self._up_queued += len(payload)
             if self._up_queued > HIGH_BYTES and ex.upstream is not None and ex.upstream.wire is not None:
@@ -198,7 +197,10 @@ class Drive:
             if self._by == "frame" and isinstance(event, Data):
                 events.popleft()
                 self._up_queued -= len(event.body)
-                self._frames = self._frames or Frames()
+                if self._frames is None:
+                    resp = self._ex.resp
+                    lines = resp is not None and resp.content_type.startswith(b"application/x-ndjson")
+                    self._frames = Lines() if lines else Frames()
                 try:
                     cut = self._frames.feed(event.body)
                 except Malformed as bad:
@@ -377,8 +379,9 @@ class Drive:
                 if event is not None:
                     return False, event
                 self._park("upstream", within_s)
-            case Send(part=part):
-                self._act()
+            case Send(part=part, relayed=relayed):
+                if not relayed:
+                    self._act()
                 self._send(part)
                 if ex.over:
                     return True, None
@@ -516,6 +519,7 @@ class Drive:
             case Data(body=body) | Frame(body=body):
                 if body and ex.head.method != "HEAD":
                     ex.down_bytes += len(body)
+                    ex.watch(body)  # what ended, or did not, is what the client was given
                     ex.send_down(chunk(body) if self._chunked else body)
             case Raw(wire=wire, status=status):
                 self._raw = True

@@ -244,7 +244,12 @@ class Exchange(Witness):
             b"%b %b%b HTTP/1.1\r\nHost: %b"
             % (head.method.encode("ascii"), upstream.prefix, head.origin_form, upstream.authority)
         ]
-        parts += head.lines
+        drive = self.drive
+        if drive is not None and not drive.lifted and drive.injection.fault.reads_answer:
+            parts += [line for line in head.lines if line[:16].lower() != b"accept-encoding:"]
+            parts.append(b"Accept-Encoding: identity")
+        else:
+            parts += head.lines
         if head.chunked:
             parts.append(b"Transfer-Encoding: chunked")
         elif head.length is not None:

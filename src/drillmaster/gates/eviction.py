@@ -168,7 +168,13 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
                 remedy="" if many else "run the traffic through the whole window: drillmaster run eviction PLAN",
             )
         met = met_requests(run, window)
-        enough = window.client_bytes > 0 and len(met) >= self.min_met
+        # A fault below HTTP reads nobody's bytes. Connections, or a probe of the injector's own, show that it was on, and
+        # what came through the proxy before it that the users' requests go there.
+        if window.proof == "bytes":
+            proven = window.client_bytes > 0
+        else:
+            proven = window.met > 0 and any(request.attempts for request in run.before(window))
+        enough = proven and len(met) >= self.min_met
         return Check(
             id=f"proof{tail}",
             role="admission",
@@ -177,7 +183,7 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
             observed=Exact(len(met)),
             limit=self.min_met,
             cites=(window.cite,),
-            why=f"the proxy acted on {window.met} attempts and read {window.client_bytes} bytes of them",
+            why=_PROOF_WORDS[window.proof].format(met=window.met, client_bytes=window.client_bytes),
             remedy=""
             if enough
             else "point the agent's model base URL at the proxy (see proxy_started in events/proxy.jsonl) and run again",
@@ -373,6 +379,12 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
             remedy="" if ok else _ATTRIBUTE,
         )
 
+
+_PROOF_WORDS = {
+    "bytes": "the proxy acted on {met} attempts and read {client_bytes} bytes of them",
+    "connections": "the proxy acted on {met} connections",
+    "probe": "{met} probes of the proxy's own met the fault, as every client did",
+}
 
 gate = Eviction
 

@@ -16,6 +16,7 @@ from drillmaster.outcomes.shapes import (
     Note,
     Outcome,
     Preflight,
+    Proof,
     Request,
     Span,
     Window,
@@ -53,6 +54,7 @@ class Lines:
         self._injected: dict[str, tuple[int, str, Cite]] = {}
         self._lifted: dict[str, tuple[int, str]] = {}
         self._met: defaultdict[str, list[int]] = defaultdict(list)
+        self._proofs: dict[str, Proof] = {}
         self._starts: dict[str, tuple[_UserStart, Cite]] = {}
         self._ends: dict[str, tuple[_UserEnd, Cite]] = {}
         self._open: defaultdict[str, deque[tuple[int, Cite]]] = defaultdict(deque)
@@ -104,6 +106,7 @@ class Lines:
 
     def _fault_met(self, ns: int, f: "_Met", cite: Cite) -> None:
         self._met[f.window].append(f.client_bytes)
+        self._proofs[f.window] = f.proof
 
     def _attempt(self, ns: int, f: "_Attempted", cite: Cite) -> None:
         if f.trace is not None and f.trace.startswith(PROBE_TRACE):
@@ -290,6 +293,7 @@ class Lines:
                     met=len(met),
                     client_bytes=sum(met),
                     cite=cite,
+                    proof=self._proofs.get(key, "bytes"),
                 )
             )
         return tuple(sorted(found, key=lambda w: w.injected_ns))
@@ -419,6 +423,7 @@ class _Lifted(msgspec.Struct, frozen=True):
 class _Met(msgspec.Struct, frozen=True):
     window: str
     client_bytes: Annotated[int, msgspec.Meta(ge=0)]
+    proof: Proof = "bytes"
 
 
 class _Attempted(msgspec.Struct, frozen=True):

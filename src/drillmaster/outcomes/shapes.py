@@ -29,6 +29,7 @@ Outcome = Literal[
     "timeout", "reset", "refused", "cut", "protocol", "never_ended",
 ]  # fmt: skip
 JoinedBy = Literal["trace", "nonce", "alone", "none"]
+Proof = Literal["bytes", "connections", "probe"]
 OK: frozenset[str] = frozenset({"ok_primary", "ok_fallback", "ok"})
 FAILED: frozenset[str] = frozenset(Outcome.__args__) - OK  # type: ignore[attr-defined]  # Literal's own list of names
 
@@ -46,9 +47,11 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     lifted_ns: int | None
     lift_why: str
     met: int
-    """Attempts the fault acted on."""
+    """Attempts the fault acted on; connections, or probes of the injector's own, where `proof` says so."""
     client_bytes: int
     cite: Cite
+    proof: Proof = "bytes"
+    """What shows that it was on: a fault below HTTP reads no byte of anybody's."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ demo: $(VENV)/.have-demo ## run two whole eviction drills against the stand-in a
 test: $(VENV)/.have-test ## run the hermetic tests: no sockets, no processes of the product
 	$(PYTEST) -m "not e2e" -n $(WORKERS)
 
-e2e: $(VENV)/.have-test ## run the tests over real sockets and processes, on loopback
+e2e: $(VENV)/.have-e2e ## run the tests over real sockets and processes, on loopback
 	$(PYTEST) -m e2e -n $(DRILLS) --dist worksteal
 
 check: format lint types imports test docs ## all that must hold before a commit
@@ -62,6 +62,10 @@ $(VENV)/.have-demo: pyproject.toml | $(PY)
 $(VENV)/.have-test: pyproject.toml | $(PY)
 	$(PIP) install -q -e '.[test]'
 	@touch $(VENV)/.have-demo $@
+
+$(VENV)/.have-e2e: pyproject.toml | $(PY)
+	$(PIP) install -q -e '.[e2e]'
+	@touch $(VENV)/.have-demo $(VENV)/.have-test $@
 
 $(VENV)/.have-dev: pyproject.toml | $(PY)
 	$(PIP) install -q -e '.[dev]'

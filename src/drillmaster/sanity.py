@@ -30,6 +30,7 @@ __all__ = [
     "Numbers",
     "Sanity",
     "allowed_failures",
+    "answer_problem",
     "check",
     "compress",
     "default_spend",
@@ -167,6 +168,20 @@ def _split(url: str) -> SplitResult | None:
     ):
         return None
     return parts
+
+
+def answer_problem(pointer: str, answer: str) -> str | None:
+    """What is wrong with a person's answer for a blank of the plan, by pointer; None where it will do."""
+    if pointer not in ("/target/url", "/proxy/upstream"):
+        return None
+    parts = _split(answer)
+    if parts is None:
+        return "that is no URL: it begins with http:// or https:// and names a host"
+    if parts.username is not None or parts.password is not None:
+        return "a URL without a user or password in it: a plan is evidence"
+    if pointer == "/proxy/upstream" and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        return "https, please: over http the agent's key would go in the clear"
+    return None
 
 
 def _target(plan: Plan, place: str) -> Iterator[Problem]:

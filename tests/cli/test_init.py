@@ -26,7 +26,7 @@ def test_both_files_are_written_with_blanks_and_the_next_command(tmp_path: Path)
     assert sorted(path.name for path in (tmp_path / "drills").iterdir()) == [PLAN, POLICY]
     assert "/gates/0/max_fallback_s" in result.stdout
     assert result.stdout.splitlines()[-1] == (
-        f"next: fill in the blanks, then drillmaster run eviction {tmp_path / 'drills' / PLAN}"
+        f"next: fill in the blanks, then drillmaster run eviction {tmp_path / 'drills' / PLAN} --rehearsal --compress max"
     )
 
 
@@ -63,7 +63,8 @@ def test_without_a_terminal_nothing_is_asked(tmp_path: Path) -> None:
 
 @pytest.mark.e2e
 def test_on_a_terminal_answers_are_filled_in_and_an_empty_one_leaves_the_blank(tmp_path: Path) -> None:
-    answers = b"my: agent #1\n\nhttps://api.openai.com\nAna\n\n\n"
+    # A URL that is none, a key in the clear, and a seat that is taken are asked for again.
+    answers = b"my: agent #1\n\nexample\nhttp://api.openai.com\nhttps://api.openai.com\nAna\nAna\n\n\n"
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "drillmaster", "init", "eviction", "--dir", str(tmp_path)],
@@ -81,5 +82,6 @@ def test_on_a_terminal_answers_are_filled_in_and_an_empty_one_leaves_the_blank(t
     assert process.returncode == 0
     plan = (tmp_path / PLAN).read_text()
     assert 'service: "my: agent #1"' in plan
-    assert 'lead: "Ana"' in plan
+    assert 'lead: "Ana"' in plan and plan.count('"Ana"') == 1
+    assert 'upstream: "https://api.openai.com"' in plan
     assert "/target/url" in out.decode() and "/service" not in out.decode()

@@ -1,5 +1,7 @@
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -34,3 +36,68 @@ def test_python_dash_m_is_the_same_program() -> None:
     )
     assert done.returncode == 0
     assert "drillmaster" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [(["gat"], "gate"), (["runs"], "run"), (["raport"], "report"), (["in-ject"], "inject"), (["xyzzy"], None)],
+)
+def test_a_verb_that_is_none_gets_the_one_that_was_meant(
+    words: list[str], meant: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(argv=words)
+    said = capsys.readouterr()
+    assert ended.value.code == 2 and said.out == ""
+    assert (f"Did you mean '{meant}'?" in said.err) if meant else ("Did you mean" not in said.err)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["report", "--json", "no-such-run"], "no such run"),
+        (["report", "--json"], "Missing argument"),
+        (["gate", "eviction", "--format", "json"], "no run"),
+    ],
+)
+def test_where_json_was_asked_for_a_problem_is_json_too_and_alone_on_stdout(
+    words: list[str], found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(argv=words)
+    said = capsys.readouterr()
+    told = json.loads(said.out)
+    assert ended.value.code == told["exit"] == 2
+    assert found in told["error"]["found"] and set(told["error"]) == {"place", "found", "wanted", "remedy"}
+    assert said.err != ""
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("drillmaster no", "note"),
+        ("drillmaster note first", "first_fallback_seen"),
+        ("drillmaster run eviction --mode h", "hang"),
+        ("drillmaster demo --bug wrong", "wrong-except"),
+        ("drillmaster card 2026", "20261129T153000Z-1a2b"),
+        ("drillmaster report runs/2", "runs/20261129T153000Z-1a2b"),
+    ],
+)
+def test_a_tab_completes_what_there_is(
+    line: str, offered: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "runs" / "20261129T153000Z-1a2b"
+    run.mkdir(parents=True)
+    (run / "manifest.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    for name, value in (
+        ("_DRILLMASTER_COMPLETE", "bash_complete"),
+        ("COMP_WORDS", line),
+        ("COMP_CWORD", str(len(line.split()) - 1)),
+    ):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(argv=[])
+    assert ended.value.code in (0, None)
+    assert offered in [row.partition(",")[2] for row in capsys.readouterr().out.splitlines()]

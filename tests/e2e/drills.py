@@ -3,10 +3,12 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -244,8 +246,11 @@ def drilling(tmp_path: Path, *, status: int = 200) -> Iterator[Drill]:
     """Lend a drill, and end all of it afterwards. `status` is the real endpoint's to everything but GET /."""
     folder = tmp_path / "toy"
     folder.mkdir()
-    drill = Drill(folder, tmp_path / "state", status=status)
+    # A path that is short enough for sockets: what a killed conductor leaves is in there, and goes with it.
+    state = Path(tempfile.mkdtemp(prefix="dm-", dir="/tmp"))
+    drill = Drill(folder, state, status=status)
     try:
         yield drill
     finally:
         drill.close()
+        shutil.rmtree(state, ignore_errors=True)

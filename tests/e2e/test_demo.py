@@ -82,7 +82,7 @@ def test_a_newcomer_sees_a_pass_and_a_fail_and_what_to_type_next(tmp_path: Path)
     assert "Traceback" not in err
     assert "\x1b" not in out + err  # no terminal, no colour
     assert "FAULT INJECTED" in err
-    runs = sorted((tmp_path / "runs").iterdir())
+    runs = sorted(path for path in (tmp_path / "runs").iterdir() if path.is_dir())
     assert len(runs) == 2
     for run in runs:
         assert {"manifest.json", "seal.json", "verdict.json", "card.md", "report.html"} <= {

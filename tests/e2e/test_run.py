@@ -59,6 +59,8 @@ def test_a_whole_drill_is_walked_sealed_and_leaves_nothing_running(drill: Drill)
     assert len([r for r in ends if r["phase"] == "start"]) == len([r for r in ends if r["phase"] == "end"])
     assert drill.verb("verify", str(drill.run_dir)).returncode == 0
     assert drill.own_processes() == []
+    state = Path(drill.env["DRILLMASTER_STATE"])
+    assert [path for path in state.rglob("*") if path.is_file() or path.is_socket()] == []
     assert not connects(drill.proxy_port) and not connects(drill.agent_port)
     manifest = json.loads((drill.run_dir / "manifest.json").read_text())
     assert manifest["stamps"] == [] and manifest["seats"]["scribe"] == "Ben"
@@ -163,7 +165,7 @@ def test_a_killed_conductor_leaves_a_proxy_that_heals_and_no_worker(drill: Drill
     wait_until(lambda: not connects(drill.agent_port), 10, "its port")
     assert drill.events("events/proxy.jsonl", "fault_lifted")[0]["why"] == "expired"
     leftover = drill.run_dir
-    assert drill.verb("seal", str(leftover)).returncode == 0
+    assert drill.verb("seal", leftover.name).returncode == 0
     assert drill.verb("verify", str(leftover)).returncode == 0
     # The next drill on the same port takes over.
     drill.plan()
@@ -171,6 +173,7 @@ def test_a_killed_conductor_leaves_a_proxy_that_heals_and_no_worker(drill: Drill
     assert done.returncode == 0, done.stdout + done.stderr
     assert "took over" in done.stderr
     wait_until(lambda: drill.own_processes() == [], 10, "nothing left running")
+    assert list(Path(drill.env["DRILLMASTER_STATE"]).rglob("*.token")) == []  # not the killed one's either
 
 
 def test_a_proxy_that_is_stopped_and_not_killed_is_replaced_and_the_drill_ends(drill: Drill) -> None:
@@ -229,9 +232,13 @@ def test_three_people_work_it_by_hand_and_each_only_what_is_theirs(drill: Drill)
     wrong = drill.verb("lift")
     assert wrong.returncode == 2 and "baseline" in wrong.stderr
     assert drill.events("events/proxy.jsonl", "fault_injected") == []
+    early = drill.verb("seal", drill.run_dir.name)
+    assert early.returncode == 2 and f"drillmaster stop {drill.run_dir.name}" in early.stderr
+    assert not (drill.run_dir / "seal.json").exists()
     time.sleep(0.5)
     told = drill.verb("inject")
     assert told.returncode == 0, told.stderr
+    assert "is under its fault" in told.stdout
     assert drill.verb("note", "injection_seen", "the", "Lead", "said so").returncode == 0
     assert drill.verb("note", "first_fallback_seen").returncode == 0
     assert drill.verb("inject").returncode == 2

@@ -1,8 +1,10 @@
 """Token files, live runs and locks."""
 
+import fcntl
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from drillmaster.conduct import Role
@@ -11,10 +13,12 @@ from drillmaster.run.seats import (
     SEATS,
     Live,
     find_live,
+    live_at,
     live_runs,
     open_state,
     started_ticks,
     state_root,
+    sweep,
     take_lock,
 )
 
@@ -77,11 +81,83 @@ def test_a_path_too_long_for_a_socket_gets_a_private_folder_of_its_own(
     assert not state.sockets.exists()
 
 
-def test_after_the_run_orders_are_over_and_the_verifier_s_token_stays() -> None:
+def test_after_the_run_nothing_of_it_is_left_in_the_state_folder() -> None:
     state = open_state("r1")
     state.write_live(live("r1"))
     state.close()
-    assert sorted(path.name for path in state.folder.iterdir()) == ["verifier.token"]
+    assert list(state_root().iterdir()) == []
+
+
+def test_a_proxy_that_goes_on_keeps_its_socket_and_no_token_stays() -> None:
+    state = open_state("r1")
+    state.write_live(live("r1"))
+    state.proxy_control.touch()
+    state.close(keep_proxy=True)
+    assert [path.name for path in state.folder.iterdir()] == ["proxy.sock"]
+
+
+KILLED, YOUNG, GOING_ON = "20261129T150000Z-aaaa", "20261129T150000Z-bbbb", "20261129T150000Z-cccc"
+
+
+def test_what_a_killed_conductor_left_goes_with_the_next_drill_and_nothing_else_does() -> None:
+    open_state(KILLED).write_live(live(KILLED, pid=2**22 + 1))
+    open_state(YOUNG)  # another drill, that has not said yet that it is live
+    open_state(GOING_ON).write_live(live(GOING_ON))
+    (state_root() / "mine").mkdir()
+    sweep()
+    assert sorted(path.name for path in state_root().iterdir()) == [YOUNG, GOING_ON, "mine"]
+
+
+def test_the_sockets_of_a_killed_conductor_go_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRILLMASTER_STATE", str(tmp_path / ("x" * 120)))
+    state = open_state(KILLED)
+    left = msgspec.structs.replace(live(KILLED, pid=2**22 + 1), proxy_control=str(state.proxy_control))
+    state.write_live(left)
+    sweep()
+    assert not state.sockets.exists() and not state.folder.exists()
+
+
+def test_lock_files_go_when_nobody_holds_them() -> None:
+    held, _ = take_lock(["target a"])
+    dropped, _ = take_lock(["target b"])
+    dropped.note(live(KILLED))
+    dropped.close()  # as the kernel does for a killed process
+    locks = state_root() / "locks"
+    assert len(list(locks.iterdir())) == 2
+    sweep()
+    assert len(list(locks.iterdir())) == 1
+    with pytest.raises(Refused):
+        take_lock(["target a"])
+    held.clear()
+    held.close()
+    assert list(locks.iterdir()) == []
+    again, left = take_lock(["target a"])
+    assert left == []
+    again.close()
+
+
+def test_a_lock_on_a_file_that_was_removed_meanwhile_is_none(tmp_path: Path) -> None:
+    first, _ = take_lock(["target a"])
+    path = next((state_root() / "locks").iterdir())
+    late = os.open(path, os.O_RDWR)  # opened before its removal, locked after it: what a slow second drill does
+    first.clear()
+    first.close()
+    fcntl.flock(late, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    other, _ = take_lock(["target a"])  # not kept off by a file that has no name
+    assert next((state_root() / "locks").iterdir()).stat().st_ino != os.fstat(late).st_ino
+    os.close(late)
+    other.close()
+
+
+def test_a_run_folder_tells_whether_its_drill_goes_on(tmp_path: Path) -> None:
+    here = tmp_path / "runs" / "r1"
+    here.mkdir(parents=True)
+    assert live_at(here) is None
+    open_state("r1").write_live(msgspec.structs.replace(live("r1"), run_dir=str(here)))
+    found = live_at(here)
+    assert found is not None and found.pid == os.getpid()
+    open_state("r1").write_live(msgspec.structs.replace(live("r1", pid=2**22 + 1), run_dir=str(here)))
+    assert live_at(here) is None
 
 
 def test_the_only_live_run_needs_no_name() -> None:

@@ -1,15 +1,18 @@
 """The command line: one file a verb, imported when it is asked for."""
 
+import contextlib
 import importlib
+import itertools
+import json
 import os
 import pkgutil
 import sys
 
 import click
 
-from drillmaster.errors import Exit, Problem
+from drillmaster.errors import Aborted, Exit, Problem
 
-__all__ = ["Verbs", "main"]
+__all__ = ["Verbs", "error_json", "main"]
 
 
 class Verbs(click.Group):
@@ -30,6 +33,18 @@ class Verbs(click.Group):
         command: click.Command = module.command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        from drillmaster.strict import near
+
+        # Click knows the commands of a group only where they were added one by one.
+        verb = args[0]
+        if verb[:1].isalnum() and self.get_command(ctx, verb) is None:
+            meant = near(verb, self.list_commands(ctx))
+            raise click.UsageError(f"No such command {verb!r}." + (f" Did you mean {meant!r}?" if meant else ""), ctx)
+        return super().resolve_command(ctx, args)
+
 
 @click.command(cls=Verbs, package="drillmaster.cli", context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="drillmaster")
@@ -40,29 +55,56 @@ def _root() -> None:
     """
 
 
+def error_json(problem: Problem) -> dict[str, object]:
+    """A problem as `--json` prints it."""
+    return {
+        "error": {
+            "place": problem.place,
+            "found": problem.found,
+            "wanted": problem.wanted,
+            "remedy": problem.remedy,
+        },
+        "exit": int(problem.exit),
+    }
+
+
+def _tell_json(argv: list[str], problem: Problem) -> None:
+    """Print a problem as JSON where JSON was asked for: a script finds one document on stdout, whatever happened."""
+    asked = "--json" in argv or "--format=json" in argv or ("--format", "json") in itertools.pairwise(argv)
+    if asked:
+        with contextlib.suppress(OSError):
+            print(json.dumps(error_json(problem)), flush=True)
+
+
 def main(command: click.Command = _root, argv: list[str] | None = None) -> None:
     """Run the command line (`argv` None: this process's). What goes wrong is told in one line and in the exit code.
 
-    A crash must not look like a failed gate, nor Ctrl-C: an internal error exits 2 and an interrupt 3, not 1.
+    With --json it is on stdout too, as the one document there. A crash must not look like a failed gate, nor Ctrl-C: an
+    internal error exits 2 and an interrupt 3, not 1.
     """
+    words = sys.argv[1:] if argv is None else argv
     try:
         command(argv, prog_name="drillmaster", standalone_mode=False)
     except click.exceptions.Abort:
         print("drillmaster: stopped", file=sys.stderr)
+        _tell_json(words, Aborted("drillmaster", found="an interrupt", wanted="the end", remedy="start it again"))
         sys.exit(Exit.ABORTED)
     except click.ClickException as usage:
         usage.show()
+        where = usage.ctx.command_path if isinstance(usage, click.UsageError) and usage.ctx else "drillmaster"
+        said = Problem(where, found=usage.format_message(), wanted="a command line of it", remedy=f"{where} --help")
+        _tell_json(words, said)
         sys.exit(Exit.REFUSED)
     except Problem as problem:
         print(f"drillmaster: {problem}", file=sys.stderr)
+        _tell_json(words, problem)
         sys.exit(problem.exit)
     except BrokenPipeError:
         sys.exit(Exit.REFUSED)
     except Exception as error:
         if os.environ.get("DRILLMASTER_DEBUG"):
             raise
-        print(
-            f"drillmaster: internal error, {type(error).__name__}: {error}; for the whole of it set DRILLMASTER_DEBUG=1",
-            file=sys.stderr,
-        )
+        found = f"internal error, {type(error).__name__}: {error}"
+        print(f"drillmaster: {found}; for the whole of it set DRILLMASTER_DEBUG=1", file=sys.stderr)
+        _tell_json(words, Problem("drillmaster", found=found, wanted="none", remedy="set DRILLMASTER_DEBUG=1"))
         sys.exit(Exit.REFUSED)

@@ -4,7 +4,8 @@
    this process, the drill's own parts on the conductor.
 2. The stand-in Scribe writes what a Scribe would see, no more: the injection when it is announced, the first answers that
    users get after it or at the end that there were none, and the end.
-3. The plan lies outside of any checkout: a drill refuses code that changes meanwhile, and here it would be the reader's.
+3. The plan lies in the state folder, outside of any checkout: a drill refuses code that changes meanwhile, and there it
+   would be the reader's. Not in the shared temporary folder either, which others may clean while a drill runs.
 """
 
 import contextlib
@@ -13,6 +14,7 @@ import json
 import os
 import select
 import shlex
+import shutil
 import socket
 import string
 import subprocess
@@ -149,8 +151,8 @@ class Demo:
         return "a healthy agent" if bug is None else "an agent with one mistake"
 
     def _drill(self, bug: str | None, primary: int, fallback: int) -> Played:
-        with tempfile.TemporaryDirectory(prefix="drillmaster-demo-plan-") as folder:
-            plan = self._write_plan(Path(folder), bug, primary, fallback)
+        with _plan_folder() as folder:
+            plan = self._write_plan(folder, bug, primary, fallback)
             run = self._conduct(plan, bug)
         now_ns = SystemClock().wall_ns()
         verdict = judge_eviction(open_run(run), run / "policy.yaml", now_ns=now_ns)
@@ -331,6 +333,26 @@ def _usable_state(stack: contextlib.ExitStack) -> None:
         at = at.parent
     if not os.access(at, os.W_OK | os.X_OK):
         os.environ["DRILLMASTER_STATE"] = stack.enter_context(tempfile.TemporaryDirectory(prefix="drillmaster-state-"))
+
+
+@contextlib.contextmanager
+def _plan_folder() -> Iterator[Path]:
+    """Lend a folder for a plan and its policy, that nobody else's. What a demo that was killed left there goes."""
+    from drillmaster.run.seats import private_folder, started_ticks, state_root
+
+    root = state_root()
+    private_folder(root)
+    for left in root.glob("demo-*"):
+        pid = left.name.rpartition("-")[2]
+        if pid.isdecimal() and started_ticks(int(pid)) is None:
+            shutil.rmtree(left, ignore_errors=True)
+    folder = root / f"demo-{os.getpid()}"
+    shutil.rmtree(folder, ignore_errors=True)
+    private_folder(folder)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _program() -> str:

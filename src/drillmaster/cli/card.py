@@ -4,11 +4,13 @@ from pathlib import Path
 
 import click
 
+from drillmaster.cli import _completions as completions
+
 __all__ = ["command"]
 
 
 @click.command("card")
-@click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("run", metavar="RUN", type=click.Path(path_type=Path), shell_complete=completions.runs)
 @click.option(
     "--out",
     metavar="FILE",
@@ -18,7 +20,7 @@ __all__ = ["command"]
 @click.option("--issues", metavar="DIR", type=click.Path(path_type=Path), help="Write one issue per FAIL line there.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written, as JSON, instead of the card.")
 def command(run: Path, out: Path | None, issues: Path | None, as_json: bool) -> None:
-    """Write the wiki card of a judged run, at most 45 lines, and print it.
+    """Write the wiki card of a judged run, named by folder or id, at most 45 lines, and print it.
 
     The card is filled from the sealed run and the verdict that `gate` left in it, which is given again and compared;
     nothing is typed by hand. With --issues each FAIL line gets a Markdown file, owned by whom the plan names under
@@ -34,8 +36,10 @@ def command(run: Path, out: Path | None, issues: Path | None, as_json: bool) -> 
 
     from drillmaster import reports
     from drillmaster.errors import one_line
+    from drillmaster.intake.runs import find_run, short
     from drillmaster.intake.written import STDOUT, judged_run, write_new, write_whole
 
+    run = find_run(run)
     verdict, view = judged_run(run)
     written: list[str] = []
     kept: list[str] = []
@@ -45,7 +49,10 @@ def command(run: Path, out: Path | None, issues: Path | None, as_json: bool) -> 
         if written or kept:
             view = msgspec.structs.replace(view, issues=str(issues))
     text = reports.form("card").render(verdict, view)
-    path = write_whole(out if out is not None else run / "card.md", text) if out != STDOUT else None
+    path = None
+    if out != STDOUT:
+        elsewhere = f"write it elsewhere: drillmaster card {short(run)} --out FILE (or - to print it alone)"
+        path = write_whole(out if out is not None else run / "card.md", text, instead=elsewhere)
     if as_json:
         said = {
             "card": one_line(str(path)) if path is not None else None,

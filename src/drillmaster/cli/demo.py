@@ -4,6 +4,8 @@ import sys
 
 import click
 
+from drillmaster.cli import _completions as completions
+
 __all__ = ["command"]
 
 
@@ -15,7 +17,12 @@ __all__ = ["command"]
     show_default=True,
     help="What happens to the model endpoint.",
 )
-@click.option("--bug", metavar="NAME", help="What the second agent does wrong. Default: wrong-except.")
+@click.option(
+    "--bug",
+    metavar="NAME",
+    help="What the second agent does wrong. Default: wrong-except.",
+    shell_complete=completions.bugs,
+)
 @click.option("--pass", "only_healthy", is_flag=True, help="The healthy agent alone; exits with the gate's code.")
 @click.option("--fail", "only_buggy", is_flag=True, help="The agent with the bug alone; exits with the gate's code.")
 @click.option("--runs", metavar="DIR", help="Where run folders go. Default: runs, or a temporary folder.")

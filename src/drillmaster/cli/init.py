@@ -41,6 +41,7 @@ def eviction(folder: Path, as_json: bool) -> None:
     import msgspec
 
     from drillmaster.intake import read_bytes
+    from drillmaster.intake.runs import short
     from drillmaster.intake.written import write_new
     from drillmaster.scaffold import blanks, fill, template
 
@@ -70,16 +71,25 @@ def eviction(folder: Path, as_json: bool) -> None:
         if left:
             click.echo(f"  {' '.join(open_blanks[name])}")
     first = "fill in the blanks, then " if any(open_blanks.values()) else ""
-    click.echo(f"next: {first}drillmaster run eviction {folder / plan_name}")
+    plan = short(folder / plan_name)
+    click.echo(f"next: {first}drillmaster run eviction {plan} --rehearsal --compress max")
 
 
 def _asked(examples: dict[str, str]) -> dict[str, str]:
-    """Ask for a few blanks; an empty answer leaves one as it is."""
-    answers = {}
+    """Ask for a few blanks; an empty answer leaves one as it is, one that cannot be is asked for again."""
+    from drillmaster.sanity import answer_problem
+
+    answers: dict[str, str] = {}
     click.echo("An empty answer leaves the blank for later.", err=True)
     for pointer, question in _QUESTIONS:
         hint = f" [such as {examples[pointer]}]" if examples.get(pointer) else ""
-        answer = click.prompt(f"{question}{hint}", default="", show_default=False, err=True).strip()
-        if answer:
-            answers[pointer] = answer
+        while answer := click.prompt(f"{question}{hint}", default="", show_default=False, err=True).strip():
+            wrong = answer_problem(pointer, answer)
+            taken = next((other for other, name in answers.items() if "/seats/" in other and name == answer), None)
+            if "/seats/" in pointer and taken:
+                wrong = f"{answer} is the {taken.rpartition('/')[2].capitalize()} already: one person, one seat"
+            if wrong is None:
+                answers[pointer] = answer
+                break
+            click.echo(f"  {wrong}", err=True)
     return answers

@@ -4,15 +4,20 @@ from pathlib import Path
 
 import click
 
+from drillmaster.cli import _completions as completions
+from drillmaster.errors import Refused
+
 __all__ = ["command"]
 
 
 @click.command("seal")
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", metavar="RUN", type=click.Path(path_type=Path), shell_complete=completions.runs)
 @click.option("--sign", "key", type=click.Path(path_type=Path), help="An SSH key; its signature is RUN/seal.json.sig.")
 @click.option("--json", "as_json", is_flag=True, help="Print the seal's head, time and counts as JSON.")
 def command(run: Path, key: Path | None, as_json: bool) -> None:
-    """Seal a run: sync its files, digest them, write RUN/seal.json. A run is sealed once.
+    """Seal a run, named by folder or id: sync its files, digest them, write RUN/seal.json. A run is sealed once.
+
+    `run` seals by itself; this is for a run whose conductor was killed. While a drill goes on its run cannot be sealed.
 
     A run that is sealed and unchanged is left as it is (and signed, with --sign); one that changed is refused. An
     unsigned seal shows every change by somebody who did not make a new seal; it cannot show who sealed, or that nobody
@@ -24,9 +29,20 @@ def command(run: Path, key: Path | None, as_json: bool) -> None:
       drillmaster seal runs/20261129T153000Z-1a2b --sign ~/.ssh/id_ed25519
     """
     from drillmaster.clock import SystemClock
+    from drillmaster.intake.runs import find_run
+    from drillmaster.run.seats import live_at
     from drillmaster.signing import sign
     from drillmaster.timeline import seal_run
 
+    run = find_run(run)
+    live = live_at(run)
+    if live is not None:
+        raise Refused(
+            str(run),
+            found=f"a drill that goes on (pid {live.pid})",
+            wanted="one that is over: a run is sealed once",
+            remedy=f"wait for its end, or stop it: drillmaster stop {live.run}",
+        )
     seal = seal_run(run, SystemClock())
     signature = sign(run / "seal.json", key) if key is not None else None
     lines = sum(file.lines for file in seal.files.values())

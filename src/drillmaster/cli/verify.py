@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from drillmaster.cli import _completions as completions
 from drillmaster.errors import Exit, Problem, one_line
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ __all__ = ["command"]
 
 
 @click.command("verify")
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", metavar="RUN", type=click.Path(path_type=Path), shell_complete=completions.runs)
 @click.option(
     "--signer", type=click.Path(path_type=Path), help="Whose signature it must be: KEY.pub or allowed_signers."
 )
@@ -35,9 +36,12 @@ def command(run: Path, signer: Path | None, identity: str | None, as_json: bool)
       drillmaster verify runs/20261129T153000Z-1a2b --signer scribe.pub
       drillmaster verify runs/20261129T153000Z-1a2b --json
     """
+    from drillmaster.cli import error_json
+    from drillmaster.intake.runs import find_run
     from drillmaster.signing import verify
     from drillmaster.timeline import verify_run
 
+    run = find_run(run)
     report = verify_run(run)
     signed = None
     wrong: Problem | None = None
@@ -52,6 +56,8 @@ def command(run: Path, signer: Path | None, identity: str | None, as_json: bool)
         said = msgspec.to_builtins(report)
         said["unchanged"] = not report.changes
         said["signed_by"] = msgspec.to_builtins(signed)
+        if wrong is not None:
+            said |= error_json(wrong)
         click.echo(msgspec.json.encode(_encodable(said)))
     else:
         if report.changes:
@@ -68,6 +74,9 @@ def command(run: Path, signer: Path | None, identity: str | None, as_json: bool)
             _say(f"signed by {signed.identity} {signed.fingerprint}")
         elif wrong is None:
             _say(_SIGNED[report.signed])
+    if wrong is not None and as_json:
+        print(f"drillmaster: {wrong}", file=sys.stderr)
+        sys.exit(wrong.exit)
     if wrong is not None:
         raise wrong
     if report.changes:

@@ -58,6 +58,9 @@ def find_run(named: str | Path, *, runs: Path = RUNS) -> Path:
 
 def short(path: Path) -> str:
     """Name a path as one would type it here, for a shell."""
-    absolute, here = path.absolute(), Path.cwd()
+    try:
+        absolute, here = path.absolute(), Path.cwd()
+    except FileNotFoundError:  # the folder we stand in is gone
+        return shlex.quote(str(path))
     inside = absolute.is_relative_to(here) and absolute != here
     return shlex.quote(str(absolute.relative_to(here) if inside else path))

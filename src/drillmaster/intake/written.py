@@ -43,13 +43,16 @@ def _short(path: Path) -> str:
     return str(absolute.relative_to(here)) if absolute.is_relative_to(here) and absolute != here else str(path)
 
 
-def write_whole(path: Path, text: str) -> Path:
-    """Write a file so that no reader sees half. Makes its folder. `Problem` if it cannot, or something else is there."""
+def write_whole(path: Path, text: str, *, instead: str = "name another one") -> Path:
+    """Write a file so that no reader sees half. Makes its folder. `Problem` if it cannot, or something else is there.
+
+    `instead` is what a person can do where the place cannot be written, as in a run folder that is read-only.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         opening.write_whole(path, text.encode("utf-8", "backslashreplace"))
     except OSError as error:
-        raise _unwritable(path, error) from None
+        raise _unwritable(path, error, instead) from None
     return path
 
 
@@ -75,7 +78,7 @@ def write_new(path: Path, text: str) -> bool:
     return True
 
 
-def _unwritable(path: Path, error: OSError) -> Problem:
+def _unwritable(path: Path, error: OSError, instead: str = "name another one") -> Problem:
     if error.errno == errno.EINVAL:
         found = "something that is no regular file (a link, a folder, a FIFO or a device)"
         return Problem(str(path), found=found, wanted="a file, or nothing yet", remedy="name a file, or - to print it")
@@ -83,5 +86,5 @@ def _unwritable(path: Path, error: OSError) -> Problem:
         os.fspath(path),
         found=(error.strerror or type(error).__name__).lower(),
         wanted="a place that can be written",
-        remedy="name another one",
+        remedy=instead,
     )

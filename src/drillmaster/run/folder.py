@@ -64,7 +64,10 @@ def make_folder(runs: Path, clock: Clock) -> Folder:
     wall0_ns, mono0_ns = clock.wall_ns(), clock.mono_ns()
     stamp = rfc3339(wall0_ns, digits=0).replace("-", "").replace(":", "")
     try:
-        runs.mkdir(parents=True, exist_ok=True)
+        if not runs.is_dir():
+            runs.mkdir(parents=True, exist_ok=True)
+            # Evidence holds what users asked and is large: into a repository it goes on purpose (git add -f), or not at all.
+            (runs / ".gitignore").write_text("*\n", encoding="ascii")
         for _ in range(100):
             run = f"{stamp}-{secrets.token_hex(2)}"
             with contextlib.suppress(FileExistsError):

@@ -34,7 +34,7 @@ from drillmaster.run.parts import (
 from drillmaster.run.preflight import Runway, addresses_of, agents_attempts, execute, tls_to
 from drillmaster.run.progress import Progress
 from drillmaster.run.ready import Options, Ready, base_urls, check_program, prepare_plan, without_v1
-from drillmaster.run.seats import Live, Lock, open_state, started_ticks, take_lock
+from drillmaster.run.seats import Live, Lock, open_state, started_ticks, sweep, take_lock
 from drillmaster.run.seats import State as Seats
 from drillmaster.run.traffic import Asker, Tally, Traffic
 from drillmaster.sanity import fill_in, is_loopback, parse_listen, planned_requests
@@ -111,6 +111,7 @@ async def _conduct(ready: Ready, options: Options, clock: Clock) -> RunResult:
     lock, left = take_lock([target_name] + ([f"proxy {host}:{port}"] if port else []))
     try:
         took_over = any([await _clear_up(before, progress) for before in left])
+        sweep()
         with await bind(host, port, retry_s=3.0 if took_over else 0.0) as listener:
             soft_before, soft_limit = raise_descriptor_limit()
             folder = make_folder(options.runs, clock)

@@ -4,6 +4,8 @@
    user separate nobody by force: they are procedure. What separates is the uid on the socket and the Verifier's signature.
 2. `live.json` says which run is live, with the process's id and start time, so that a reused id is not taken for it.
 3. A lock is the kernel's (`flock`): a killed conductor holds none, and the next run takes over what it left.
+4. Nothing here outlives its drill for long: tokens, sockets and lock files go at the end of a run, and what a killed
+   conductor left goes when the next run begins. Between drills the whole state folder may be deleted.
 """
 
 import contextlib
@@ -11,9 +13,12 @@ import fcntl
 import hashlib
 import hmac
 import os
+import re
 import secrets
 import shutil
+import socket
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -22,10 +27,26 @@ import msgspec
 from drillmaster.conduct import Role
 from drillmaster.errors import Problem, Refused
 
-__all__ = ["SEATS", "Live", "Lock", "State", "find_live", "live_runs", "open_state", "state_root", "take_lock"]
+__all__ = [
+    "SEATS",
+    "Live",
+    "Lock",
+    "State",
+    "find_live",
+    "live_at",
+    "live_runs",
+    "open_state",
+    "private_folder",
+    "state_root",
+    "sweep",
+    "take_lock",
+]
 
 SEATS = (Role.LEAD, Role.SCRIBE, Role.VERIFIER)
 _SOCKET_PATH_BYTES = 100
+_SOCKETS = "drillmaster-sockets-"
+_RUN = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
+_YOUNG_S = 60.0
 
 
 class Live(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,16 +94,21 @@ class State:
         _write_private(self.folder / "live.json", msgspec.json.encode(live))
 
     def close(self, *, keep_proxy: bool = False) -> None:
-        """The run is over: no orders any more. The Verifier's token stays; a proxy that goes on keeps its socket."""
-        for role in (Role.LEAD, Role.SCRIBE):
+        """The run is over: no orders any more, so no tokens. A proxy that goes on keeps its socket."""
+        if not keep_proxy:
+            _remove(self.folder, self.sockets)
+            return
+        for role in SEATS:
             self.token_file(role).unlink(missing_ok=True)
         (self.folder / "live.json").unlink(missing_ok=True)
         self.control.unlink(missing_ok=True)
-        if keep_proxy:
-            return
-        self.proxy_control.unlink(missing_ok=True)
-        if self.sockets != self.folder:
-            shutil.rmtree(self.sockets, ignore_errors=True)
+
+
+def _remove(folder: Path, sockets: Path) -> None:
+    """Remove a run's state folder, and the folder of its sockets where that is another one."""
+    if sockets != folder:
+        shutil.rmtree(sockets, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def state_root() -> Path:
@@ -95,7 +121,7 @@ def state_root() -> Path:
     return platformdirs.user_state_path("drillmaster")
 
 
-def _private_dir(path: Path) -> None:
+def private_folder(path: Path) -> None:
     """Make a folder that is this user's alone. Raises Problem where somebody else's stands."""
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -128,15 +154,15 @@ def _write_private(path: Path, content: bytes) -> None:
 def open_state(run: str) -> State:
     """Make a run's state folder with a fresh token for each seat. Raises Problem."""
     root = state_root()
-    _private_dir(root)
+    private_folder(root)
     folder = root / run
-    _private_dir(folder)
+    private_folder(folder)
     tokens = {role: secrets.token_urlsafe(32) for role in SEATS}
     for role, token in tokens.items():
         _write_private(folder / f"{role}.token", token.encode() + b"\n")
     sockets = folder
     if len(os.fsencode(folder / "conductor.sock")) > _SOCKET_PATH_BYTES:  # a Unix socket's path is limited to 107
-        sockets = Path(tempfile.mkdtemp(prefix="drillmaster-", dir="/tmp"))  # mkdtemp makes it 0700
+        sockets = Path(tempfile.mkdtemp(prefix=_SOCKETS, dir="/tmp"))  # mkdtemp makes it 0700
     return State(folder, sockets, tokens)
 
 
@@ -157,6 +183,60 @@ def live_runs() -> Iterator[tuple[Path, Live]]:
             live = msgspec.json.decode(path.read_bytes(), type=Live)
             if started_ticks(live.pid) == live.started:
                 yield path.parent, live
+
+
+def live_at(run_dir: Path) -> Live | None:
+    """The live drill whose run folder this is; None where its conductor is not alive, or is another user's."""
+    wanted = run_dir.resolve()
+    return next((live for _, live in live_runs() if Path(live.run_dir).resolve() == wanted), None)
+
+
+def sweep() -> None:
+    """Remove what drills left that are over: state folders of conductors that were killed, and lock files that nobody holds.
+
+    A proxy that still passes through for an agent keeps its socket, by which the next run ends it.
+    """
+    root = state_root()
+    if not root.is_dir():
+        return
+    alive = {folder for folder, _ in live_runs()}
+    for path in root.iterdir():
+        if _RUN.fullmatch(path.name) is None or path in alive or path.is_symlink():
+            continue
+        live = None
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            live = msgspec.json.decode((path / "live.json").read_bytes(), type=Live)
+        if live is None and any(path.glob("*.token")) and time.time() - path.stat().st_mtime < _YOUNG_S:
+            continue  # another drill that is just beginning: its live.json comes after its tokens
+        proxy = Path(live.proxy_control) if live is not None else path / "proxy.sock"
+        if _answers(proxy):
+            for role in SEATS:
+                (path / f"{role}.token").unlink(missing_ok=True)
+        else:
+            _remove(path, proxy.parent if proxy.parent.name.startswith(_SOCKETS) else path)
+    for path in (root / "locks").glob("*"):
+        with contextlib.suppress(OSError):
+            fd = _lock_file(path)
+            if fd is not None:
+                held_on_to = os.fstat(fd).st_size > 0 and _answers_for(fd)
+                if not held_on_to:
+                    path.unlink(missing_ok=True)
+                os.close(fd)
+
+
+def _answers(sock_path: Path) -> bool:
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.settimeout(1)
+        sock.connect(os.fspath(sock_path))
+        return True
+    return False
+
+
+def _answers_for(fd: int) -> bool:
+    """Whether the proxy that the last holder of a lock left is still there."""
+    with contextlib.suppress(OSError, msgspec.DecodeError):
+        return _answers(Path(msgspec.json.decode(os.pread(fd, 65_536, 0), type=Live).proxy_control))
+    return False
 
 
 def find_live(run: str | None) -> tuple[Path, Live]:
@@ -190,8 +270,9 @@ def find_live(run: str | None) -> tuple[Path, Live]:
 class Lock:
     """Locks on a target and a listening address, held until closed or until this process is gone."""
 
-    def __init__(self, fds: list[int]) -> None:
+    def __init__(self, fds: list[int], paths: list[Path]) -> None:
         self._fds = fds
+        self._paths = paths
 
     def note(self, live: Live) -> None:
         """Write down who holds it, for whom it turns away and for who takes over."""
@@ -201,9 +282,9 @@ class Lock:
             os.pwrite(fd, content, 0)
 
     def clear(self) -> None:
-        """Nothing is left for a next run to clear up."""
-        for fd in self._fds:
-            os.ftruncate(fd, 0)
+        """Nothing is left for a next run to clear up. Goes before `close`: only who holds a lock may remove its file."""
+        for path in self._paths:
+            path.unlink(missing_ok=True)
 
     def close(self) -> None:
         for fd in self._fds:
@@ -217,29 +298,60 @@ def take_lock(things: Iterable[str]) -> tuple[Lock, list[Live]]:
     The second value is what earlier holders left behind: they were killed, or their proxy still passes through.
     """
     folder = state_root() / "locks"
-    _private_dir(state_root())
-    _private_dir(folder)
+    private_folder(state_root())
+    private_folder(folder)
     fds: list[int] = []
+    paths: list[Path] = []
     left: list[Live] = []
     for thing in things:
         path = folder / hashlib.sha256(thing.encode()).hexdigest()[:32]
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        fds.append(fd)
-        before = None
-        with contextlib.suppress(msgspec.DecodeError):
-            before = msgspec.json.decode(os.pread(fd, 65_536, 0), type=Live)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        fd = _lock_file(path)
+        if fd is None:
             for other in fds:
                 os.close(other)
+            before = _holder(path)
             who = f"pid {before.pid}, run {before.run}" if before is not None else "another process"
             raise Refused(
                 thing,
                 found=f"a drill on it already ({who})",
                 wanted="one drill at a time on a target and on a port",
                 remedy=f"wait for it, or stop it: drillmaster stop {before.run if before is not None else ''}".rstrip(),
-            ) from None
+            )
+        fds.append(fd)
+        paths.append(path)
+        before = _holder(path)
         if before is not None and before not in left:
             left.append(before)
-    return Lock(fds), left
+    return Lock(fds, paths), left
+
+
+def _holder(path: Path) -> Live | None:
+    """Who wrote himself into a lock file; None where nobody did."""
+    with contextlib.suppress(OSError, msgspec.DecodeError):
+        return msgspec.json.decode(path.read_bytes()[:65_536], type=Live)
+    return None
+
+
+def _lock_file(path: Path) -> int | None:
+    """Open and lock a file, made where it is not there; None where somebody holds it.
+
+    Who holds a lock may remove its file. A lock on a file that has gone meanwhile keeps nobody off, so it is looked at
+    again by name.
+    """
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            there = path.stat()
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        except FileNotFoundError:
+            os.close(fd)
+            continue
+        except BaseException:
+            os.close(fd)
+            raise
+        if os.path.samestat(there, os.fstat(fd)):
+            return fd
+        os.close(fd)

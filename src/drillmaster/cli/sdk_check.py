@@ -1,0 +1,203 @@
+"""`drillmaster sdk-check`: what the model clients that are installed do under each fault."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from drillmaster.errors import Exit, Problem, Refused
+
+if TYPE_CHECKING:
+    from drillmaster.sdkcheck import Table
+    from drillmaster.sdkcheck.table import Expectations
+
+__all__ = ["command"]
+
+
+@click.command("sdk-check")
+@click.option(
+    "--python",
+    default=sys.executable,
+    metavar="PATH",
+    help="The interpreter that has the clients; by default this one.",
+)
+@click.option("--node", metavar="DIR", help="A folder with node_modules; its clients are checked too.")
+@click.option("--client", "wanted", multiple=True, metavar="NAME", help="Only this client; may be given again.")
+@click.option("--fault", "tags", multiple=True, metavar="TAG", help="Only this fault; may be given again.")
+@click.option("--list", "listing", is_flag=True, help="List the clients that were found, and end.")
+@click.option(
+    "--json", "as_json", type=click.Path(path_type=Path, allow_dash=True), help="Write the table as JSON; - is stdout."
+)
+@click.option("--html", "as_html", type=click.Path(path_type=Path), help="Write the table as one HTML page.")
+@click.option(
+    "--markdown", "as_markdown", type=click.Path(path_type=Path), help="Write the table as a page of Markdown."
+)
+@click.option(
+    "--compare", type=click.Path(path_type=Path), metavar="OLD.json", help="Say what changed since that table."
+)
+@click.option(
+    "--expect",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A policy of expectations; exit 1 when one is broken.",
+)
+@click.option(
+    "--logs",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where the wire's events go; by default runs/sdk-check-TIME.",
+)
+@click.option(
+    "--limit-s", default=1.5, show_default=True, type=click.FloatRange(0.2, 60), help="The clients' time limit."
+)
+@click.option(
+    "--watch-s", default=9.0, show_default=True, type=click.FloatRange(1, 600), help="How long a cell is watched."
+)
+@click.option(
+    "--lanes",
+    default=32,
+    show_default=True,
+    type=click.IntRange(1, 200),
+    help="Cells under way at once; most only wait.",
+)
+def command(
+    python: str,
+    node: str | None,
+    wanted: tuple[str, ...],
+    tags: tuple[str, ...],
+    listing: bool,
+    as_json: Path | None,
+    as_html: Path | None,
+    as_markdown: Path | None,
+    compare: Path | None,
+    expect: Path | None,
+    logs: Path | None,
+    limit_s: float,
+    watch_s: float,
+    lanes: int,
+) -> None:
+    """Measure what your installed model clients do under each fault.
+
+    Each client is called in its own interpreter with a made-up key, against a stand-in provider on loopback, once per
+    fault, whole and streamed. The table says what was raised or what looked like success, requests on the wire, seconds,
+    whether a fallback in `except SDK.APIError` would have engaged, and the worst case with the client's own time limits.
+
+    \b
+    Examples:
+      drillmaster sdk-check --client openai --client anthropic
+      drillmaster sdk-check --python .venv/bin/python --json sdk.json --html sdk.html
+      drillmaster sdk-check --compare sdk.json
+      drillmaster sdk-check --expect sdk-expectations.yaml
+    """
+    import asyncio
+
+    from drillmaster.sdkcheck.checking import check, installed
+
+    rules = None if expect is None else _expectations(expect)
+    old = None if compare is None else _table(compare)
+    version, clients = asyncio.run(installed(python, node))
+    if listing:
+        for client in clients:
+            click.echo(f"{client.name:20} {client.version}")
+        return
+    table = asyncio.run(
+        check(
+            version,
+            clients,
+            wanted,
+            tags,
+            python=python,
+            node=node,
+            logs=logs,
+            limit_s=limit_s,
+            watch_s=watch_s,
+            lanes=lanes,
+            on=_bar if sys.stderr.isatty() else _no_bar,
+        )
+    )
+    _write(table, as_json, as_html, as_markdown)
+    if old is not None:
+        from drillmaster.sdkcheck.table import changes
+
+        for line in changes(old, table) or ["nothing changed"]:
+            click.echo(line, err=str(as_json) == "-")
+    if rules is not None:
+        _judge(rules, table, str(expect), out=str(as_json) != "-")
+
+
+def _bar(done: int, every: int) -> None:
+    filled = 30 * done // max(1, every)
+    end = "\r\x1b[K" if done >= every else ""
+    sys.stderr.write(f"\r[{'#' * filled}{'.' * (30 - filled)}] {done} of {every} cells{end}")
+    sys.stderr.flush()
+
+
+def _no_bar(done: int, every: int) -> None:
+    """Progress is for terminals."""
+
+
+def _table(path: Path) -> "Table":
+    from drillmaster.intake import read_strict
+    from drillmaster.sdkcheck import Table
+
+    return read_strict(path, Table)
+
+
+def _expectations(path: Path) -> "Expectations":
+    """A policy that is pinned and not stale. Raises Problem."""
+    from drillmaster.clock import SystemClock
+    from drillmaster.intake import read_strict
+    from drillmaster.policy import pin_problems
+    from drillmaster.sdkcheck.table import Expectations
+
+    rules = read_strict(path, Expectations)
+    for field, found, wanted in pin_problems(rules.pin, now_ns=SystemClock().wall_ns()):
+        raise Problem(f"{path}: {field}", found=found, wanted=wanted, remedy=f"correct {field}")
+    if not rules.expect:
+        raise Refused(
+            f"{path}: expect", found="no expectation", wanted="one at least", remedy="write one, or leave --expect out"
+        )
+    return rules
+
+
+def _write(table: "Table", as_json: Path | None, as_html: Path | None, as_markdown: Path | None) -> None:
+    import msgspec
+
+    from drillmaster.sdkcheck.table import markdown, text
+
+    if as_json is not None:
+        body = msgspec.json.format(msgspec.json.encode(table)) + b"\n"
+        if str(as_json) == "-":
+            sys.stdout.buffer.write(body)
+            sys.stdout.flush()
+        else:
+            as_json.write_bytes(body)
+    if as_html is not None:
+        from drillmaster.sdkcheck.page import render
+
+        as_html.write_text(render(table, str(as_html.parent)), encoding="utf-8")
+    if as_markdown is not None:
+        as_markdown.write_text(markdown(table, "drillmaster sdk-check"), encoding="utf-8")
+    if as_json is None or str(as_json) != "-":
+        click.echo(text(table), nl=False)
+        click.echo(f"wire logs and client's words, by cell: {table.logs}/")
+
+
+def _judge(rules: "Expectations", table: "Table", place: str, out: bool) -> None:
+    """Exit 1 when one is broken, 2 when one chose nothing: it would have passed without having looked."""
+    from drillmaster.sdkcheck.table import broken
+
+    said, idle = broken(rules.expect, table.results)
+    for line in said:
+        click.echo(f"BROKEN: {line}", err=not out)
+    if said:
+        sys.exit(Exit.FAIL)
+    if idle:
+        raise Refused(
+            f"{place}: expect[{idle[0]}]",
+            found="no measured cell that it chooses",
+            wanted="one at least",
+            remedy="see the table for the names of clients and faults, and correct it",
+        )
+    click.echo(f"PASS {len(rules.expect)} expectations hold", err=not out)

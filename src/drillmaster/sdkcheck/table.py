@@ -1,0 +1,284 @@
+"""The table for people: text for a terminal, Markdown for the docs, what changed between two, what an expectation says.
+
+Rows are faults, in the catalogue's order; columns are clients. Pure: strings in, strings out.
+"""
+
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from drillmaster.policy import Pin
+from drillmaster.sdkcheck import Outcome, Result, Table
+
+__all__ = ["Expectation", "Expectations", "broken", "changes", "markdown", "shown", "span", "summary", "text"]
+
+NO_END = "no end"
+
+
+class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What must hold for the cells that `client`, `fault` and `stream` choose. A limit that is left out is not asked."""
+
+    client: str
+    """A name, or a pattern with `*`."""
+    fault: str
+    """The fault's label, or a pattern with `*`: `stall`, `rate-limit*`."""
+    stream: bool | None = None
+    """None: both."""
+    outcome: tuple[Outcome, ...] | None = None
+    fallback: bool | None = None
+    max_attempts: int | None = None
+    max_worst_s: float | None = None
+
+
+class Expectations(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="sdk-expectations"
+):
+    """A policy of expectations; like every policy it has a source, an owner and a review date."""
+
+    source: str
+    owner: str
+    review_by: str
+    expect: tuple[Expectation, ...]
+
+    @property
+    def pin(self) -> Pin:
+        return Pin(source=self.source, owner=self.owner, review_by=self.review_by)
+
+
+def span(seconds: float | None) -> str:
+    """Seconds as people say them; None is `no end`."""
+    if seconds is None:
+        return NO_END
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    if seconds < 7_200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3_600:.1f} h"
+
+
+def shown(result: Result, *, brief: bool = False) -> str:
+    """One cell as text: what happened, attempts, seconds, whether a fallback engaged."""
+    tries = "-" if result.attempts is None else str(result.attempts)
+    if result.outcome == "raised":
+        head = result.what.partition(".")[2] or result.what if result.caught else result.what
+    else:
+        head = {
+            "answered": "answered",
+            "fooled": f"LOOKED LIKE SUCCESS: {result.what}",
+            "waiting": "STILL WAITING",
+            "not-met": "not met",
+            "crashed": f"no result: {result.what}",
+        }[result.outcome]
+    if brief and result.outcome == "fooled":
+        head = "LOOKED LIKE SUCCESS"
+    missed = " NOT CAUGHT" if result.outcome == "raised" and not result.caught else ""
+    least = ">" if result.outcome == "waiting" else ""
+    return f"{head}{missed} / {tries} / {least}{result.seconds:.1f} s"
+
+
+def text(table: Table) -> str:
+    """The table for a terminal: one line a cell, grouped by fault, with its worst case and its wire log."""
+    lines = [_title(table), ""]
+    width = max((len(result.client) for result in table.results), default=0)
+    for label, results in _rows(table):
+        lines.append(label)
+        for result in results:
+            if result.outcome == "not-met":
+                continue
+            mode = "stream" if result.stream else "whole "
+            engaged = {True: "fallback engages", False: "NO FALLBACK", None: "-"}[result.fallback]
+            lines.append(
+                f"  {result.client:{width}}  {mode}  {shown(result):60}  {engaged:16}  worst {span(result.worst_s):8}  {result.log}"
+            )
+    lines += ["", *_left_out(table), *summary(table)]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def markdown(table: Table, made_by: str) -> str:
+    """The page for the docs. `made_by` is the command that made it."""
+    lines = [
+        "# What SDKs do under each fault",
+        "",
+        f"Measured on {table.made_at[:10]} by `{made_by}` (drillmaster {table.drillmaster}, Python {table.python}), with the",
+        f"clients' time limit set to {table.limit_s:g} s and each cell watched for {table.watch_s:g} s. Run it in your own "
+        "environment: your versions decide.",
+        "",
+        "A cell is *what was raised / requests on the wire / seconds*. **NOT CAUGHT**: `except` of the client's own error class "
+        "misses it, and so does a",
+        "fallback that stands there. **LOOKED LIKE SUCCESS**: nothing was raised and the answer is not the answer. "
+        "**STILL WAITING**: no outcome when the watch",
+        "ended. *not met*: the fault found nothing to do.",
+        "",
+        "| client | version | connect / read limit by default | retries |",
+        "|---|---|---|---|",
+    ]
+    for client in table.clients:
+        own = table.defaults.get(client.name)
+        limits = "?" if own is None else f"{_limit(own.connect_s)} / {_limit(own.read_s)}"
+        total = "" if own is None or own.total_s is None else f", {span(own.total_s)} in all"
+        lines.append(f"| {client.name} | {client.version} | {limits}{total} | {'?' if own is None else own.retries} |")
+    for stream in (False, True):
+        names = [c.name for c in table.clients if stream in c.modes and c.name in table.defaults]
+        if not names:
+            continue
+        lines += ["", "## Streamed answers" if stream else "## Whole answers", ""]
+        lines += ["| fault | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
+        for label, results in _rows(table):
+            mine = {result.client: result for result in results if result.stream == stream}
+            if all(result.outcome == "not-met" for result in mine.values()):
+                continue
+            cells = [_escaped(shown(mine[name])) if name in mine else "" for name in names]
+            lines.append(f"| {label} | " + " | ".join(cells) + " |")
+    lines += ["", "## Worst case before a user sees anything", ""]
+    lines.append("With each client's own time limits and retries in place of ours; back-off as measured.")
+    lines += ["", "| client | worst | under |", "|---|---|---|"]
+    lines += [f"| {name} | {worst} | {_escaped(under)} |" for name, worst, under in _worst(table)]
+    left_out = _left_out(table)
+    if left_out:
+        lines += ["", "## Not run", "", *(f"- {line}" for line in left_out if line)]
+    lines += [
+        "",
+        "## What this does not prove",
+        "",
+        "A fallback that *would have engaged* is one that stands in an `except` of the client's own error class around the "
+        "call. Whether yours does, and whether",
+        "what it falls back to works, is what a drill against your agent shows. Clients were asked over plain HTTP/1.1 on "
+        "loopback: nothing here is about TLS,",
+        "HTTP/2, proxies on the way, or asynchronous variants of a client.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def summary(table: Table) -> list[str]:
+    """What to remember of it: how often no fallback would have engaged, and the worst case, for each client."""
+    lines = []
+    for name, worst, under in _worst(table):
+        mine = [r for r in table.results if r.client == name and r.outcome in ("raised", "fooled", "waiting")]
+        misses = [r for r in mine if not r.fallback]
+        parts = [
+            f"{sum(r.outcome == 'fooled' for r in misses)} looked like success",
+            f"{sum(r.outcome == 'raised' for r in misses)} raised past its own error class",
+            f"{sum(r.outcome == 'waiting' for r in misses)} still waiting",
+        ]
+        version = next((client.version for client in table.clients if client.name == name), "")
+        lines.append(
+            f"{name} {version}: no fallback in {len(misses)} of {len(mine)} failures ({', '.join(parts)}); "
+            f"worst case before a user sees anything: {worst} ({under})"
+        )
+    return lines
+
+
+def changes(old: Table, new: Table) -> list[str]:
+    """What is different: versions, then cells whose outcome, class, attempts or fallback moved. Seconds always differ."""
+    lines = []
+    before_version = {client.name: client.version for client in old.clients}
+    for client in new.clients:
+        was = before_version.get(client.name)
+        if was != client.version:
+            lines.append(f"{client.name}: {was or 'not there'} -> {client.version}")
+    before = {_key(result): result for result in old.results}
+    after = {_key(result): result for result in new.results}
+    for key, result in after.items():
+        was_result = before.get(key)
+        if was_result is None:
+            lines.append(f"{_name(result)}: new: {shown(result)}")
+        elif _essence(was_result) != _essence(result):
+            lines.append(f"{_name(result)}: {shown(was_result)} -> {shown(result)}")
+    lines += [f"{_name(result)}: gone, was {shown(result)}" for key, result in before.items() if key not in after]
+    return lines
+
+
+def broken(expect: Sequence[Expectation], results: Iterable[Result]) -> tuple[list[str], list[int]]:
+    """What does not hold, as sentences, and the numbers of expectations that chose no cell, from 0."""
+    measured = [result for result in results if result.outcome not in ("not-met", "crashed")]
+    said: list[str] = []
+    idle: list[int] = []
+    for number, rule in enumerate(expect):
+        mine = [
+            result
+            for result in measured
+            if fnmatchcase(result.client, rule.client)
+            and fnmatchcase(result.label, rule.fault)
+            and rule.stream in (None, result.stream)
+        ]
+        if not mine:
+            idle.append(number)
+        for result in mine:
+            said += [f"{_name(result)}: {why} ({result.log})" for why in _breaks(rule, result)]
+    return said, idle
+
+
+def _breaks(rule: Expectation, result: Result) -> list[str]:
+    found = []
+    if rule.outcome is not None and result.outcome not in rule.outcome:
+        found.append(f"{shown(result)}, wanted {' or '.join(rule.outcome)}")
+    if rule.fallback is not None and result.fallback is not None and result.fallback != rule.fallback:
+        found.append(f"{shown(result)}, wanted {'a' if rule.fallback else 'no'} fallback")
+    if rule.max_attempts is not None and (result.attempts is None or result.attempts > rule.max_attempts):
+        found.append(f"{result.attempts} requests on the wire, wanted at most {rule.max_attempts}")
+    if rule.max_worst_s is not None and (result.worst_s is None or result.worst_s > rule.max_worst_s):
+        found.append(f"worst case {span(result.worst_s)}, wanted at most {rule.max_worst_s:g} s")
+    return found
+
+
+def _key(result: Result) -> tuple[str, str, bool]:
+    return result.client, result.label, result.stream
+
+
+def _essence(result: Result) -> tuple[object, ...]:
+    # What came of text that was cut by the clock differs from run to run; that it looked like success does not.
+    what = result.what if result.outcome == "raised" else ""
+    return result.outcome, what, result.attempts, result.fallback
+
+
+def _name(result: Result) -> str:
+    return f"{result.client}, {result.label}, {'streamed' if result.stream else 'whole'}"
+
+
+def _rows(table: Table) -> list[tuple[str, list[Result]]]:
+    order = {client.name: number for number, client in enumerate(table.clients)}
+    rows: dict[str, list[Result]] = {}
+    for result in sorted(table.results, key=lambda r: (r.label, r.stream, order.get(r.client, 0))):
+        rows.setdefault(result.label, []).append(result)
+    return list(rows.items())
+
+
+def _worst(table: Table) -> list[tuple[str, str, str]]:
+    found = []
+    for client in table.clients:
+        mine = [r for r in table.results if r.client == client.name and r.outcome not in ("not-met", "crashed")]
+        if not mine:
+            continue
+        endless = sorted({r.label for r in mine if r.worst_s is None})
+        ended = [r for r in mine if r.worst_s is not None]
+        top = max(ended, key=lambda r: r.worst_s or 0.0, default=None)
+        under = [] if top is None else [f"{span(top.worst_s)} under {top.label}"]
+        if endless:
+            found.append((client.name, NO_END, f"{', '.join(endless)}; else {''.join(under) or 'nothing'}"))
+        elif top is not None:
+            found.append((client.name, span(top.worst_s), top.label))
+    return found
+
+
+def _left_out(table: Table) -> list[str]:
+    unmet = sum(result.outcome == "not-met" for result in table.results)
+    lines = [f"{entry.client}, {entry.label}: {entry.why}" for entry in table.not_run]
+    if unmet:
+        lines.append(f"{unmet} cells whose fault met nothing, as a fault of streams and a whole answer: no result")
+    return [f"not run: {line}" for line in lines] if lines else []
+
+
+def _title(table: Table) -> str:
+    clients = " · ".join(f"{client.name} {client.version}" for client in table.clients)
+    return f"{clients}: {len(table.results)} cells in {table.took_s:.0f} s, time limit {table.limit_s:g} s"
+
+
+def _limit(seconds: float | None) -> str:
+    return "**none**" if seconds is None else f"{seconds:g} s"
+
+
+def _escaped(cell: str) -> str:
+    for word in ("NOT CAUGHT", "LOOKED LIKE SUCCESS", "STILL WAITING"):
+        cell = cell.replace(word, f"**{word}**")
+    return cell.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")

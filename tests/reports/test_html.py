@@ -52,6 +52,11 @@ class Page(HTMLParser):
         return (attrs for name, attrs in self.tags if name == tag)
 
 
+def test_what_never_came_is_said_so_on_its_tile() -> None:
+    verdict, view = cases.frozen("fail")
+    assert '<span class="value s-fail">never (900 s)</span><span class="of">limit 60 s' in render(verdict, view)
+
+
 def _page(name: str) -> Page:
     return Page(render(*cases.frozen(name)))
 

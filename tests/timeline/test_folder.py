@@ -318,6 +318,7 @@ def test_what_may_not_be_read_is_a_problem_with_its_name(locked: str) -> None:
         folder = Path(name) / "run"
         (folder / "events").mkdir(parents=True)
         (folder / "manifest.json").write_bytes(b"{}\n")
+        (folder / "events" / "proxy.jsonl").write_bytes(LINE % 1)
         seal_run(folder, ManualClock())
         (folder / locked).chmod(0)
         with contextlib.contextmanager(_unable)(folder), pytest.raises(Problem, match="no permission"):

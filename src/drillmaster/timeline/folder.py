@@ -191,12 +191,23 @@ def _verify_file(path: Path, name: str, sealed: SealedFile, read_lines: bool) ->
                     if len(first) < _FIRST_DEFECTS:
                         first.append(row)
     except Problem as problem:
-        missing = not path.is_symlink() and not path.exists()
+        missing = _is_gone(path)
         what = "the sealed file is gone" if missing else f"in its place is {problem.found}"
         changes = (Change(name, 0, 0, "missing" if missing else "altered", what),)
     except OSError as error:
         changes = (Change(name, 0, 0, "altered", f"it cannot be read: {complaint(error)[0]}"),)
     return changes, FileReport(sealed.lines, sealed.bytes, late_lines, late_bytes, kinds, tuple(first))
+
+
+def _is_gone(path: Path) -> bool:
+    """Whether nothing is there; what may not be looked at is there."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _digest(path: Path) -> SealedFile:

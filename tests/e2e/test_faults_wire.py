@@ -397,6 +397,16 @@ def test_the_request_before_a_stale_one_is_not_counted_as_met(fresh: ProxyProces
     assert [(row["nth"], row["window"], row["end"]) for row in rows] == [(1, None, "clean"), (2, "w1", "rst")]
 
 
+def test_what_is_cut_or_ours_is_not_the_upstreams_own_answer(fresh: ProxyProcess) -> None:
+    for number, (tag, params) in enumerate((("cut-body", {"after_bytes": 9}), ("status", {"status": 500}))):
+        fresh.inject(tag, f"n{number}", **params)  # type: ignore[arg-type]  # parameters, and no keyword of inject
+        shoot(fresh, (OPENAI,))
+        fresh.lift(f"n{number}")
+    shoot(fresh, (OPENAI,))
+    rows = fresh.wait_rows("attempt", 3)
+    assert [(row["upstream"], row["intact"]) for row in rows] == [(True, False), (False, False), (True, True)]
+
+
 # Time
 
 
@@ -438,6 +448,7 @@ def test_what_drips_comes_in_pieces_and_is_whole(
     assert len(got) >= pieces
     row = fresh.wait_rows("attempt")[0]
     assert (row["status"], row["window"], row["upstream"], row["down_bytes"]) == (200, "w1", True, len(CHAT))
+    assert (row["intact"], row["terminal"]) == (True, True)
 
 
 @pytest.mark.parametrize(
@@ -479,6 +490,7 @@ def test_slow_close_has_the_whole_answer_there_and_its_end_late(fresh: ProxyProc
     assert b"content-length" not in got.lower()
     row = fresh.wait_rows("attempt")[0]
     assert (row["end"], row["terminal"], row["down_bytes"]) == ("clean", True, len(CHAT))
+    assert row["intact"]
 
 
 @pytest.mark.parametrize("tag, params", [("first-byte-delay", {"delay_ms": 50}), ("hang-after-headers", {})])

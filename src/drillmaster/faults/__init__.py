@@ -287,7 +287,7 @@ def relay_body() -> Generator[Action, Any, bool]:
         try:
             event = yield Read("upstream")
             if isinstance(event, Data):
-                yield Send(event)
+                yield Send(event, relayed=True)
         except Lifted:
             continue  # told once; a piece that was being sent has been sent
         if isinstance(event, End):

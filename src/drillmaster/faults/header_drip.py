@@ -29,12 +29,12 @@ class HeaderDrip(Fault, frozen=True, kw_only=True, tag="header-drip"):
         wire = answer_head(head.status, (*head.headers, ("connection", "close")), head.reason)
         for at in range(len(wire)):
             last = at == len(wire) - 1
-            yield Send(Raw(wire[at : at + 1], status=head.status if last else None))
+            yield Send(Raw(wire[at : at + 1], status=head.status if last else None), relayed=True)
             try:
                 if not last:
                     yield Wait(1 / self.bytes_per_s)
             except Lifted:
-                yield Send(Raw(wire[at + 1 :], status=head.status))
+                yield Send(Raw(wire[at + 1 :], status=head.status), relayed=True)
                 break
         if not (yield from relay_body()):
             # A FIN would be the end of a body that has no length: the client must see that it is not.

@@ -29,7 +29,7 @@ class SlowClose(Fault, frozen=True, kw_only=True, tag="slow-close"):
             return
         fields = [field for field in head.headers if field[0].lower() != "content-length"]
         wire = answer_head(head.status, (*fields, ("connection", "close")), head.reason)
-        yield Send(Raw(wire, status=head.status))
+        yield Send(Raw(wire, status=head.status), relayed=True)
         if not (yield from relay_body()):
             yield Close("rst")
         try:

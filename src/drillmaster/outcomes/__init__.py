@@ -4,9 +4,10 @@
 2. For what happened the wire decides. A worker's marks are cited, and contradicted where they are wrong.
 3. An attempt belongs to a user's request, best first: by `traceparent` on both sides, by a nonce in the prompt, or because
    that request was the only one that could have been under way when the attempt began.
-4. A good answer came from the primary when unfaulted bytes of the real upstream lie behind it, and from a fallback when
-   none can. Attempts that began before the request was sent, or after it was over, cannot lie behind it. Where an
-   attempt that belongs to nobody could, the path is unknown: the outcome is `ok`, and it is counted.
+4. A good answer came from the primary when unfaulted bytes of the real upstream lie behind it, or a whole answer that a
+   fault slowed and did not alter; and from a fallback when neither can. Attempts that began before the request was sent,
+   or after it was over, cannot lie behind it. Where an attempt that belongs to nobody could, the path is unknown: the
+   outcome is `ok`, and it is counted.
 5. A request that the user gave up on may still be under way inside the agent. For one more time limit it counts as such.
 6. Times are nanoseconds since the run began, on the monotonic clock; a worker's marks come by wall time.
 """

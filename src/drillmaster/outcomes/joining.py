@@ -119,7 +119,7 @@ def _attribute(
         if owner is not None:
             mine[owner].append((attempt, way))
     # Unfaulted attempts that nobody owns, by start: each could lie behind any answer it falls into.
-    nobodys = sorted(a.start_ns for a in joined if a.request is None and a.upstream and a.window is None)
+    nobodys = sorted(a.start_ns for a in joined if a.request is None and _answered(a))
     settled = []
     for request in requests:
         own = mine.get(request.id, [])
@@ -127,7 +127,7 @@ def _attribute(
         how: JoinedBy = own[0][1] if own else "none"
         outcome = request.outcome
         if outcome == "ok":
-            if any(a.upstream and a.window is None and a.start_ns <= end_ns for a, _ in own):
+            if any(_answered(a) and a.start_ns <= end_ns for a, _ in own):
                 outcome = "ok_primary"
             elif bisect_right(nobodys, end_ns) == bisect_left(nobodys, request.sent_ns):
                 outcome = "ok_fallback"
@@ -141,6 +141,11 @@ def _attribute(
             )
         )
     return joined, settled
+
+
+def _answered(attempt: Attempt) -> bool:
+    """Whether an answer of the real endpoint's can lie behind what the user got: no fault touched it, or slowed it only."""
+    return attempt.upstream and (attempt.window is None or (attempt.intact and attempt.terminal))
 
 
 class _Underway:

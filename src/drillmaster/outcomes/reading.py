@@ -122,6 +122,7 @@ class Lines:
                 end=f.end,
                 upstream=f.upstream,
                 terminal=bool(f.terminal),
+                intact=f.intact,
                 trace=f.trace,
                 nonce=f.nonce,
                 retry_count=f.retry_count,
@@ -435,6 +436,7 @@ class _Attempted(msgspec.Struct, frozen=True):
     end: str
     upstream: bool
     terminal: bool | None
+    intact: bool = False
     trace: str | None = None
     nonce: str | None = None
     retry_count: int | None = None

@@ -65,6 +65,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     end: str
     upstream: bool
     terminal: bool
+    intact: bool
+    """The client got the real endpoint's own answer, whole and unaltered; slow, it may be."""
     trace: str | None
     nonce: str | None
     retry_count: int | None

@@ -382,6 +382,7 @@ class Drive:
             case Send(part=part, relayed=relayed):
                 if not relayed:
                     self._act()
+                    ex.altered = ex.altered or not isinstance(part, Head | End)
                 self._send(part)
                 if ex.over:
                     return True, None

@@ -55,6 +55,7 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
     end: str
     terminal: bool | None
     upstream: bool
+    intact: bool
 
 
 class Witness:
@@ -75,6 +76,8 @@ class Witness:
     resp: ResponseHead | None = None
     real: bool = False
     """Whether bytes of a real upstream answer went to the client."""
+    altered: bool = False
+    """Whether a script sent the client something of an answer that the upstream did not say."""
     req_done: bool = False
 
     _nonce_tail: bytes = b""
@@ -199,5 +202,6 @@ class Witness:
                 end,
                 self.terminal(whole=whole),
                 self.real,
+                self.real and whole and not self.altered,
             )
         )

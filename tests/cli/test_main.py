@@ -1,7 +1,9 @@
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -101,3 +103,68 @@ def test_a_tab_completes_what_there_is(
         cli.main(argv=[])
     assert ended.value.code in (0, None)
     assert offered in [row.partition(",")[2] for row in capsys.readouterr().out.splitlines()]
+
+
+def _run(shell: str, **more: Any) -> "subprocess.CompletedProcess[str]":
+    line = shell.replace("drillmaster", f"{sys.executable} -m drillmaster")
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=30, check=False, **more)
+
+
+@pytest.mark.parametrize("words", ["--version", "--help", "gate --help"])
+def test_what_cannot_be_printed_on_a_full_device_is_said_and_is_no_pass(words: str) -> None:
+    done = _run(f"drillmaster {words} > /dev/full")
+    assert done.returncode == 2
+    assert "No space left on device" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("words", ["--version", "--help"])
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_change_no_exit_code(words: str, closed: str) -> None:
+    assert _run(f"drillmaster {words} {closed}").returncode == 0
+    assert _run(f"drillmaster no-such-verb {closed}").returncode == 2
+
+
+def test_a_reader_that_went_away_changes_no_exit_code() -> None:
+    done = _run("(sleep 0.3; drillmaster --help; echo $? >&2) | true")
+    assert done.stderr.strip() == "0"
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 3])
+def test_a_terminal_that_died_changes_no_exit_code(code: int) -> None:
+    master, slave = os.openpty()
+    program = "import click,sys,time; from drillmaster import cli\n"
+    program += "def body():\n  print('up', flush=True); sys.stdin.read()\n"
+    program += "  click.echo('x'); click.echo('x', err=True); sys.exit(int(sys.argv[1]))\n"
+    program += "cli.main(click.Command('x', callback=body), [])"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, str(code)],
+        stdin=subprocess.PIPE,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+    )
+    os.close(slave)
+    assert os.read(master, 10)
+    os.close(master)
+    assert process.stdin is not None
+    process.stdin.close()
+    assert process.wait(timeout=20) == code
+
+
+def test_sigterm_is_no_failed_gate() -> None:
+    program = "import click,time; from drillmaster import cli\n"
+    program += "cli.main(click.Command('x', callback=lambda: (print('up', flush=True), time.sleep(60))), [])"
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert process.stdout is not None and process.stdout.readline() == b"up\n"
+    process.terminate()
+    assert process.wait(timeout=20) == 2
+    process.stdout.close()
+
+
+def test_a_broken_pipe_of_anything_else_is_a_crash_and_no_failed_gate() -> None:
+    def body() -> None:
+        raise BrokenPipeError(32, "a socket")
+
+    with pytest.raises(SystemExit) as ended:
+        cli.main(click.Command("boom", callback=body), [])
+    assert ended.value.code == 2

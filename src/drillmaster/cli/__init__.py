@@ -6,7 +6,10 @@ import itertools
 import json
 import os
 import pkgutil
+import signal
 import sys
+import threading
+from collections.abc import Iterator
 
 import click
 
@@ -79,32 +82,73 @@ def _tell_json(argv: list[str], problem: Problem) -> None:
 def main(command: click.Command = _root, argv: list[str] | None = None) -> None:
     """Run the command line (`argv` None: this process's). What goes wrong is told in one line and in the exit code.
 
-    With --json it is on stdout too, as the one document there. A crash must not look like a failed gate, nor Ctrl-C: an
-    internal error exits 2 and an interrupt 3, not 1.
+    With --json it is on stdout too, as the one document there. A crash must not look like a failed gate, nor Ctrl-C, nor a
+    reader that went away: an internal error and SIGTERM exit 2, an interrupt 3, and what the verb decided stays decided
+    whoever reads it.
     """
-    words = sys.argv[1:] if argv is None else argv
+    from drillmaster.cli import _streams
+
+    _streams.open_standard()
+    with _terminated(), _streams.forgiving() as out:
+        code = _code_of(command, sys.argv[1:] if argv is None else argv)
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+        code, said = _streams.final_code(code, out.lost)
+        if said is not None:
+            print(f"drillmaster: {said}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _code_of(command: click.Command, words: list[str]) -> int:
+    """Run a command; its exit code. Not by click's own `main`, which turns a broken pipe, whoever's, into exit code 1."""
+    if "_DRILLMASTER_COMPLETE" in os.environ:
+        command.main(list(words), prog_name="drillmaster")
     try:
-        command(argv, prog_name="drillmaster", standalone_mode=False)
-    except click.exceptions.Abort:
+        with command.make_context("drillmaster", list(words)) as context:
+            command.invoke(context)
+        return Exit.PASS
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except SystemExit as done:
+        if done.code is None or isinstance(done.code, int):
+            return done.code or Exit.PASS
+        print(f"drillmaster: {done.code}", file=sys.stderr)
+        return Exit.REFUSED
+    except (click.exceptions.Abort, KeyboardInterrupt, EOFError):
         print("drillmaster: stopped", file=sys.stderr)
         _tell_json(words, Aborted("drillmaster", found="an interrupt", wanted="the end", remedy="start it again"))
-        sys.exit(Exit.ABORTED)
+        return Exit.ABORTED
     except click.ClickException as usage:
         usage.show()
         where = usage.ctx.command_path if isinstance(usage, click.UsageError) and usage.ctx else "drillmaster"
         said = Problem(where, found=usage.format_message(), wanted="a command line of it", remedy=f"{where} --help")
         _tell_json(words, said)
-        sys.exit(Exit.REFUSED)
+        return Exit.REFUSED
     except Problem as problem:
         print(f"drillmaster: {problem}", file=sys.stderr)
         _tell_json(words, problem)
-        sys.exit(problem.exit)
-    except BrokenPipeError:
-        sys.exit(Exit.REFUSED)
+        return problem.exit
     except Exception as error:
         if os.environ.get("DRILLMASTER_DEBUG"):
             raise
         found = f"internal error, {type(error).__name__}: {error}"
         print(f"drillmaster: {found}; for the whole of it set DRILLMASTER_DEBUG=1", file=sys.stderr)
         _tell_json(words, Problem("drillmaster", found=found, wanted="none", remedy="set DRILLMASTER_DEBUG=1"))
-        sys.exit(Exit.REFUSED)
+        return Exit.REFUSED
+
+
+@contextlib.contextmanager
+def _terminated() -> Iterator[None]:
+    """Make SIGTERM an exit with code 2, where the verb has nothing better to do with it."""
+
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(Exit.REFUSED)
+
+    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if ours:
+        signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        if ours and signal.getsignal(signal.SIGTERM) is end:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)

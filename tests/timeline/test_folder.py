@@ -209,13 +209,22 @@ def test_a_run_is_sealed_once(run: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["fifo", "link"])
-def test_a_run_with_something_else_among_its_evidence_is_not_sealed(kind: str, run: Path) -> None:
+def test_something_else_in_the_place_of_lines_is_not_sealed_keeps_nobody_waiting_and_is_named(
+    kind: str, run: Path
+) -> None:
     path = run / "events" / "x.jsonl"
     if kind == "fifo":
         os.mkfifo(path)
     else:
         path.symlink_to("/etc/hostname")
-    with pytest.raises(Problem, match=r"x\.jsonl"):
+    assert "events/x.jsonl" not in seal_run(run, ManualClock()).files
+    assert [(change.file, change.kind) for change in verify_run(run).changes] == [("events/x.jsonl", "added")]
+
+
+def test_a_policy_that_is_a_link_is_not_sealed(run: Path) -> None:
+    (run / "policy.yaml").unlink(missing_ok=True)
+    (run / "policy.yaml").symlink_to("/etc/hostname")
+    with pytest.raises(Problem, match=r"policy\.yaml"):
         seal_run(run, ManualClock())
 
 

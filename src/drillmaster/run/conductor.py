@@ -7,6 +7,9 @@
 4. A killed proxy is replaced at once, passing through, behind the socket that the conductor holds. The drill is stopped
    all the same: its evidence has a hole.
 5. A worker that ends is an event. What its users get then is what the drill is about.
+6. Time is counted by the kernel (`pulse`) beside being read from a clock. Where the two part, or this process was held up
+   for so long that a user's time limit could have passed meanwhile, the drill is stopped: what it measured is not the agent.
+7. Each step of the end is done, whatever became of the one before; what fails makes the drill a stopped one.
 """
 
 import asyncio
@@ -21,14 +24,17 @@ from typing import Any
 import msgspec
 
 from drillmaster import conduct as table
-from drillmaster.clock import Clock, rfc3339
+from drillmaster.clock import Clock, parse_rfc3339, rfc3339
 from drillmaster.conduct import FINAL, NOTE_KINDS, Effect, Order, Role, State
 from drillmaster.errors import Exit, Problem, Refused
+from drillmaster.evidence import Seal
 from drillmaster.plan import Plan
+from drillmaster.pulse import Pulse
 from drillmaster.run import control
 from drillmaster.run.control import Asked, Told
 from drillmaster.run.folder import Folder
 from drillmaster.run.parts import InjectorLost, ProxyPart, WorkerPart
+from drillmaster.run.pins import Pins, uncovered_problem
 from drillmaster.run.preflight import Line, probe_proxy
 from drillmaster.run.progress import Progress
 from drillmaster.run.seats import State as Seats
@@ -51,9 +57,16 @@ BY_HAND_WAIT_S = 4 * 3_600.0
 SCRIBE_GRACE_S = 30.0
 OWED_S = 15.0
 MAX_NOTES = 500
+MAX_NOTE_CHARS = 1_000
+MAX_NAME_CHARS = 100
 MAX_LATE_S = 10.0
+"""How late traffic may be, or how long this process may be held up, where the time limit does not say less."""
+MAX_CLOCK_STEP_S = 1.0
+BEAT_S = 0.1
 _MAX_PROXY_STARTS = 5
 _EVIDENCE_TROUBLE = (OSError, Problem)
+_ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_WRITERS = ("conductor", "traffic", "notes")
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,9 +164,13 @@ class Conductor:
         self._background: set[asyncio.Task[None]] = set()
         self._owed: list[asyncio.Task[None]] = []
         self._phase_name = ""
-        self._timeline_file: tuple[int, int] | None = None
         self._restore: Callable[[], None] = lambda: None
         self._heard_ns = 0
+        self._pins = Pins(folder.path)
+        self._max_late_s = max_late_s(plan.traffic.time_limit_s)
+        self._pulse: Pulse | None = None
+        self._pulse_ns = 0
+        self._counted_s = 0.0
 
     # -- orders
 
@@ -246,8 +263,6 @@ class Conductor:
             case State.BASELINE:
                 self._traffic = self._make_traffic(now_ns)
                 self._heard_ns = now_ns
-                timeline = self.folder.timeline.stat()
-                self._timeline_file = (timeline.st_dev, timeline.st_ino)
                 self._spawn(self._run_traffic(self._traffic))
                 self._phase("baseline", phases.baseline_s, BY_HAND_WAIT_S if self._by_hand else phases.baseline_s)
             case State.INJECTED:
@@ -263,8 +278,7 @@ class Conductor:
             case State.DRAINING:
                 self._phase("drain", self.plan.traffic.time_limit_s, None)
         if self.state in (State.RECOVERY, State.DRAINING, State.INJECTED):
-            with contextlib.suppress(*_EVIDENCE_TROUBLE):  # the next write says it again, and stops the drill
-                self._logs.sync()
+            self._spawn(asyncio.to_thread(self._logs.sync))  # off the loop: a slow disk must not make users wait
 
     def _phase(self, name: str, planned_s: float, ends_s: float | None) -> None:
         self._phase_name = name
@@ -279,9 +293,18 @@ class Conductor:
         try:
             self._logs.conductor.write(event, **fields)
         except _EVIDENCE_TROUBLE as error:
-            self._spawn(self.stop(f"evidence cannot be written: {error}"))
+            self._give_up(f"evidence cannot be written: {error}")
             return False
         return True
+
+    def _give_up(self, why: str) -> None:
+        """Stop the drill from where nobody can wait for it. In the end it is the state alone that changes."""
+        if not self._ending:
+            self._spawn(self.stop(why))
+            return
+        self.why = self.why or why
+        if self.state is State.DRAINING:
+            self.state = table.step(self.state, Role.GUARD, Order.STOP).state
 
     def say(self, text: str) -> None:
         """Tell the person at the terminal."""
@@ -304,7 +327,23 @@ class Conductor:
                 self._progress.line(f"the {what} is {now}: the gate refuses a run whose {what} did not stay")
 
     def note(self, kind: str, text: str, by: str, seen_at: str = "") -> None:
-        """Write a Scribe's line. Raises Problem where it cannot be written."""
+        """Write a Scribe's line. Raises Problem where it cannot be written, or is too long."""
+        for what, found, at_most in (("text", text, MAX_NOTE_CHARS), ("--by", by, MAX_NAME_CHARS)):
+            if len(found) > at_most:
+                raise Refused(
+                    f"note {what}",
+                    found=f"{len(found)} characters",
+                    wanted=f"at most {at_most}",
+                    remedy="say it in fewer words",
+                )
+        if seen_at and (len(seen_at) > MAX_NAME_CHARS or parse_rfc3339(seen_at) is None):
+            raise Refused(
+                "note --seen-at",
+                found=shown(seen_at[:MAX_NAME_CHARS]),
+                wanted="RFC 3339 with a zone",
+                remedy="write 2026-11-29T15:40:20Z",
+            )
+        text, by = shown(text), shown(by)
         self._note_count += 1
         if self._note_count > MAX_NOTES:
             raise Refused("note", found=f"{MAX_NOTES} notes", wanted="fewer", remedy="say it in fewer lines")
@@ -312,7 +351,7 @@ class Conductor:
         try:
             self._logs.notes.write("note", **said)
         except _EVIDENCE_TROUBLE as error:
-            self._spawn(self.stop(f"evidence cannot be written: {error}"))
+            self._give_up(f"evidence cannot be written: {error}")
             raise
         self._notes.add(kind)
         self._changed.set()
@@ -324,7 +363,10 @@ class Conductor:
         """Do the whole drill. Raises Problem where the pre-flight refused it; what there is has been written then."""
         server = await control.serve(self._seats.control, self._told)
         self._restore = self._on_signals()
+        self._pulse_ns = self._clock.mono_ns()
+        self._pulse = Pulse(asyncio.get_running_loop(), self._beat, period_s=BEAT_S)
         try:
+            self._pins.hold("manifest.json", "timeline.jsonl", *(f"events/{n}.jsonl" for n in _WRITERS))
             self.write("drill_started", run=self.folder.run, drill=self.plan.drill, service=self.plan.service)
             await self._until_stopped(self._get_ready())
             if self.state is State.PREPARING:
@@ -341,8 +383,6 @@ class Conductor:
             # A cancelled walk must not leave a fault either: this is the one place every way out passes.
             if self.state is not State.DRAINING and self.state not in FINAL:
                 await self.stop("the conductor was cancelled")
-            for task in tuple(self._background):
-                task.cancel()
             await self._end()
             server.close()
         if self._problem is not None:
@@ -367,6 +407,7 @@ class Conductor:
         """Start the proxy and watch it. Raises Problem."""
         self.write("proxy_started", pid=await self.proxy.start())
         self._spawn(self._watch_proxy())
+        self._pins.hold("events/proxy.jsonl")
 
     async def proxy_counts(self) -> dict[str, Any]:
         """What the proxy counted so far. Raises Refused where it does not answer."""
@@ -458,37 +499,84 @@ class Conductor:
     async def _end(self) -> None:
         """End the parts and write the end. The seal comes after this, when nothing of ours is open any more."""
         self._ending = True
-        if self.worker is not None:
-            await self.worker.stop()
-            if self.worker_alive:
-                self.worker_alive = False
-                self.write("worker_exited", pid=self.worker.pid, code=await self.worker.wait(), expected=True)
-        pid = self.proxy.pid
-        if pid is not None and self.leaves_proxy and (self._traffic is not None or self._took_over):
-            self.left_proxy = pid
-        elif pid is not None:
-            self.write("proxy_exited", pid=pid, code=await self.proxy.quit(), expected=True)
-        with contextlib.suppress(*_EVIDENCE_TROUBLE):
-            await self._record_code("end")
-        try:
-            await asyncio.to_thread(self._collect)
-        except _EVIDENCE_TROUBLE as error:
-            self.why = self.why or f"the agent's timeline could not be taken over: {error}"
-            if self.state is State.DRAINING:
-                self.state = table.step(self.state, Role.GUARD, Order.STOP).state
+        if self._pulse is not None:
+            self._beat(self._pulse.count())  # what happened since the last one counts too
+            self._pulse.close()
+        for task in tuple(self._background):
+            task.cancel()
+        for what, step in (
+            ("the lift", self._end_fault),
+            ("the worker's end", self._end_worker),
+            ("the proxy's end", self._end_proxy),
+            ("the record of the code", lambda: self._record_code("end")),
+            ("the evidence", self._end_evidence),
+        ):
+            try:
+                await step()
+            except Exception as error:  # noqa: BLE001  # whatever it is: the steps after it matter more
+                self._give_up(f"{what}: {error if isinstance(error, Problem) else f'{type(error).__name__}: {error}'}")
+        self.folder.drop_ballast()
         status = "completed" if self.state is State.DRAINING else "aborted"
         self.write("drill_ended", status=status, why=self.why)
-        self.folder.drop_ballast()
-        with contextlib.suppress(*_EVIDENCE_TROUBLE):
+        try:
             self._logs.sync()
+            missing = self._pins.complaint()
+        except _EVIDENCE_TROUBLE as error:
+            missing = str(error)
+        if missing is not None:
+            self._give_up(missing)
 
-    def sealed(self) -> None:
-        """The run has been sealed."""
+    async def _end_fault(self) -> None:
+        if self.state is State.STOPPING and self._injected:
+            await self.proxy.lift(WINDOW, "ordered")  # once more: the order that stopped us may have failed to
+
+    async def _end_worker(self) -> None:
+        if self.worker is None:
+            return
+        await self.worker.stop()
+        if self.worker_alive:
+            self.worker_alive = False
+            self.write("worker_exited", pid=self.worker.pid, code=await self.worker.wait(), expected=True)
+
+    async def _end_proxy(self) -> None:
+        pid = self.proxy.pid
+        if pid is None:
+            return
+        if self.leaves_proxy and (self._traffic is not None or self._took_over):
+            self.left_proxy = pid
+            lost = (await self.proxy.state()).get("counts", {}).get("evidence_lost")
+            if lost:
+                self._give_up(f"the proxy could not write {lost} lines of evidence")
+            return
+        code = await self.proxy.quit()
+        self.write("proxy_exited", pid=pid, code=code, expected=True)
+        if code != 0:
+            self._give_up(f"the proxy ended with {_how(code)}: lines of its evidence may be lost")
+
+    async def _end_evidence(self) -> None:
+        why = self._pins.complaint()
+        if why is not None:
+            self._give_up(why)
+            return
+        await asyncio.to_thread(self._collect)
+
+    def sealed(self, seal: Seal) -> None:
+        """The run has been sealed. Raises Problem where the seal does not cover all that was written."""
+        why = self._pins.uncovered(seal.files)
+        if why is not None:
+            raise uncovered_problem(self.folder.path, why)
         self.state = table.step(self.state, Role.SCHEDULE, Order.SEAL).state
 
     def close(self) -> None:
-        """Give the signals back. Until then none of them cuts the seal short."""
+        """Give the signals back. Until then none of them cuts the seal short; after a stop they stay without effect, since
+        what is left to do is to say why, and to end with the code of a stop.
+        """
+        self._pins.close()
         self._restore()
+        stopped = self.state is not State.SEALED and self._problem is None
+        if stopped and threading.current_thread() is threading.main_thread():
+            for number in _ENDING_SIGNALS:
+                signal.signal(number, signal.SIG_IGN)
 
     # -- what goes on meanwhile
 
@@ -570,6 +658,9 @@ class Conductor:
         code = await self.worker.wait()
         self.worker_alive = False
         self.write("worker_exited", pid=self.worker.pid, code=code, expected=False)
+        if self.worker.keeper_lost:
+            await self.stop("the worker's keeper was killed: what the worker had started was ended with it")
+            return
         self._progress.line(f"the worker ended by itself ({_how(code)})")
 
     async def _tick(self) -> None:
@@ -597,27 +688,46 @@ class Conductor:
             scene = Scene(state=self.state, since_injection=since, run_dir=self.folder.path)
             self._scribe(scene, lambda kind, text: self.note(kind, text, self.plan.seats.names()["scribe"]))
 
+    def _beat(self, passed: int) -> None:
+        """Ten times a second by the kernel's count: were we held up, and does the clock agree with the count?"""
+        now_ns = self._clock.mono_ns()
+        self._counted_s += passed * BEAT_S
+        step_s = (now_ns - self._pulse_ns) / 1e9 - self._counted_s
+        if abs(step_s) > MAX_CLOCK_STEP_S:
+            self._pulse_ns, self._counted_s = now_ns, 0.0
+            self._give_up(f"clock jumped by {step_s:+.1f} s: no time of this drill can be trusted")
+        held_s = (passed - 1) * BEAT_S
+        if held_s > self._max_late_s and self.state in (State.BASELINE, State.INJECTED, State.RECOVERY, State.DRAINING):
+            self._give_up(
+                f"this process was held up for {held_s:.1f} s (at most {self._max_late_s:g} of the users' "
+                f"{self.plan.traffic.time_limit_s:g} s): it was stopped, or the machine slept or has too much to do"
+            )
+
     async def _stop_condition(self) -> str | None:
         """Say why the drill has to stop, None where it need not."""
         assert self._traffic is not None
+        if self.state is State.DRAINING:
+            return self._pins.complaint() or await self._proxy_condition()
         if self.state not in (State.BASELINE, State.INJECTED, State.RECOVERY):
             return None
         stop, tally = self.plan.stop, self._traffic.tally
         ratio = tally.recent_failed_ratio()
         if stop.failed_ratio is not None and ratio is not None and ratio > stop.failed_ratio:
             return f"{ratio:.0%} of the last {stop.over_requests} requests failed (stop.failed_ratio {stop.failed_ratio:g})"
-        if tally.late_ns > MAX_LATE_S * 1e9:
+        if tally.late_ns > self._max_late_s * 1e9:
             return f"the traffic was {tally.late_ns / 1e9:.1f} s late: this machine slept, or has too much to do"
+        missing = self._pins.complaint()
+        if missing is not None:
+            return missing
         try:
             free = os.statvfs(self.folder.path)
-            timeline = os.stat(self.folder.timeline)  # noqa: PTH116  # one call on a local name
         except OSError as error:
             return f"the run folder cannot be read: {error.strerror}"
         free_mb = free.f_bavail * free.f_frsize // 1_000_000
         if free_mb < stop.min_free_mb:
             return f"{free_mb} MB of disk left (stop.min_free_mb {stop.min_free_mb})"
-        if not os.access(self.folder.timeline, os.W_OK) or (timeline.st_dev, timeline.st_ino) != self._timeline_file:
-            return "the timeline is not writable any more, or is another file"
+        if not os.access(self.folder.timeline, os.W_OK):
+            return "the timeline is not writable any more"
         return await self._proxy_condition()
 
     async def _proxy_condition(self) -> str | None:
@@ -678,6 +788,7 @@ class Conductor:
             return Told(done=True, state=self.state)
         order = Order(asked.order)
         name = self.plan.seats.names()[role] or role
+        by, why = shown(asked.by), shown(asked.text)
         if order is Order.NOTE:
             table.step(self.state, role, order)
             if asked.kind not in NOTE_KINDS:
@@ -688,7 +799,8 @@ class Conductor:
             return Told(
                 done=True, state=self.state, text=f"noted {asked.kind} at {rfc3339(self._clock.wall_ns(), digits=3)}"
             )
-        state = await self.order(role, order, by=asked.by or name, why=asked.text or "ordered")
+        # An order is not to fail for a long reason.
+        state = await self.order(role, order, by=by[:MAX_NAME_CHARS] or name, why=why[:MAX_NOTE_CHARS] or "ordered")
         if order is Order.INJECT and state is not State.INJECTED:
             raise Refused(
                 "inject", found=self.why, wanted="a fault that is on", remedy=f"see {self.folder.path}/proxy.log"
@@ -696,6 +808,9 @@ class Conductor:
         return Told(done=True, state=state, text=f"{order} done at {rfc3339(self._clock.wall_ns(), digits=3)}")
 
     def _on_signal(self, name: str) -> None:
+        if self._ending or self.state is State.STOPPING:
+            self._progress.line(f"{name}: on its way out already")
+            return
         self._progress.line(f"{name}: lifting the fault, sealing what there is")
         self._spawn(self.stop(f"{name}: somebody ended the drill"))
 
@@ -704,7 +819,7 @@ class Conductor:
         if threading.current_thread() is not threading.main_thread():
             return lambda: None
         loop = asyncio.get_running_loop()
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        before = {number: signal.getsignal(number) for number in _ENDING_SIGNALS}
         for number in before:
             loop.add_signal_handler(number, self._on_signal, number.name)
 
@@ -714,6 +829,20 @@ class Conductor:
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
         return restore
+
+
+def max_late_s(time_limit_s: float) -> float:
+    """How long this process may be held up before its users' outcomes are not the agent's any more.
+
+    Half the time limit, so that an answer in the other half is still seen in time; of a short limit up to three quarters,
+    at most a second, since a busy machine does hold a process up for some tenths.
+    """
+    return min(MAX_LATE_S, max(time_limit_s / 2, min(1.0, 0.75 * time_limit_s)))
+
+
+def shown(text: str) -> str:
+    """What somebody wrote, on one line, screened, and without a character that a terminal would obey."""
+    return screen_text("".join(char if char.isprintable() else " " for char in text))
 
 
 def _how(code: int | None) -> str:

@@ -20,16 +20,17 @@ import sys
 import time
 
 GRACE_S = 5.0
+POLL_S = 0.2
 _PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
+PR_SET_CHILD_SUBREAPER = 36
 
 
-def _prctl(option: int, value: int) -> None:
+def prctl(option: int, value: int) -> None:
     """Ask the kernel; where it does not know the option we are as well off as without."""
     ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
-def _children(parent: int) -> list[int]:
+def children(parent: int) -> list[int]:
     """List the processes whose parent this is, from /proc."""
     found = []
     with os.scandir("/proc") as entries:
@@ -75,7 +76,7 @@ def _start(command: list[str], soft_limit: int, lead: int) -> int:
         return pid
     try:
         os.setsid()
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         os.close(lead)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
@@ -96,7 +97,7 @@ def _say(lead: int, **fields: object) -> None:
 
 def main(argv: list[str]) -> int:
     lead, soft_limit, command = int(argv[0]), int(argv[1]), argv[2:]
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
     wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -107,6 +108,7 @@ def main(argv: list[str]) -> int:
     code: int | None = None
     said = False
     kill_at: float | None = None
+    waits_left = round(GRACE_S / POLL_S)  # beside the clock: it may be made to stand still
     poll = select.poll()
     poll.register(lead, select.POLLIN)
     poll.register(wake_read, select.POLLIN)
@@ -117,16 +119,19 @@ def main(argv: list[str]) -> int:
             _say(lead, code=code)
             kill_at = kill_at or time.monotonic() + GRACE_S
             _signal(worker, signal.SIGTERM, group=True)
-            for pid in _children(os.getpid()):
+            for pid in children(os.getpid()):
                 _signal(pid, signal.SIGTERM)
-        left = _children(os.getpid())
+        left = children(os.getpid())
         if code is not None and not left:
             return 0
-        if kill_at is not None and time.monotonic() >= kill_at:
+        if kill_at is not None and (time.monotonic() >= kill_at or waits_left <= 0):
             _signal(worker, signal.SIGKILL, group=True)
             for pid in left:
                 _signal(pid, signal.SIGKILL)
-        for fd, _ in poll.poll(200 if kill_at is not None else 60_000):
+        woken = poll.poll(POLL_S * 1000 if kill_at is not None else 60_000)
+        if kill_at is not None and not woken:
+            waits_left -= 1
+        for fd, _ in woken:
             if fd == wake_read:
                 os.read(wake_read, 4096)
             elif kill_at is None and not os.read(lead, 64):

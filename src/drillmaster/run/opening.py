@@ -215,10 +215,10 @@ def _seal(conductor: Conductor, site: _Site) -> str | None:
     folder, progress = site.folder, site.options.progress
     try:
         seal = seal_run(folder.path, site.clock)
+        conductor.sealed(seal)
     except (OSError, Problem) as error:
         progress.line(f"not sealed: {error}; when that is mended: drillmaster seal {folder.path}")
         return f"the run could not be sealed: {error}"
-    conductor.sealed()
     progress.line(f"sealed  {len(seal.files)} files  head {seal.head}")
     return None
 

@@ -13,6 +13,7 @@ import resource
 import signal
 import socket
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,12 +23,17 @@ import msgspec
 from drillmaster.errors import Problem
 from drillmaster.plan import Worker
 from drillmaster.proxy.settings import Settings
-from drillmaster.screen import Screener
+from drillmaster.run.keeper import PR_SET_CHILD_SUBREAPER, children, prctl
+from drillmaster.run.output import OutputCopy
+from drillmaster.screen import screen_text
+from drillmaster.timeline.opening import complaint
 
 __all__ = ["Injector", "InjectorLost", "ProxyPart", "WorkerPart", "bind", "listen_url", "raise_descriptor_limit"]
 
 KEEPER = Path(__file__).with_name("keeper.py")
-MAX_LOG_BYTES = 20 * 1024 * 1024
+FALLEN_GRACE_S = 1.0
+_FALLEN_S = 5.0
+_NO_PROXY = "127.0.0.1,localhost,::1"
 _CALL_S = 5.0
 _STATE_S = 2.0
 _LAST_WORDS_S = 0.5
@@ -77,12 +83,35 @@ class ProxyPart:
 
     async def start(self, *, ready_s: float = 10.0) -> int:
         """Start the child and wait until it answers. Raises Problem."""
+        try:
+            process = await self._spawn()
+        except OSError as error:
+            found, remedy = complaint(error)
+            raise Problem("the proxy", found=found, wanted="a process and its log", remedy=remedy) from None
+        self._process = process
+        give_up = asyncio.get_running_loop().time() + ready_s
+        while asyncio.get_running_loop().time() < give_up and process.returncode is None:
+            with contextlib.suppress(InjectorLost):
+                await self.state()
+                return process.pid
+            await asyncio.sleep(0.02)
+        words = last_lines(self._log, 1)
+        raise Problem(
+            "the proxy",
+            found=f"exit {process.returncode}" + (f" ({words[0]})" if words else "")
+            if process.returncode is not None
+            else f"no answer in {ready_s:g} s",
+            wanted="a proxy that answers on its control socket",
+            remedy=f"see {self._log}",
+        )
+
+    async def _spawn(self) -> asyncio.subprocess.Process:
         fd = self._settings.listen_fd
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._control)  # noqa: PTH108  # one call on a local name
         log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
-            self._process = await asyncio.create_subprocess_exec(
+            return await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
                 "drillmaster.proxy",
@@ -96,20 +125,6 @@ class ProxyPart:
             )
         finally:
             os.close(log)
-        give_up = asyncio.get_running_loop().time() + ready_s
-        while asyncio.get_running_loop().time() < give_up and self._process.returncode is None:
-            with contextlib.suppress(InjectorLost):
-                await self.state()
-                return self._process.pid
-            await asyncio.sleep(0.02)
-        raise Problem(
-            "the proxy",
-            found=f"exit {self._process.returncode}"
-            if self._process.returncode is not None
-            else f"no answer in {ready_s:g} s",
-            wanted="a proxy that answers on its control socket",
-            remedy=f"see {self._log}",
-        )
 
     async def wait(self) -> int:
         """Wait until the child is gone; its exit code, negative for a signal."""
@@ -200,23 +215,46 @@ async def call_control(
 
 
 class WorkerPart:
-    """The agent under drill, behind its keeper."""
+    """The agent under drill, behind its keeper.
+
+    What the worker started falls to us when its keeper is killed: then we end it.
+    """
 
     def __init__(self, worker: Worker, *, cwd: Path, env: Mapping[str, str], log: Path, soft_limit: int) -> None:
         self._worker = worker
         self._cwd = cwd
-        self._env = env
+        self._env = past_proxies(env)
         self._log = log
         self._soft_limit = soft_limit
         self._keeper: asyncio.subprocess.Process | None = None
         self._lead: socket.socket | None = None
         self._lines: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
-        self._copy: asyncio.Task[None] | None = None
+        self._output: OutputCopy | None = None
+        self._not_its: frozenset[int] = frozenset()
+        self.keeper_lost = False
         self.pid: int | None = None
 
     async def start(self) -> int:
-        """Start it; its process id. Raises Problem where the program cannot be started."""
+        """Start it; its process id. Raises Problem where the program or its log cannot be had."""
+        try:
+            self._output = OutputCopy(self._log)
+            self._not_its = frozenset(children(os.getpid()))
+            prctl(PR_SET_CHILD_SUBREAPER, 1)
+            await self._start_keeper(self._output)
+        except OSError as error:
+            found, remedy = complaint(error)
+            raise Problem("the worker", found=found, wanted="a process and its log", remedy=remedy) from None
+        self._lines, self._writer = await asyncio.open_connection(sock=self._lead)
+        said = await self._said()
+        if "pid" not in said:
+            raise Problem(
+                "the worker", found="a keeper that died", wanted="a started process", remedy=f"see {self._log}"
+            )
+        self.pid = int(said["pid"])
+        return self.pid
+
+    async def _start_keeper(self, output: OutputCopy) -> None:
         # Kept from here on: a start that is cut short is ended by closing this, however far it came.
         self._lead, theirs = socket.socketpair()
         with theirs:
@@ -229,22 +267,14 @@ class WorkerPart:
                 str(self._soft_limit),
                 *self._worker.cmd,
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
+                stdout=output.inlet,
+                stderr=output.inlet,
                 pass_fds=(theirs.fileno(),),
                 cwd=self._cwd,
-                env=dict(self._env),
+                env=self._env,
                 start_new_session=True,
             )
-        self._copy = asyncio.create_task(self._copy_output())
-        self._lines, self._writer = await asyncio.open_connection(sock=self._lead)
-        said = await self._said()
-        if "pid" not in said:
-            raise Problem(
-                "the worker", found="a keeper that died", wanted="a started process", remedy=f"see {self._log}"
-            )
-        self.pid = int(said["pid"])
-        return self.pid
+        output.begin()
 
     async def _said(self) -> dict[str, Any]:
         assert self._lines is not None
@@ -253,70 +283,99 @@ class WorkerPart:
         return said
 
     async def wait(self) -> int | None:
-        """Wait until the worker itself has ended; its exit code, negative for a signal; None: its keeper was killed."""
-        return (await self._said()).get("code")
+        """Wait until the worker itself has ended; its exit code, negative for a signal; None: nobody saw it.
+
+        A keeper that was killed sets `keeper_lost`; what it kept has been ended then.
+        """
+        said = await self._said()
+        if "code" in said:
+            code: int = said["code"]
+            return code
+        self.keeper_lost = True
+        return (await asyncio.to_thread(self._end_fallen)).get(self.pid or 0)
 
     async def said(self, *, lines: int = 5) -> tuple[str, ...]:
         """The last lines that it printed, screened. Waits a moment for one that has ended, whose last words are on their way."""
-        if self._copy is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LAST_WORDS_S):
-                    await asyncio.shield(self._copy)
+        if self._output is not None:
+            await asyncio.to_thread(self._output.settle, _LAST_WORDS_S)
+        return last_lines(self._log, lines)
+
+    def _end_fallen(self) -> dict[int, int]:
+        """End what fell to us from a keeper that is gone; the exit codes of those that were ours to collect."""
+        ended: dict[int, int] = {}
+        began_s = time.monotonic()
+        for nth in range(round(_FALLEN_S / 0.05)):
+            fallen = [pid for pid in children(os.getpid()) if self._is_fallen(pid)]
+            if not fallen and nth:
+                break
+            late = time.monotonic() - began_s > FALLEN_GRACE_S or nth * 0.05 > FALLEN_GRACE_S
+            for pid in fallen:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL if late else signal.SIGTERM)
+                with contextlib.suppress(ChildProcessError):
+                    gone, status = os.waitpid(pid, os.WNOHANG)
+                    if gone:
+                        ended[pid] = os.waitstatus_to_exitcode(status)
+            time.sleep(0.05)
+        return ended
+
+    def _is_fallen(self, pid: int) -> bool:
+        """Whether a child of ours came from the worker: of another session than ours, and nothing we started ourselves."""
+        if pid in self._not_its or (self._keeper is not None and pid == self._keeper.pid):
+            return False
         try:
-            with self._log.open("rb") as log:
-                log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
-                text = log.read().decode("utf-8", "replace")
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            return os.getsid(pid) != os.getsid(0) and b"drillmaster.proxy" not in words
         except OSError:
-            return ()
-        found = (re.sub(r"[^\x20-\x7e\xa0-\U0010ffff]", " ", line).strip()[:200] for line in text.splitlines())
-        return tuple(line for line in found if line)[-lines:]
+            return False
 
     async def stop(self) -> None:
         """End it and all it started: SIGTERM, and SIGKILL after the keeper's grace. `wait` returns after this."""
+        try:
+            await self._cut_lead()
+        finally:
+            if self._output is not None:
+                await asyncio.to_thread(self._output.close)
+            prctl(PR_SET_CHILD_SUBREAPER, 0)
+
+    async def _cut_lead(self) -> None:
         if self._lead is None:
             return
         with contextlib.suppress(OSError):
             self._lead.shutdown(socket.SHUT_WR)
-        if self._keeper is None:
-            self._lead.close()
-            return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(12):
+        if self._keeper is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(12):
+                    await self._keeper.wait()
+            if self._keeper.returncode is None:
+                self._keeper.kill()
                 await self._keeper.wait()
-        if self._keeper.returncode is None:
-            self._keeper.kill()
-            await self._keeper.wait()
-        if self._copy is not None:
-            with contextlib.suppress(TimeoutError, asyncio.CancelledError):
-                async with asyncio.timeout(1):
-                    await self._copy
+            await asyncio.to_thread(self._end_fallen)
         if self._writer is None:
             self._lead.close()
         else:
             self._writer.close()
 
-    async def _copy_output(self) -> None:
-        """Copy what the worker prints to its log, screened, up to a cap; then read on and drop, so that it never blocks."""
-        assert self._keeper is not None and self._keeper.stdout is not None
-        log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        screener = Screener()
-        left_bytes = MAX_LOG_BYTES
-        try:
-            while piece := await self._keeper.stdout.read(65_536):
-                if left_bytes > 0:
-                    self._write(log, screener.feed(piece))
-                    left_bytes -= len(piece)
-                    if left_bytes <= 0:
-                        self._write(log, screener.close() + b"\n(the rest is not kept)\n")
-            if left_bytes > 0:
-                self._write(log, screener.close())
-        finally:
-            os.close(log)
 
-    @staticmethod
-    def _write(log: int, data: bytes) -> None:
-        with contextlib.suppress(OSError):  # its log is a convenience; evidence is watched elsewhere
-            os.write(log, data)
+def last_lines(log: Path, count: int) -> tuple[str, ...]:
+    """The last lines of a log that say something, screened, without a character that a terminal would obey."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            text = file.read().decode("utf-8", "replace")
+    except OSError:
+        return ()
+    found = (re.sub(r"[^\x20-\x7e\xa0-\U0010ffff]", " ", screen_text(line)).strip()[:200] for line in text.splitlines())
+    return tuple(line for line in found if line)[-count:]
+
+
+def past_proxies(env: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which an HTTP_PROXY of the person's own does not take the agent past ours."""
+    merged = dict(env)
+    for name in ("NO_PROXY", "no_proxy"):
+        before = merged.get(name, "")
+        merged[name] = f"{before},{_NO_PROXY}" if before else _NO_PROXY
+    return merged
 
 
 async def bind(host: str, port: int, *, retry_s: float = 0.0) -> socket.socket:

@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,7 +81,9 @@ def seal_run(run_dir: Path, clock: Clock) -> Seal:
     A run that is sealed and unchanged keeps its seal, which is returned. Raises Refused where it has changed since,
     Problem where the folder is no run, Unwritable where the seal cannot be written.
     """
-    names = list(evidence_files(run_dir))
+    # A FIFO or a link that somebody put in the place of lines does not keep the rest from being sealed: it is no evidence,
+    # and whoever verifies the run is told of it, as of what came later.
+    names = [name for name in evidence_files(run_dir) if not name.endswith(".jsonl") or _is_file(run_dir / name)]
     if "manifest.json" not in names:
         raise Problem(
             os.fspath(run_dir), found="no manifest.json", wanted="a run's folder", remedy="name one, such as runs/<id>"
@@ -208,6 +211,13 @@ def _is_gone(path: Path) -> bool:
     except OSError:
         return False
     return False
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return True  # whoever opens it says what is wrong
 
 
 def _digest(path: Path) -> SealedFile:

@@ -1,10 +1,12 @@
 """What a person sees while a drill runs."""
 
 import io
+import os
+import termios
 
 import pytest
 
-from drillmaster.run.progress import Plain, Terminal, large, progress_for
+from drillmaster.run.progress import Lossy, Plain, Terminal, large, progress_for
 
 
 class Clock:
@@ -78,3 +80,47 @@ def test_a_terminal_that_went_away_does_not_end_the_drill() -> None:
 
 def test_a_file_gets_plain_lines() -> None:
     assert type(progress_for(io.StringIO())) is Plain
+
+
+def test_a_pipe_that_nobody_reads_loses_lines_and_says_how_many() -> None:
+    reader, writer = os.pipe()
+    try:
+        plain = Plain(Lossy(writer))
+        for number in range(2_000):
+            plain.line(f"line {number} " + "x" * 100)
+        os.set_blocking(reader, False)
+        first = b""
+        while len(piece := _read(reader)):
+            first += piece
+        plain.line("the last")
+        assert first.startswith(b"line 0 ") and b"line 1999" not in first
+        said = _read(reader).decode()
+        assert "lines of progress found no room here)\nthe last\n" in said
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def test_a_terminal_that_was_stopped_does_not_hold_the_drill_up() -> None:
+    master, slave = os.openpty()
+    try:
+        out = os.fdopen(os.dup(slave), "w")
+        progress = progress_for(out)
+        termios.tcflow(slave, termios.TCOOFF)  # what Ctrl-S does
+        for number in range(500):
+            progress.line(f"line {number}")
+        termios.tcflow(slave, termios.TCOON)
+        progress.line("goes on")
+        os.set_blocking(master, False)
+        assert b"goes on" in _read(master)
+        out.close()
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+def _read(fd: int) -> bytes:
+    try:
+        return os.read(fd, 1 << 20)
+    except BlockingIOError:
+        return b""

@@ -8,6 +8,7 @@ import contextlib
 import os
 import socket
 import struct
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Literal
@@ -21,7 +22,11 @@ __all__ = ["Asked", "Told", "ask", "serve"]
 MAX_LINE_BYTES = 8_192
 LINE_S = 5.0
 ANSWER_S = 30.0
+MAX_TEXT_CHARS = 1_000
+MAX_NAME_CHARS = 100
+BUSY_WAIT_S = 0.2
 _MAX_CLIENTS = 16
+_BUSY = "busy"
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,8 +64,11 @@ async def serve(path: Path, handler: Handler) -> asyncio.Server:
         clients += 1
         try:
             if clients > _MAX_CLIENTS:
-                return
-            told = await _answer(reader, writer, handler)
+                told = _refusal(
+                    Refused(_BUSY, found="too many orders at once", wanted="one after another", remedy="try again")
+                )
+            else:
+                told = await _answer(reader, writer, handler)
             writer.write(msgspec.json.encode(told) + b"\n")
             async with asyncio.timeout(LINE_S):
                 await writer.drain()
@@ -84,8 +92,18 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ha
     _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     if uid not in (os.getuid(), 0):
         return _refusal(Refused("control socket", found=f"uid {uid}", wanted="the drill's user", remedy="ask its Lead"))
-    async with asyncio.timeout(LINE_S):
-        line = await reader.readline()
+    try:
+        async with asyncio.timeout(LINE_S):
+            line = await reader.readline()
+    except ValueError:
+        return _refusal(
+            Problem(
+                "order",
+                found=f"over {MAX_LINE_BYTES} bytes",
+                wanted="one short JSON line",
+                remedy="say it in fewer words",
+            )
+        )
     try:
         asked = msgspec.json.decode(line, type=Asked)
     except msgspec.DecodeError as error:
@@ -103,7 +121,37 @@ def _refusal(problem: Problem) -> Told:
 
 
 def ask(path: str, asked: Asked) -> Told:
-    """Send an order to a live conductor and wait for its answer. Raises Refused where it is none."""
+    """Send an order to a live conductor and wait for its answer. Raises Refused where it is none.
+
+    A conductor that is busy is asked again. Of a note that is too long its writer is told; of other orders the words are
+    cut: a lift does not fail for a long reason.
+    """
+    asked = _short(asked)
+    give_up_s = time.monotonic() + ANSWER_S
+    while True:
+        try:
+            return _ask_once(path, asked)
+        except Refused as refused:
+            if refused.place != _BUSY or time.monotonic() > give_up_s:
+                raise
+        time.sleep(BUSY_WAIT_S)
+
+
+def _short(asked: Asked) -> Asked:
+    if asked.order != "note":
+        return msgspec.structs.replace(asked, text=asked.text[:MAX_TEXT_CHARS], by=asked.by[:MAX_NAME_CHARS])
+    for place, text, at_most in (("note", asked.text, MAX_TEXT_CHARS), ("--by", asked.by, MAX_NAME_CHARS)):
+        if len(text) > at_most:
+            raise Refused(
+                place,
+                found=f"{len(text)} characters",
+                wanted=f"at most {at_most}",
+                remedy="say it in fewer words",
+            )
+    return asked
+
+
+def _ask_once(path: str, asked: Asked) -> Told:
     line = b""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:

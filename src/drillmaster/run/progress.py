@@ -1,10 +1,13 @@
 """What a person sees while a drill runs: phase, countdown and live counts on a terminal, plain lines elsewhere.
 
-Everything goes to stderr; stdout is for results. A terminal that goes away takes the drill's picture along, not the drill.
+Everything goes to stderr; stdout is for results. A terminal that goes away takes the drill's picture along, not the drill;
+and one that was stopped (Ctrl-S), or a pipe that nobody reads, loses lines: a drill never waits for its picture.
 """
 
 import contextlib
 import os
+import select
+import stat
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -54,6 +57,48 @@ class Progress(Protocol):
         """The fault is on since `at` (RFC 3339): to be said aloud."""
 
 
+class Out(Protocol):
+    """Where text goes: a stream, or what is like one."""
+
+    def write(self, text: str, /) -> object: ...
+
+    def flush(self) -> object: ...
+
+    def fileno(self) -> int: ...
+
+
+class Lossy:
+    """A descriptor that is written to without ever waiting. What finds no room is dropped, and counted where there is."""
+
+    def __init__(self, fd: int) -> None:
+        """Raises OSError for a descriptor that is closed."""
+        self._fd = fd
+        self._ask = True
+        self._dropped = 0
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISCHR(mode) or stat.S_ISFIFO(mode):
+            # Opened anew: O_NONBLOCK on the one we were given would hold for everybody who shares it, the shell included.
+            with contextlib.suppress(OSError):
+                flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+                self._fd, self._ask = os.open(f"/proc/self/fd/{fd}", flags), False
+
+    def write(self, text: str) -> None:
+        if self._dropped:
+            text = f"\n({self._dropped} lines of progress found no room here)\n" + text
+        data = text.encode("utf-8", "backslashreplace")
+        wrote = 0
+        with contextlib.suppress(BlockingIOError):
+            if not self._ask or select.select((), (self._fd,), (), 0)[1]:
+                wrote = os.write(self._fd, data)
+        self._dropped = 0 if wrote == len(data) else self._dropped + 1
+
+    def flush(self) -> None:
+        pass
+
+    def fileno(self) -> int:
+        return self._fd
+
+
 class Silent:
     """Says nothing."""
 
@@ -73,7 +118,7 @@ class Silent:
 class Plain:
     """Plain lines: one at each change, and one about every ten seconds."""
 
-    def __init__(self, out: TextIO, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, out: Out, now_s: Callable[[], float] = time.monotonic) -> None:
         self._out = out
         self._now_s = now_s
         self._said_s = now_s()
@@ -102,7 +147,7 @@ class Plain:
 class Terminal(Plain):
     """A status line that is written over, and large type for the injection."""
 
-    def __init__(self, out: TextIO, *, colour: bool, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, out: Out, *, colour: bool, now_s: Callable[[], float] = time.monotonic) -> None:
         super().__init__(out, now_s)
         self._colour = colour
         self._open = False
@@ -126,11 +171,14 @@ class Terminal(Plain):
 
 
 def progress_for(out: TextIO | None = None) -> Progress:
-    """The right kind for stderr (or `out`): a terminal's, or plain lines."""
+    """The right kind for stderr (or `out`): a terminal's, or plain lines. Neither ever waits for a reader."""
     out = out or sys.stderr
+    lossy: Out = out
+    with contextlib.suppress(OSError, ValueError):  # a stream without a descriptor keeps nobody waiting
+        lossy = Lossy(out.fileno())
     if out.isatty() and os.environ.get("TERM") != "dumb":
-        return Terminal(out, colour="NO_COLOR" not in os.environ)
-    return Plain(out)
+        return Terminal(lossy, colour="NO_COLOR" not in os.environ)
+    return Plain(lossy)
 
 
 def _span(seconds: float) -> str:

@@ -9,6 +9,7 @@
 """
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import hmac
@@ -26,6 +27,7 @@ import msgspec
 
 from drillmaster.conduct import Role
 from drillmaster.errors import Problem, Refused
+from drillmaster.timeline.opening import complaint
 
 __all__ = [
     "SEATS",
@@ -143,12 +145,28 @@ def private_folder(path: Path) -> None:
 
 def _write_private(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        os.write(fd, content)
-    finally:
-        os.close(fd)
-    temporary.replace(path)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            if os.write(fd, content) != len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        finally:
+            os.close(fd)
+        temporary.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise _no_room(path, error) from None
+
+
+def _no_room(path: Path, error: OSError) -> Problem:
+    found, remedy = complaint(error)
+    return Problem(
+        str(path),
+        found=found,
+        wanted="a state folder that takes tokens and locks",
+        remedy=f"{remedy}, or set DRILLMASTER_STATE",
+    )
 
 
 def open_state(run: str) -> State:
@@ -278,8 +296,12 @@ class Lock:
         """Write down who holds it, for whom it turns away and for who takes over."""
         content = msgspec.json.encode(live)
         for fd in self._fds:
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, content, 0)
+            try:
+                os.ftruncate(fd, 0)
+                if os.pwrite(fd, content, 0) != len(content):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            except OSError as error:
+                raise _no_room(state_root() / "locks", error) from None
 
     def clear(self) -> None:
         """Nothing is left for a next run to clear up. Goes before `close`: only who holds a lock may remove its file."""
@@ -305,7 +327,12 @@ def take_lock(things: Iterable[str]) -> tuple[Lock, list[Live]]:
     left: list[Live] = []
     for thing in things:
         path = folder / hashlib.sha256(thing.encode()).hexdigest()[:32]
-        fd = _lock_file(path)
+        try:
+            fd = _lock_file(path)
+        except OSError as error:
+            for other in fds:
+                os.close(other)
+            raise _no_room(path, error) from None
         if fd is None:
             for other in fds:
                 os.close(other)

@@ -399,7 +399,7 @@ def test_the_request_before_a_stale_one_is_not_counted_as_met(fresh: ProxyProces
 
 def test_what_is_cut_or_ours_is_not_the_upstreams_own_answer(fresh: ProxyProcess) -> None:
     for number, (tag, params) in enumerate((("cut-body", {"after_bytes": 9}), ("status", {"status": 500}))):
-        fresh.inject(tag, f"n{number}", **params)  # type: ignore[arg-type]  # parameters, and no keyword of inject
+        fresh.inject(tag, f"n{number}", **params)
         shoot(fresh, (OPENAI,))
         fresh.lift(f"n{number}")
     shoot(fresh, (OPENAI,))

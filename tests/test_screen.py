@@ -105,6 +105,7 @@ INNOCENT = [
     "give it --password or set --api-key to a file; --token <TOKEN>, --password $DB_PASSWORD",
     "--api-key --verbose",
     "--max-tokens 500",
+    '{"token": "{nonce}", "password": "{payload}", "session_token": \'{id}\'}',
     "http://127.0.0.1:8000/answer?q={payload}&n={nonce}&r={id}{nonce}",
 ]
 

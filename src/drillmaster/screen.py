@@ -39,7 +39,7 @@ HOLD_BYTES = 64 * 1024
 _TAIL = 4 * 1024  # of a window, held for the next one, so that what begins there is seen whole
 _PEM_CHARS = 32 * 1024  # no private key is longer; behind that a missing END hides nothing any more
 
-_KEPT = rf"(?!{re.escape(MARK)}|\*{{3}}|\$\{{?[A-Z]|<|(?:null|none|true|false|undefined|nil)\b)"
+_KEPT = rf"(?!{re.escape(MARK)}|\*{{3}}|\$\{{?[A-Z]|<|\{{(?:payload|nonce|id)\}}[\"'\\]|(?:null|none|true|false|undefined|nil)\b)"
 _NAMES = (
     r"(?:passwords?|passwd|passphrase|pwd|secrets?|(?<![a-z])token|[_-]token|(?:access|auth|refresh|bearer|session|id)token"
     r"|(?:api|access|secret|private|signing|routing|auth|encryption)[_-]?keys?|authorization|credentials?|cookie)"

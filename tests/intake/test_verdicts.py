@@ -116,6 +116,27 @@ def test_a_run_of_another_drill_is_not_for_this_gate(tmp_path: Path) -> None:
         judged(folder)
 
 
+def test_a_signature_that_is_none_of_the_seal_refuses_the_verdict(sealed: Path) -> None:
+    os.mkfifo(sealed / "seal.json.sig")  # as good as any other bytes that sign nothing, and needs no ssh-keygen
+    verdict = judged(sealed)
+    assert verdict.status == "refused"
+    assert [c.id for c in verdict.checks if c.status == "refused"] == ["sealed"]
+    assert "seal.json.sig altered" in form("text").render(verdict, colour=False)
+
+
+def test_a_policy_that_says_the_same_elsewhere_gives_the_verdict_that_a_card_shows(
+    sealed: Path, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "my policy.yaml"
+    elsewhere.write_bytes(b"# mine\n" + (sealed / "policy.yaml").read_bytes())
+    keep(judge_eviction(open_run(sealed), elsewhere, now_ns=NOW_NS), sealed)
+    assert judged_run(sealed)[0].status == "pass"
+    elsewhere.write_text(elsewhere.read_text().replace("min_met: 3", "min_met: 4"))
+    keep(judge_eviction(open_run(sealed), elsewhere, now_ns=NOW_NS), sealed)
+    with pytest.raises(Refused, match="do not give"):
+        judged_run(sealed)
+
+
 def test_a_huge_verdict_or_manifest_is_refused_before_it_is_read(sealed: Path) -> None:
     keep(judged(sealed), sealed)
     for name in ("verdict.json", "manifest.json"):

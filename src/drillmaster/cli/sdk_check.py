@@ -23,8 +23,8 @@ __all__ = ["command"]
     help="The interpreter that has the clients; by default this one.",
 )
 @click.option("--node", metavar="DIR", help="A folder with node_modules; its clients are checked too.")
-@click.option("--client", "wanted", multiple=True, metavar="NAME", help="Only this client; may be given again.")
-@click.option("--fault", "tags", multiple=True, metavar="TAG", help="Only this fault; may be given again.")
+@click.option("--client", "wanted", multiple=True, metavar="NAME", help="Only this client.")
+@click.option("--fault", "tags", multiple=True, metavar="TAG", help="Only this fault.")
 @click.option("--list", "listing", is_flag=True, help="List the clients that were found, and end.")
 @click.option(
     "--json", "as_json", type=click.Path(path_type=Path, allow_dash=True), help="Write the table as JSON; - is stdout."
@@ -56,7 +56,7 @@ __all__ = ["command"]
 )
 @click.option(
     "--lanes",
-    default=32,
+    default=24,
     show_default=True,
     type=click.IntRange(1, 200),
     help="Cells under way at once; most only wait.",
@@ -154,6 +154,14 @@ def _expectations(path: Path) -> "Expectations":
     rules = read_strict(path, Expectations)
     for field, found, wanted in pin_problems(rules.pin, now_ns=SystemClock().wall_ns()):
         raise Problem(f"{path}: {field}", found=found, wanted=wanted, remedy=f"correct {field}")
+    for number, rule in enumerate(rules.expect):
+        if (rule.outcome, rule.fallback, rule.max_attempts, rule.max_worst_s) == (None,) * 4:
+            raise Refused(
+                f"{path}: expect[{number}]",
+                found="no limit",
+                wanted="outcome, fallback, max_attempts or max_worst_s",
+                remedy="say what must hold",
+            )
     if not rules.expect:
         raise Refused(
             f"{path}: expect", found="no expectation", wanted="one at least", remedy="write one, or leave --expect out"

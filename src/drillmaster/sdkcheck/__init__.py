@@ -104,6 +104,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="sd
     watch_s: float
     """How long a cell was watched before it counted as waiting."""
     took_s: float
+    lag_s: float
+    """How late the bench itself was at worst. From some tenths on the machine was busy, and times are too long."""
     clients: tuple[Client, ...]
     defaults: dict[str, Defaults]
     results: tuple[Result, ...]

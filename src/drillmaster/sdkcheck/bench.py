@@ -42,6 +42,9 @@ PLAIN = "none"
 FIND_S = 30.0
 IMPORT_S = 60.0
 KILL_GRACE_S = 3.0
+SILENCE_S = 30.0
+"""How much later than it should a host may tell: a busy machine is no crash."""
+BEAT_S = 0.1
 _KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "LD_LIBRARY_PATH", "SSL_CERT_FILE")
 
 Progress = Callable[[int, int], None]
@@ -178,7 +181,7 @@ class _Host:
         self._waiting[job["id"]] = future
         try:
             self.process.stdin.write(json.dumps(job).encode() + b"\n")
-            async with asyncio.timeout(job["kill_s"] + KILL_GRACE_S):
+            async with asyncio.timeout(job["kill_s"] + SILENCE_S):
                 return await future
         except (OSError, TimeoutError):
             return {"how": "crashed", "message": "the client's host process is silent"}
@@ -266,12 +269,13 @@ class Bench:
         self.defaults: dict[str, Defaults] = {}
         self.results: list[Result] = []
         self.not_run: list[NotRun] = []
+        self.lag_s = 0.0
+        """How late the proxies' own loop was at worst."""
         self._python = python
         self._node = node
         self._lanes = asyncio.Semaphore(lanes)
         self._mono0_ns = time.monotonic_ns()
         self._on = on
-        self._closing: set[asyncio.Task[int]] = set()
         self._upstream = ""
         self._done = 0
         self._all = 0
@@ -283,6 +287,7 @@ class Bench:
         self._upstream = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
         self._all = len(cells)
         hosts: list[_Host | _NodeHost] = []
+        beat = asyncio.create_task(self._beat())
         with tempfile.TemporaryDirectory(prefix="drillmaster-") as home:
             try:
                 async with asyncio.TaskGroup() as group:
@@ -290,11 +295,17 @@ class Bench:
                         mine = [cell for cell in cells if cell.client == client.name]
                         group.create_task(self._client(client, mine, Path(home), hosts))
             finally:
+                beat.cancel()
                 for host in hosts:
                     await host.close()
-                await asyncio.gather(*self._closing)
                 listening.close()
                 await provider.drop()
+
+    async def _beat(self) -> None:
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(BEAT_S)
+            self.lag_s = max(self.lag_s, round(time.monotonic() - began - BEAT_S, 3))
 
     async def _client(self, client: Client, cells: list[Cell], home: Path, hosts: list[_Host | _NodeHost]) -> None:
         host: _Host | _NodeHost
@@ -349,7 +360,7 @@ class Bench:
                 try:
                     await server.start()
                     if cell.fault:
-                        ttl_s = self.watch_s + 2 * KILL_GRACE_S
+                        ttl_s = self.watch_s + SILENCE_S
                         server.inject(Inject(window="w1", fault=cell.fault, params=cell.params, ttl_s=ttl_s))
                     row = await host.call(
                         {

@@ -78,6 +78,7 @@ async def check(
         limit_s=limit_s,
         watch_s=watch_s,
         took_s=round(time.monotonic() - began, 1),
+        lag_s=bench.lag_s,
         clients=chosen,
         defaults=bench.defaults,
         results=tuple(sorted(bench.results, key=lambda result: order[result.log])),

@@ -14,6 +14,8 @@ from drillmaster.sdkcheck import Outcome, Result, Table
 __all__ = ["Expectation", "Expectations", "broken", "changes", "markdown", "shown", "span", "summary", "text"]
 
 NO_END = "no end"
+BUSY_S = 0.5
+"""A bench that was late by this much had too little of the machine for its times to be believed."""
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -153,6 +155,11 @@ def markdown(table: Table, made_by: str) -> str:
 def summary(table: Table) -> list[str]:
     """What to remember of it: how often no fallback would have engaged, and the worst case, for each client."""
     lines = []
+    if table.lag_s > BUSY_S:
+        lines.append(
+            f"This machine was busy (the bench itself was late by {table.lag_s:.1f} s): seconds are too long, and a cell "
+            "may be waiting for the machine alone. Run again when it is quiet, or with --lanes 4."
+        )
     for name, worst, under in _worst(table):
         mine = [r for r in table.results if r.client == name and r.outcome in ("raised", "fooled", "waiting")]
         misses = [r for r in mine if not r.fallback]

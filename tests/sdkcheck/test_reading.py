@@ -1,0 +1,115 @@
+"""What a cell's words and wire are read into."""
+
+from typing import Any
+
+import pytest
+
+from drillmaster.sdkcheck import Cell, Defaults, Result
+from drillmaster.sdkcheck.reading import Said, read, wire_of
+
+DEFAULTS = Defaults(connect_s=5.0, read_s=600.0, retries=2)
+PLAIN = Said(how="returned", kind="stream", text="all of it.", finish="stop")
+
+
+def cell(fault: str = "hang", **params: Any) -> Cell:
+    return Cell(client="c", fault=fault, label=fault, params=params, stream=True)
+
+
+def rows(attempts: int, *, met: int = 1, status: int | None = None) -> list[dict[str, Any]]:
+    return [{"event": "fault_met"}] * met + [{"event": "attempt", "status": status}] * attempts
+
+
+def result(said: Said, wire: list[dict[str, Any]], one: Cell | None = None, **more: Any) -> Result:
+    scope = more.pop("scope", "exchange")
+    defaults = more.pop("defaults", DEFAULTS)
+    return read(one or cell(), said, wire_of(wire, scope), PLAIN, defaults, limit_s=1.5, log="c/x")
+
+
+def test_a_fault_that_met_nothing_is_no_result_whatever_was_returned() -> None:
+    found = result(PLAIN, rows(1, met=0))
+    assert (found.outcome, found.fallback) == ("not-met", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "finish", "what"),
+    [
+        ("", None, "no text, finish None"),
+        (None, "stop", "no text, finish stop"),
+        ("all", None, "3 of 10 characters, finish None"),
+        ("all of it.", None, "the whole text, finish None"),  # a clean end: nothing says that it is whole
+        ("all of it.", "length", "the whole text, finish length"),
+        ("all all of it.", "stop", "other text 'all all of it.', finish stop"),
+    ],
+)
+def test_what_is_not_the_plain_answer_looked_like_success(text: str | None, finish: str | None, what: str) -> None:
+    found = result(Said(how="returned", kind="stream", text=text, finish=finish), rows(1))
+    assert (found.outcome, found.what, found.fallback) == ("fooled", what, False)
+
+
+def test_the_plain_answer_is_an_answer_after_any_number_of_attempts() -> None:
+    found = result(PLAIN, rows(3))
+    assert (found.outcome, found.attempts, found.fallback) == ("answered", 3, None)
+
+
+@pytest.mark.parametrize("caught", [True, False])
+def test_a_fallback_engages_on_what_the_own_class_catches(caught: bool) -> None:
+    found = result(Said(how="raised", class_="x.E", caught=caught, seconds=0.1), rows(1))
+    assert (found.outcome, found.caught, found.fallback, found.worst_s) == ("raised", caught, caught, 0.1)
+
+
+def test_a_time_limit_is_replaced_by_the_clients_own_for_each_attempt() -> None:
+    said = Said(how="raised", class_="x.APITimeoutError", caught=True, seconds=6.0)
+    assert result(said, rows(3)).worst_s == 1801.5
+
+
+def test_a_black_hole_shows_no_attempts_and_costs_connect_limits() -> None:
+    said = Said(how="raised", class_="x.APITimeoutError", caught=True, seconds=6.0)
+    found = result(said, rows(0), cell("syn-black-hole"), scope="port")
+    assert (found.attempts, found.worst_s) == (None, 16.5)
+
+
+def test_a_limit_of_the_whole_call_holds_where_it_is_shorter() -> None:
+    own = Defaults(connect_s=30.0, read_s=None, total_s=300.0, retries=0)
+    said = Said(how="raised", class_="TimeoutError", caught=True, seconds=1.5)
+    assert result(said, rows(1), defaults=own).worst_s == 300.0
+
+
+def test_a_client_without_a_limit_never_ends() -> None:
+    own = Defaults(connect_s=None, read_s=None, retries=0)
+    said = Said(how="raised", class_="x.ReadTimeout", caught=True, seconds=1.6)
+    assert result(said, rows(1), defaults=own).worst_s is None
+
+
+@pytest.mark.parametrize(
+    ("class_", "status"),
+    [
+        ("x.BadRequestError", None),  # slow, and not by a limit
+        ("x.GatewayTimeoutError", 504),  # named for what it was told
+    ],
+)
+def test_a_slow_error_is_no_time_limit(class_: str, status: int | None) -> None:
+    said = Said(how="raised", class_=class_, caught=True, seconds=7.0)
+    assert result(said, rows(3, status=status)).worst_s == 7.0
+
+
+def test_a_wait_that_was_asked_for_counts_for_each_retry() -> None:
+    found = result(Said(how="waiting", seconds=9.0), rows(1, status=429), cell("rate-limit", retry_after_s=3600))
+    assert (found.outcome, found.fallback, found.worst_s) == ("waiting", False, 7200.0)
+
+
+def test_any_other_wait_has_no_end() -> None:
+    assert result(Said(how="waiting", seconds=9.0), rows(1)).worst_s is None
+
+
+def test_a_crash_says_nothing_about_the_fault() -> None:
+    found = result(Said(how="crashed", message="boom"), rows(1))
+    assert (found.outcome, found.what, found.fallback) == ("crashed", "boom", None)
+
+
+def test_the_calls_before_the_measured_one_are_not_its_attempts() -> None:
+    one = Cell(client="c", fault="stale-keep-alive", label="s", params={}, stream=False, calls=2)
+    assert result(PLAIN, rows(3), one).attempts == 2
+
+
+def test_connections_count_where_no_request_was_read() -> None:
+    assert wire_of(rows(0, met=3), "connection").attempts == 3

@@ -1,0 +1,174 @@
+"""The table for people, what changed, and what was expected."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from drillmaster import strict
+from drillmaster.errors import Problem
+from drillmaster.sdkcheck import Client, Defaults, NotRun, Result, Table
+from drillmaster.sdkcheck.page import render
+from drillmaster.sdkcheck.table import (
+    Expectation,
+    Expectations,
+    broken,
+    changes,
+    markdown,
+    shown,
+    span,
+    summary,
+    text,
+)
+
+
+def one(**fields: Any) -> Result:
+    given: dict[str, Any] = {
+        "client": "openai",
+        "label": "stall",
+        "stream": True,
+        "outcome": "raised",
+        "what": "openai.APITimeoutError",
+        "caught": True,
+        "fallback": True,
+        "attempts": 1,
+        "seconds": 1.5,
+        "worst_s": 600.0,
+        "log": "openai/stall-stream",
+    }
+    return Result(**{**given, **fields})
+
+
+FOOLED = one(label="clean-end", outcome="fooled", what="the whole text, finish None", caught=None, fallback=False)
+ENDLESS = one(label="ping-stall", outcome="waiting", what="", caught=None, fallback=False, seconds=9.0, worst_s=None)
+MISSED = one(label="cut-stream", what="httpx2.ReadError", caught=False, fallback=False, worst_s=0.2)
+
+
+def table(*results: Result, **fields: Any) -> Table:
+    given: dict[str, Any] = {
+        "made_at": "2026-11-29T17:00:00+00:00",
+        "drillmaster": "0.1.0",
+        "python": "3.11.7",
+        "limit_s": 1.5,
+        "watch_s": 9.0,
+        "took_s": 40.0,
+        "lag_s": 0.1,
+        "clients": (Client(name="openai", dist="openai", dialect="openai_chat", probe="p", version="3.57.0"),),
+        "defaults": {"openai": Defaults(connect_s=5.0, read_s=600.0, retries=2)},
+        "results": results,
+        "not_run": (),
+        "logs": "runs/x",
+    }
+    return Table(**{**given, **fields})
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(None, "no end"), (0.04, "0.0 s"), (16.41, "16.4 s"), (1801.5, "30 min"), (7200.0, "2.0 h")],
+)
+def test_spans_are_said_as_people_say_them(seconds: float | None, said: str) -> None:
+    assert span(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (one(), "APITimeoutError / 1 / 1.5 s"),
+        (MISSED, "httpx2.ReadError NOT CAUGHT / 1 / 1.5 s"),
+        (FOOLED, "LOOKED LIKE SUCCESS: the whole text, finish None / 1 / 1.5 s"),
+        (ENDLESS, "STILL WAITING / 1 / >9.0 s"),
+        (one(attempts=None), "APITimeoutError / - / 1.5 s"),
+    ],
+)
+def test_a_cell_says_what_happened(result: Result, said: str) -> None:
+    assert shown(result) == said
+
+
+def test_every_form_names_what_looked_like_success_and_leads_to_the_wire() -> None:
+    found = table(one(), FOOLED, MISSED, ENDLESS)
+    for form in (text(found), markdown(found, "drillmaster sdk-check"), render(found)):
+        assert "LOOKED LIKE SUCCESS" in form
+        assert "NOT CAUGHT" in form
+        assert "no end" in form
+    assert "runs/x/openai/stall-stream/proxy.jsonl" in render(found)
+
+
+def test_the_summary_counts_the_failures_without_a_fallback() -> None:
+    said = summary(table(one(), FOOLED, MISSED, ENDLESS))
+    assert "no fallback in 3 of 4 failures (1 looked like success, 1 raised past its own error class" in said[0]
+    assert "no end (ping-stall; else 10 min under stall)" in said[0]
+
+
+def test_a_busy_machine_is_said_first() -> None:
+    assert "busy" in summary(table(one(), lag_s=2.0))[0]
+    assert "busy" not in summary(table(one()))[0]
+
+
+def test_what_was_not_run_and_what_met_nothing_is_said() -> None:
+    found = table(
+        one(), one(stream=False, outcome="not-met"), not_run=(NotRun(client="openai", label="x", why="no parameters"),)
+    )
+    assert "no parameters" in text(found)
+    assert "1 cells whose fault met nothing" in text(found)
+
+
+def test_text_of_a_provider_cannot_become_markup() -> None:
+    found = table(one(outcome="fooled", what="str '<script>alert(1)</script>'", fallback=False))
+    assert "<script" not in render(found)
+    assert "<script" not in markdown(found, "x")
+
+
+def test_a_table_is_read_back_as_it_was_written() -> None:
+    found = table(one(), FOOLED)
+    assert strict.load_as(msgspec.json.encode(found), Table, place="t.json", fmt="json") == found
+
+
+def test_only_what_matters_is_a_change() -> None:
+    old = table(one(), FOOLED)
+    assert changes(old, table(one(seconds=1.6, worst_s=601.0), FOOLED)) == []
+    moved = changes(old, table(one(attempts=3), one(label="clean-end"), MISSED))
+    assert len(moved) == 3
+    assert moved[0].startswith("openai, stall, streamed: APITimeoutError / 1")
+    assert "LOOKED LIKE SUCCESS" in moved[1]
+    assert "new" in moved[2]
+    assert "gone" in changes(old, table(one()))[0]
+
+
+def test_a_new_version_is_a_change() -> None:
+    client = Client(name="openai", dist="openai", dialect="openai_chat", probe="p", version="4.0.0")
+    assert changes(table(one()), table(one(), clients=(client,))) == ["openai: 3.57.0 -> 4.0.0"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "result", "holds"),
+    [
+        ({"outcome": ("raised",)}, one(), True),
+        ({"outcome": ("raised", "answered")}, FOOLED, False),
+        ({"fallback": True}, MISSED, False),
+        ({"fallback": True}, one(), True),
+        ({"max_attempts": 1}, one(), True),
+        ({"max_attempts": 1}, one(attempts=2), False),
+        ({"max_attempts": 1}, one(attempts=None), False),  # not seen is not few
+        ({"max_worst_s": 600}, one(), True),
+        ({"max_worst_s": 60}, one(), False),
+        ({"max_worst_s": 1e9}, ENDLESS, False),  # without an end is over every limit
+    ],
+)
+def test_an_expectation_holds_or_does_not(rule: dict[str, Any], result: Result, holds: bool) -> None:
+    said, idle = broken([Expectation(client="open*", fault="*", **rule)], [result])
+    assert (said == [], idle) == (holds, [])
+
+
+def test_an_expectation_that_chose_nothing_is_told() -> None:
+    rules = [
+        Expectation(client="groq", fault="*"),
+        Expectation(client="*", fault="stall", stream=False),
+        Expectation(client="*", fault="*"),
+    ]
+    assert broken(rules, [one()]) == ([], [0, 1])
+    assert broken(rules[2:], [one(outcome="not-met")]) == ([], [0])
+
+
+def test_expectations_need_a_source_an_owner_and_a_review() -> None:
+    with pytest.raises(Problem, match="source"):
+        strict.load_as(b"kind: sdk-expectations\nexpect: []\n", Expectations, place="e.yaml", fmt="yaml")

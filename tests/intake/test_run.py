@@ -144,13 +144,17 @@ def test_a_policy_that_decides_nothing_is_named_by_its_pointer(
     assert "bad.yaml" in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["missing", "file", "empty"])
+@pytest.mark.parametrize("kind", ["missing", "file", "empty", "endless", "nul"])
 def test_what_is_no_run_folder_is_a_problem_with_a_remedy(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "x"
     if kind == "file":
         path.write_text("{}")
     elif kind == "empty":
         path.mkdir()
+    elif kind == "endless":
+        path = tmp_path / ("x" * 5000)
+    elif kind == "nul":
+        path = tmp_path / "x\0y"
     with pytest.raises(Problem) as caught:
         open_run(path)
     assert caught.value.remedy

@@ -26,15 +26,15 @@ _FOLDER_HINT = "name a run folder (runs/ID), or judge one file with --unsealed"
 def open_run(path: Path) -> Run:
     """Read a run folder. Raises Problem when it is none."""
     manifest_path = path / "manifest.json"
-    if not path.is_dir():
-        found = "a file" if path.exists() else "nothing"
-        remedy = f"drillmaster gate eviction {path} --unsealed ..." if path.is_file() else _FOLDER_HINT
+    if not _there(path) or not path.is_dir():
+        found = "a file" if _there(path) else "nothing"
+        remedy = f"drillmaster gate eviction {path} --unsealed ..." if _there(path) else _FOLDER_HINT
         raise Problem(str(path), found=found, wanted="a run folder", remedy=remedy)
-    if not manifest_path.exists():
+    if not _there(manifest_path):
         raise Problem(str(path), found="no manifest.json", wanted="a run folder", remedy=_FOLDER_HINT)
     raw = read_bytes(manifest_path, MANIFEST_CAP_BYTES)
     manifest = strict.load_as(raw, Manifest, place=str(manifest_path), fmt="json")
-    if not (path / "seal.json").exists():
+    if not _there(path / "seal.json"):
         names = sorted(p.relative_to(path).as_posix() for p in (path / "events").glob("*.jsonl"))
         there = [name for name in ("timeline.jsonl", *names) if (path / name).is_file()]
         lines = _lines(path, dict.fromkeys(there), {})
@@ -59,6 +59,19 @@ def open_run(path: Path) -> Run:
         problems = [f"{name} changed while it was read" for name in moved]
         run = msgspec.structs.replace(run, seal_problems=tuple(problems))
     return run
+
+
+def _there(path: Path) -> bool:
+    """Whether something of that name is there. Raises Problem where this user may not even look."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError) as error:
+        found = getattr(error, "strerror", None) or str(error)
+        wanted, remedy = "a run folder that can be read", "give this user the right to it, or name a copy of it"
+        raise Problem(str(path), found=found, wanted=wanted, remedy=remedy) from None
+    return True
 
 
 def open_bare(path: Path) -> Run:

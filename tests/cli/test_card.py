@@ -272,3 +272,40 @@ def test_a_refused_run_has_a_page_and_a_card_too(tmp_path: Path) -> None:
 def test_help_has_examples(command: object) -> None:
     out = _typed(command, "--help").stdout
     assert "Examples:" in out and f"drillmaster {command.name} runs/" in out  # type: ignore[attr-defined]  # a click command
+
+
+@pytest.mark.parametrize(("command", "option"), [(card, "--out"), (report, "--html")])
+def test_where_the_run_s_folder_cannot_be_written_another_place_is_named(
+    tmp_path: Path, command: object, option: str
+) -> None:
+    run = _run(tmp_path, "pass")
+    (tmp_path / "file").touch()
+    result = _typed(command, run, option, tmp_path / "file" / "x")
+    assert isinstance(result.exception, Problem)
+    assert f"{option} FILE" in result.exception.remedy
+
+
+@pytest.mark.parametrize("command", [card, report])
+def test_a_run_that_is_none_is_told_of_those_there_are_and_of_no_option_of_the_gate(
+    tmp_path: Path, command: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    shutil.move(_run(tmp_path, "pass"), tmp_path / "runs" / "20261129T153000Z-1a2b")
+    result = _typed(command, "runs/nope")
+    assert isinstance(result.exception, Problem)
+    assert "20261129T153000Z-1a2b" in result.exception.remedy and "--unsealed" not in str(result.exception)
+    assert _typed(command, "20261129T15").exit_code == 0
+
+
+@pytest.mark.parametrize("desktop", [{}, {"DISPLAY": ":0", "PATH": "/nowhere"}])
+def test_without_a_browser_the_page_s_path_is_all_that_is_said(
+    tmp_path: Path, desktop: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in desktop.items():
+        monkeypatch.setenv(name, value)
+    run = _run(tmp_path, "pass")
+    result = _typed(report, run, "--open")
+    assert (result.exit_code, result.output) == (0, f"{run / 'report.html'}\n")

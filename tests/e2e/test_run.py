@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import shlex
 import signal
 import socket
@@ -265,6 +266,33 @@ def test_the_lead_stops_a_drill_from_another_terminal(drill: Drill) -> None:
     out, _err = process.communicate(timeout=20)
     assert process.returncode == 3 and "the site is on fire" in out
     _no_fault_left(drill)
+
+
+def test_a_person_is_asked_when_budget_and_warnings_have_been_said_and_a_no_starts_nothing(drill: Drill) -> None:
+    drill.plan(seats={"lead": "Ada", "scribe": "Ben", "verifier": "Cem"}, preflight=_attested())
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        drill.command("run", "eviction", "plan.yaml"),
+        cwd=drill.folder,
+        env=drill.env,
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+    )
+    drill.processes.append(process)  # type: ignore[arg-type]  # bytes or text, it is ended all the same
+    os.close(theirs)
+    said = b""
+    try:
+        while b"[y/N]" not in said:
+            said += os.read(ours, 4096)
+        os.write(ours, b"n\n")
+        process.wait(20)
+    finally:
+        os.close(ours)
+    text = said.decode()
+    assert process.returncode == 2
+    assert text.index("Over the fault") < text.index("warning:") < text.index("Start the drill")
+    assert not (drill.folder / "runs").exists()
 
 
 def test_a_second_drill_on_the_same_target_is_refused_with_the_pid_of_the_first(drill: Drill) -> None:

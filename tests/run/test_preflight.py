@@ -13,13 +13,10 @@ from drillmaster.run.preflight import (
     ATTESTED,
     Ground,
     Line,
-    _endpoint_answers,
-    _no_answer,
     attested,
     ground,
     standing,
 )
-from drillmaster.run.traffic import Answer
 from tests.test_sanity import plan
 
 NOW_NS = parse_rfc3339("2026-11-29T15:00:00Z") or 0
@@ -93,37 +90,3 @@ def test_the_ground_knows_how_far_the_clock_moved(tmp_path: Path) -> None:
     clock.step_wall(-2)
     here = ground(tmp_path, clock, wall0_ns=wall0_ns, mono0_ns=mono0_ns, descriptors=10)
     assert here.drift_s == pytest.approx(-2)
-
-
-ALIVE = Answer(result="refused", status=None, answer=None, why="connection refused", sent_ns=0, first_ns=None, end_ns=1)
-
-
-def no_answer(this: Plan, *said: str, alive: bool = True) -> Refused:
-    return _no_answer(this, ALIVE, {}, {}, proxy_url="http://127.0.0.1:8081", alive=alive, said=said)
-
-
-def test_a_worker_that_ended_is_refused_with_its_last_words() -> None:
-    started = plan(worker={"cmd": ["python3", "agent.py"]})
-    refused = no_answer(started, "Traceback (most recent call last):", "ModuleNotFoundError: flask", alive=False)
-    assert refused.found == "a worker that ended before it answered; the last it printed: ModuleNotFoundError: flask"
-    assert "without a word" in no_answer(started, alive=False).found
-
-
-def test_a_worker_that_listens_elsewhere_is_not_told_to_be_started() -> None:
-    refused = no_answer(plan(worker={"cmd": ["python3", "agent.py"]}), "listening on 5000")
-    assert "listening on 5000" in refused.found and "port 8000" in refused.remedy
-    assert "--cmd" in no_answer(plan()).remedy
-
-
-@pytest.mark.parametrize(
-    ("path", "said"),
-    [
-        ("/v1/v1/chat/completions", "give it MODEL_BASE_URL"),
-        ("/chat/completions", "give it OPENAI_BASE_URL"),
-        ("/v1/chat/completions", "key, model or path"),
-    ],
-)
-def test_a_v1_too_many_or_too_few_is_named(path: str, said: str) -> None:
-    with pytest.raises(Refused) as refused:
-        _endpoint_answers([{"method": "POST", "path": path, "status": 404}])
-    assert said in refused.value.remedy and f"POST {path}" in refused.value.found

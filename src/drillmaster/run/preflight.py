@@ -11,9 +11,9 @@ import os
 import secrets
 import shutil
 import ssl
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -22,8 +22,10 @@ from drillmaster.clock import Clock, parse_rfc3339, rfc3339
 from drillmaster.errors import Problem, Refused
 from drillmaster.outcomes import PROBE_TRACE
 from drillmaster.plan import Attest, Plan, Target
+from drillmaster.run.crew import Crew, Line
 from drillmaster.run.folder import Folder
-from drillmaster.run.traffic import Answer, Asker, curl_line, look_up, outcome_of, prepare
+from drillmaster.run.reach import reach_agent
+from drillmaster.run.traffic import Asker, look_up
 from drillmaster.sanity import window_problem
 from drillmaster.screen import screen_url
 from drillmaster.timeline import chunks
@@ -51,17 +53,6 @@ OWN_DESCRIPTORS = 40
 PROXY_PROBE_TRACE = PROBE_TRACE + "70726f78"
 """How the trace of a probe begins that is the proxy's alone, and not the agent's."""
 _CONNECT_S = 10.0
-
-
-class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the pre-flight as it goes on record."""
-
-    check: str
-    status: str
-    """`pass`, `refused` or `attested`."""
-    why: str = ""
-    by: str | None = None
-    at: str | None = None
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
@@ -262,186 +253,6 @@ async def probe_proxy(url: str, *, within_s: float) -> tuple[int | None, str]:
     return None, "no HTTP" if line else "closed without an answer"
 
 
-async def reach_agent(
-    plan: Plan,
-    asker: Asker,
-    *,
-    target: Target,
-    clock: Clock,
-    proxy_url: str,
-    proxy_counts: Callable[[], Awaitable[dict[str, Any]]],
-    wait_s: float,
-    alive: Callable[[], bool],
-    attempts: Callable[[], Sequence[Mapping[str, Any]]],
-    worker_said: Callable[[], Awaitable[tuple[str, ...]]],
-) -> list[Line]:
-    """Ask the agent what users will ask, until it answers as the plan expects; then see that it asked through the proxy.
-
-    `target` is the plan's with its keys put in; `attempts` gives what the proxy has written of the agent's own requests so
-    far, `worker_said` the last lines that a worker which the drill started has printed.
-
-    `wait_s` is how long it may take to start; `alive` False: the worker that the drill started has ended. Raises Refused.
-    """
-    give_up_ns = clock.mono_ns() + round(wait_s * 1e9)
-    before = await proxy_counts()
-    tried = 0
-    while True:
-        answer = await _probe_agent(plan, target, asker, clock, tried)
-        tried += 1
-        if answer.answer == "ok":
-            break
-        if not alive() or clock.mono_ns() >= give_up_ns:
-            raise _no_answer(
-                plan,
-                answer,
-                before,
-                await proxy_counts(),
-                proxy_url=proxy_url,
-                alive=alive(),
-                said=await worker_said(),
-            )
-        await asyncio.sleep(0.2)
-    found = [
-        Line(
-            check="target_answers",
-            status="pass",
-            why=f"status {answer.status} in {(answer.end_ns - answer.sent_ns) / 1e6:.0f} ms",
-        )
-    ]
-    for more in range(3):
-        counts = await proxy_counts()
-        if _seen(counts) > _seen(before):
-            passed = _seen(counts) - _seen(before)
-            found.append(Line(check="agent_uses_proxy", status="pass", why=f"{passed} attempts came through"))
-            found.append(_endpoint_answers(attempts()))
-            return found
-        await _probe_agent(plan, target, asker, clock, tried + more)
-    https = _no_http(before, await proxy_counts())
-    raise Refused(
-        "agent_uses_proxy",
-        found="answers of the agent, and no request of its through the proxy" + (f"; {https}" if https else ""),
-        wanted=f"an agent whose model base URL is {proxy_url}",
-        remedy=f"set its base URL to {proxy_url}, http and not https: TLS is spoken between the proxy and the endpoint"
-        if https
-        else f"export MODEL_BASE_URL={proxy_url}, or what your agent reads; if a cache answered, put {{nonce}} into the prompt",
-    )
-
-
-def _endpoint_answers(attempts: Sequence[Mapping[str, Any]]) -> Line:
-    """See that the real endpoint gave the agent an answer: one that is on its fallback already has no baseline."""
-    statuses = [attempt.get("status") for attempt in attempts]
-    if any(isinstance(status, int) and 200 <= status < 400 for status in statuses) or not statuses:
-        return Line(
-            check="endpoint_answers",
-            status="pass",
-            why=f"status {', '.join(str(s) for s in statuses[:5]) or 'not seen yet'}",
-        )
-    asked = dict.fromkeys(f"{attempt.get('method')} {attempt.get('path')}" for attempt in attempts)
-    raise Refused(
-        "endpoint_answers",
-        found=f"status {', '.join(str(s) for s in statuses[:5])} of the real endpoint to the agent, which asked for "
-        f"{', '.join(list(asked)[:3])}; its answer came from elsewhere",
-        wanted="an answer of the real endpoint: there is no baseline without one",
-        remedy=_path_remedy([str(attempt.get("path")) for attempt in attempts if attempt.get("status") in (404, 405)])
-        or "mend the agent's key, model or path",
-    )
-
-
-def _path_remedy(lost: Sequence[str]) -> str:
-    """What to do about paths that the endpoint does not know: most often one `/v1` too many or too few."""
-    if any(path.startswith("/v1/v1/") for path in lost):
-        return "one /v1 too many: the agent adds its own, so give it MODEL_BASE_URL, which has none"
-    if lost and not any(path.startswith("/v1") for path in lost):
-        return "if its API begins with /v1, the agent adds none: give it OPENAI_BASE_URL, which ends in /v1"
-    return ""
-
-
-def _no_http(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """Say that something reached the proxy which was no HTTP; empty where nothing did."""
-    if int(after.get("refused_heads", 0)) <= int(before.get("refused_heads", 0)):
-        return ""
-    return "what reached the proxy was no HTTP: most likely TLS, from a base URL that begins with https://"
-
-
-def _seen(counts: Mapping[str, Any]) -> int:
-    return int(counts.get("requests", 0))
-
-
-async def _probe_agent(plan: Plan, target: Target, asker: Asker, clock: Clock, nth: int) -> Answer:
-    due_ns = clock.mono_ns()
-    request = prepare(
-        target,
-        id=f"preflight{nth + 1}",
-        trace=PROBE_TRACE + secrets.token_hex(8),
-        span=secrets.token_hex(8),
-        nonce="dmn" + secrets.token_hex(8),
-        payload=nth % len(target.payloads) if target.payloads else None,
-    )
-    return await asker.ask(request, due_ns=due_ns, time_limit_s=plan.traffic.time_limit_s)
-
-
-def _no_answer(
-    plan: Plan,
-    answer: Answer,
-    before: dict[str, Any],
-    after: dict[str, Any],
-    *,
-    proxy_url: str,
-    alive: bool,
-    said: Sequence[str],
-) -> Refused:
-    """Say why the agent did not answer, with what the proxy knows of it and what the agent itself printed last."""
-    found = f"{outcome_of(answer)} ({answer.why})" if answer.why else outcome_of(answer)
-    place = f"target_answers {plan.target.url.partition('?')[0]}"
-    wanted = "an answer as /target/expect says"
-    last = f"; the last it printed: {said[-1]}" if said else ""
-    if not alive:
-        return Refused(
-            place,
-            found="a worker that ended before it answered" + (last or ", without a word"),
-            wanted=wanted,
-            remedy="mend the agent, or /worker/cmd in the plan",
-        )
-    https = _no_http(before, after)
-    if https:
-        return Refused(
-            place,
-            found=f"{found}; {https}",
-            wanted=wanted,
-            remedy=f"set its base URL to {proxy_url}, http and not https: TLS is spoken between the proxy and the endpoint",
-        )
-    if plan.worker is not None and answer.result in ("refused", "reset"):
-        port = urlsplit(plan.target.url).port
-        return Refused(
-            place,
-            found=f"{found} for {plan.worker.ready_s:g} s{last}",
-            wanted=wanted,
-            remedy=f"see that it listens on port {port or 'of /target/url'}, or raise worker.ready_s",
-        )
-    if answer.result in ("refused", "reset"):
-        return Refused(
-            place,
-            found=found,
-            wanted=wanted,
-            remedy="start the agent, or let the drill do it: --cmd 'python3 agent.py'",
-        )
-    if answer.result == "timeout":
-        return Refused(
-            place,
-            found=found + last,
-            wanted=wanted,
-            remedy="raise traffic.time_limit_s, or see what the agent waits for",
-        )
-    # A worker of ours has been ended by the time this is read; only somebody else's can still be asked.
-    curl = curl_line(plan.target) if plan.worker is None else None
-    return Refused(
-        place,
-        found=found + last,
-        wanted=wanted,
-        remedy=f"see what it says: {curl}" if curl else "see why in what the agent logs",
-    )
-
-
 async def addresses_of(plan: Plan, *, loopback_only: Callable[[str], bool]) -> tuple[str, ...]:
     """Look the target up, once for the whole drill. Raises Refused for a name that is unknown, or leads elsewhere."""
     parts = urlsplit(plan.target.url)
@@ -488,22 +299,6 @@ class Runway(msgspec.Struct, frozen=True, kw_only=True):
     """The target's."""
     own_timeline: Path | None
     """Where an agent that the drill does not start writes its timeline; None: into the run, or none at all."""
-
-
-class Crew(Protocol):
-    """Who starts the parts and keeps the record: the crew."""
-
-    worker_alive: bool
-
-    def line(self, line: Line) -> None: ...
-
-    def say(self, text: str) -> None: ...
-
-    async def start_worker(self, argv: tuple[str, ...]) -> None: ...
-
-    async def proxy_counts(self) -> dict[str, Any]: ...
-
-    async def worker_said(self) -> tuple[str, ...]: ...
 
 
 async def execute(runway: Runway, asker: Asker, crew: Crew, *, clock: Clock) -> None:

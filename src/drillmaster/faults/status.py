@@ -1,12 +1,11 @@
 """The fault `status`."""
 
-from http import HTTPStatus
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
 from drillmaster.faults import Cx, Fault, Script, answer_error, with_fields
-from drillmaster.http1 import Answer
+from drillmaster.http1 import Answer, answer_head
 
 __all__ = ["Status"]
 
@@ -49,10 +48,7 @@ class Status(Fault, frozen=True, kw_only=True, tag="status"):
 
 
 def _page(status: int) -> Answer:
-    try:
-        title = f"{status} {HTTPStatus(status).phrase}"
-    except ValueError:
-        title = str(status)
+    title = answer_head(status, ()).split(b"\r\n")[0].decode("ascii")[len("HTTP/1.1 ") :].strip()
     page = f"<html>\r\n<head><title>{title}</title></head>\r\n<body>\r\n<center><h1>{title}</h1></center>\r\n"
     page += "<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n"
     return Answer(status, (("server", "nginx"), ("content-type", "text/html")), page.encode(), "nginx's own page")

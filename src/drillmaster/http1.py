@@ -77,6 +77,7 @@ class Answer(msgspec.Struct, frozen=True):
 _REASONS = {
     200: "OK",
     204: "No Content",
+    302: "Found",
     400: "Bad Request",
     401: "Unauthorized",
     402: "Payment Required",

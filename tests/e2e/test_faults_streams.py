@@ -49,8 +49,13 @@ def streaming(reader: Reader, sock: socket.socket) -> None:
     """Answer each request as the API of its path does, whole or as a stream, each event in a chunk of its own."""
     while (asked := reader.request()) is not None:
         path = asked.first.split(b" ")[1]
-        name = next(name for name, known in APIS.items() if path.partition(b"?")[0] == known.partition(b"?")[0])
-        if b'"stream":true' not in asked.body.replace(b" ", b"") and name != "gemini":
+        name = next(
+            (name for name, known in APIS.items() if path.partition(b"?")[0] == known.partition(b"?")[0]), "gemini"
+        )
+        whole = (
+            b":generateContent" in path if name == "gemini" else b'"stream":true' not in asked.body.replace(b" ", b"")
+        )
+        if whole:
             answer = load(name).answer(REPLY, path=path.decode())
             head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
             sock.sendall(head % len(answer.body) + answer.body)

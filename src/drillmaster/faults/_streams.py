@@ -34,14 +34,18 @@ _END = Says.FINISH | Says.TERMINAL | Says.ERROR
 class Events:
     """The events of one answer: where it stands, and what was read of it and not sent."""
 
-    __slots__ = ("_part", "_waiting", "begun", "by_line", "cx", "held", "lost", "over")
+    __slots__ = ("_part", "_waiting", "begun", "by_line", "cx", "head", "held", "lost", "over", "streams")
 
     def __init__(self, cx: Cx) -> None:
         self.cx = cx
+        self.head: Head | None = None
+        """The upstream's, once it came with a status of 200."""
         self.held: list[bytes] = []
         """Read and not sent. Goes first when the rest is relayed."""
         self.lost: str | None = None
         """Why the upstream broke off; None: it has not."""
+        self.streams = False
+        """Whether the answer is a stream that can be read."""
         self.over = False
         """Whether the upstream has said all it says."""
         self.begun = False
@@ -51,17 +55,23 @@ class Events:
         self._part = b""
         self._waiting: list[bytes] = []
 
-    def begin(self, *, close_delimited: bool = False) -> Script:
-        """Ask the upstream, and send its head on if its answer is a stream; `begun` says whether."""
+    def look(self) -> Script:
+        """Ask the upstream; `head` and `streams` say what came. A lift here leaves everything to the proxy."""
         head = yield Read("upstream")
         if not isinstance(head, Head) or head.status != 200:
             return
+        self.head = head
         named = {name.lower(): value.lower() for name, value in head.headers}
         kind = named.get("content-type", "")
         self.by_line = kind.startswith("application/x-ndjson")
-        if not (self.by_line or kind.startswith("text/event-stream")):
-            return
-        if named.get("content-encoding", "identity") != "identity":
+        readable = named.get("content-encoding", "identity") == "identity"
+        self.streams = readable and (self.by_line or kind.startswith("text/event-stream"))
+
+    def begin(self, *, close_delimited: bool = False) -> Script:
+        """Ask the upstream, and send its head on if its answer is a stream; `begun` says whether."""
+        yield from self.look()
+        head = self.head
+        if head is None or not self.streams:
             return
         self.begun = True
         fields = tuple(field for field in head.headers if field[0].lower() != "content-length")

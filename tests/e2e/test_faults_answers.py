@@ -1,0 +1,200 @@
+"""Faults of content and of tools as a plain socket client sees them, byte by byte, and what the real SDKs make of each.
+
+What a client received is kept in `tests/golden/faults/TAG.txt`. `python -m tests.e2e.test_faults_answers` writes the files
+anew; read the difference before you keep it. What the SDKs make of them was measured by hand before it was written here.
+"""
+
+import json
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+from drillmaster.rules.retry_after import parse_http_date
+from tests.e2e.test_faults_streams import APIS, REQUESTS, streaming
+from tests.e2e.test_faults_wire import GOLDEN, Shot, equal, received
+from tests.e2e.wirelab import Origin, ProxyProcess, Reader, post, proxy
+
+pytestmark = pytest.mark.e2e
+
+ASKED = b'{"model":"m","messages":[{"role":"user","content":"hello"}]}'
+WHOLE = {
+    name: post(
+        ASKED,
+        *([b"anthropic-version: 2023-06-01"] if name == "anthropic" else []),
+        path=path.replace(b"streamGenerateContent?alt=sse", b"generateContent"),
+    )
+    for name, path in APIS.items()
+}
+
+
+def each(requests: dict[str, bytes] = WHOLE, **params: Any) -> list[Shot]:
+    return [Shot(name, (request,), params) for name, request in requests.items()]
+
+
+def both(**params: Any) -> list[Shot]:
+    streams = [Shot(f"{name}, stream", (request,), params) for name, request in REQUESTS.items()]
+    return [*each(**params), *streams]
+
+
+def chat(name: str, **params: Any) -> Shot:
+    return Shot(name, (WHOLE["openai_chat"],), params)
+
+
+LOGIN = b"GET /drill-login HTTP/1.1\r\nHost: x\r\n\r\n"
+CASES: dict[str, list[Shot]] = {
+    "empty-200": [chat("whole"), Shot("stream", (REQUESTS["openai_chat"],))],
+    "empty-object": [chat("whole")],
+    "html-200": [chat("whole")],
+    "login-redirect": [Shot("and where it leads", (WHOLE["openai_chat"], LOGIN))],
+    "malformed-json": each(),
+    "bad-gzip": [chat("whole")],
+    "date-skew": [chat("an hour ahead", skew_s=3600)],
+    "usage-skew": both(factor=10),
+    "wrong-model": both(model="other-1"),
+    "weaker-answer": [*each(), Shot("anthropic, stream", (REQUESTS["anthropic"],))],
+    "cut-answer": [
+        *both(),
+        chat("a filter", reason="content_filter"),
+        Shot("anthropic, a filter", (WHOLE["anthropic"],), {"reason": "content_filter"}),
+    ],
+    "refusal": both(),
+    "error-in-200": [*each(), chat("a rate limit", condition="rate")],
+    "context-length": each(),
+}
+
+
+def shoot(ours: ProxyProcess, sends: tuple[bytes, ...]) -> str:
+    text = ""
+    with ours.connect() as sock:
+        for request in sends:
+            sock.sendall(request)
+            got, end = received(sock)
+            got = re.sub(rb'(chatcmpl-|resp_|msg_|"responseId":")[0-9a-f]{24}\b', rb"\1<id>", got)
+            got = re.sub(rb'("(?:created|created_at)":)[0-9]{10}\b', rb"\1<s>", got)
+            text += equal(got, flowing=False) + end + "\n"
+    return text
+
+
+def capture(ours: ProxyProcess, tag: str) -> str:
+    text = ""
+    for number, shot in enumerate(CASES[tag]):
+        ours.inject(tag, f"{tag}-{number}", **shot.params)
+        said = json.dumps(shot.params) if shot.params else ""
+        text += f"== {shot.name} {said}".rstrip() + "\n" + shoot(ours, shot.sends)
+        ours.lift(f"{tag}-{number}")
+    return text
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
+    origin = Origin(streaming)
+    with proxy(tmp_path_factory.mktemp("answers"), upstream=origin.url) as one:
+        yield one
+    origin.close()
+    assert origin.problems == []
+
+
+@pytest.fixture
+def inject(ours: ProxyProcess) -> Iterator[Callable[..., str]]:
+    windows: list[str] = []
+
+    def put(tag: str, **params: Any) -> str:
+        windows.append(f"{tag}-{time.monotonic_ns()}")
+        ours.inject(tag, windows[-1], **params)
+        return windows[-1]
+
+    yield put
+    for window in windows:
+        ours.lift(window)
+
+
+@pytest.mark.parametrize("tag", CASES)
+def test_the_bytes_on_the_wire_are_those_on_disk(ours: ProxyProcess, tag: str) -> None:
+    assert capture(ours, tag) == (GOLDEN / f"{tag}.txt").read_text(encoding="utf-8")
+    assert ours.state()["counts"]["script_errors"] == 0
+
+
+def test_a_skewed_date_is_off_by_what_was_asked(ours: ProxyProcess, inject: Callable[..., str]) -> None:
+    inject("date-skew", skew_s=-7200)
+    with ours.connect() as sock:
+        sock.sendall(WHOLE["openai_chat"])
+        answer = Reader(sock).answer()
+    assert answer is not None
+    said_s = parse_http_date((answer.field(b"date") or b"").decode(), now_s=time.time())
+    assert said_s == pytest.approx(time.time() - 7200, abs=5)
+
+
+# What SDKs make of them: class of the exception and attempts with default retries, or what looked like success.
+
+HELLO: Any = [{"role": "user", "content": "hello"}]
+SDKS: list[tuple[str, dict[str, Any], Any, Any, int]] = [
+    # tag, params, openai, anthropic, attempts
+    ("empty-200", {}, json.JSONDecodeError, json.JSONDecodeError, 1),
+    ("malformed-json", {}, json.JSONDecodeError, json.JSONDecodeError, 1),
+    ("bad-gzip", {}, openai.APIConnectionError, anthropic.APIConnectionError, 3),
+    ("context-length", {}, openai.BadRequestError, anthropic.BadRequestError, 1),
+    ("empty-object", {}, None, None, 1),
+    ("error-in-200", {}, None, None, 1),
+    ("html-200", {}, None, None, 1),
+    ("login-redirect", {}, None, None, 2),
+    ("wrong-model", {"model": "other-1"}, None, None, 1),
+    ("usage-skew", {"factor": 10}, None, None, 1),
+    ("weaker-answer", {}, None, None, 1),
+    ("cut-answer", {}, None, None, 1),
+    ("refusal", {}, None, None, 1),
+    ("date-skew", {"skew_s": 60}, None, None, 1),
+]
+
+
+@pytest.mark.parametrize("row", SDKS, ids=lambda row: row[0])
+def test_sdks_take_a_fault_as_measured(
+    ours: ProxyProcess, inject: Callable[..., str], row: tuple[str, dict[str, Any], Any, Any, int]
+) -> None:
+    tag, params, *kinds, attempts = row
+    one = openai.OpenAI(base_url=ours.url + "/v1", api_key="k", timeout=5)
+    two = anthropic.Anthropic(base_url=ours.url, api_key="k", timeout=5)
+    calls: tuple[Callable[[], Any], ...] = (
+        lambda: one.chat.completions.create(model="m", messages=HELLO),
+        lambda: two.messages.create(model="m", max_tokens=9, messages=HELLO),
+    )
+    for call, kind in zip(calls, kinds, strict=True):
+        window = inject(tag, **params)
+        if kind is None:
+            answer = call()
+            if tag in ("html-200", "login-redirect"):
+                assert isinstance(answer, str)
+            elif tag in ("empty-object", "error-in-200"):
+                assert getattr(answer, "choices", None) is None and getattr(answer, "content", None) is None
+            elif tag == "wrong-model":
+                assert answer.model == "other-1"
+        else:
+            with pytest.raises(Exception) as raised:
+                call()
+            assert type(raised.value) is kind
+        ours.lift(window)
+        assert len([met for met in ours.rows("fault_met") if met["window"] == window]) == attempts
+
+
+@pytest.mark.parametrize("tag", ["empty-200", "empty-object", "html-200", "error-in-200"])
+def test_as_a_stream_they_are_silence_to_the_openai_sdk(
+    ours: ProxyProcess, inject: Callable[..., str], tag: str
+) -> None:
+    inject(tag)
+    client = openai.OpenAI(base_url=ours.url + "/v1", api_key="k", timeout=5)
+    assert list(client.chat.completions.create(model="m", messages=HELLO, stream=True)) == []
+
+
+if __name__ == "__main__":
+    main_origin = Origin(streaming)
+    with tempfile.TemporaryDirectory() as folder, proxy(Path(folder), upstream=main_origin.url) as main_proxy:
+        for wanted in sys.argv[1:] or CASES:
+            (GOLDEN / f"{wanted}.txt").write_text(capture(main_proxy, wanted), encoding="utf-8")
+    main_origin.close()

@@ -1,0 +1,127 @@
+"""What the faults of content keep to: how requests are read, and what of an answer is left as it is."""
+
+import json
+from typing import Any
+
+import pytest
+
+from drillmaster import faults
+from drillmaster.dialects import Ending, Reply, load
+from drillmaster.faults import Data, End, Frame, Head, Lost
+from drillmaster.faults._answers import MAX_BODY_BYTES
+from tests.faults.streamlab import PATHS, body_of, context, play, streamed, whole
+
+REWRITES: dict[str, dict[str, Any]] = {"wrong-model": {"model": "other"}, "usage-skew": {"factor": 3}}
+SPEAKERS = ("weaker-answer", "cut-answer", "refusal")
+CANNED = (*SPEAKERS, "empty-200", "empty-object", "html-200", "login-redirect", "error-in-200", "context-length")
+STREAM = b'{"model":"m-7","stream":true,"messages":[]}'
+WHOLE = b'{"model":"m-7","messages":[]}'
+
+
+@pytest.mark.parametrize("tag", CANNED)
+@pytest.mark.parametrize("dialect", PATHS)
+def test_an_answer_that_is_our_own_never_asks_the_upstream(tag: str, dialect: str) -> None:
+    played = play(tag, [], dialect=dialect, asked=WHOLE)
+    assert (played.asked, played.met, played.end) == (False, True, "end")
+    assert played.headers.get("content-length", str(len(played.body))) == str(len(played.body))
+
+
+@pytest.mark.parametrize("tag", SPEAKERS)
+@pytest.mark.parametrize("dialect", PATHS)
+@pytest.mark.parametrize("asked", [WHOLE, STREAM])
+def test_it_is_worded_as_the_request_wants_it_and_reaches_the_terminal_state(
+    tag: str, dialect: str, asked: bytes
+) -> None:
+    path = PATHS[dialect]
+    if dialect == "gemini" and asked is WHOLE:
+        path = "/v1beta/models/m-7:generateContent"
+    if dialect == "ollama" and asked is WHOLE:
+        asked = b'{"model":"m-7","stream":false}'
+    played = play(tag, [], dialect=dialect, asked=asked, path=path)
+    assert played.status == 200
+    content = played.headers["content-type"].encode()
+    is_stream = content.startswith((b"text/event-stream", b"application/x-ndjson"))
+    assert is_stream is (asked is STREAM)
+    short = tag == "cut-answer"
+    ended = load(dialect).ending(200, content, played.body, True)
+    assert ended is (Ending.INCOMPLETE if short else Ending.COMPLETE)
+
+
+def test_a_large_request_is_read_at_its_ends() -> None:
+    asked = b'{"messages":["' + b"x" * 300_000 + b'"],"model":"m-7","stream":true}'
+    played = play("weaker-answer", [], asked=asked)
+    assert played.headers["content-type"].startswith("text/event-stream")
+    assert b'"model":"m-7"' in played.body
+
+
+@pytest.mark.parametrize("tag", CANNED)
+def test_a_request_that_breaks_off_is_answered_by_nobody(tag: str) -> None:
+    script = faults.make(tag).script(context("openai_chat"))
+    assert isinstance(next(script), faults.Read)
+    with pytest.raises(StopIteration):
+        script.send(Lost("cut"))
+
+
+@pytest.mark.parametrize("tag", [*REWRITES, "malformed-json"])
+@pytest.mark.parametrize(
+    "head",
+    [
+        Lost("refused"),
+        Head(503, (("content-type", "application/json"),)),
+        Head(200, (("content-type", "text/plain"),)),
+        Head(200, (("content-type", "application/json"), ("content-encoding", "br"))),
+    ],
+)
+def test_what_cannot_be_read_is_left_to_the_proxy(tag: str, head: Any) -> None:
+    played = play(tag, [head, End()], **REWRITES.get(tag, {}))
+    assert (played.status, played.met) == (None, False)
+
+
+@pytest.mark.parametrize("tag", [*REWRITES, "malformed-json"])
+@pytest.mark.parametrize("lift_at", range(6))
+def test_a_lift_while_a_body_is_read_lets_it_through_as_it_is(tag: str, lift_at: int) -> None:
+    upstream = whole("openai_chat")
+    played = play(tag, upstream, lift_at=lift_at, **REWRITES.get(tag, {}))
+    if lift_at == 0:
+        assert played.end == "passed"
+    elif lift_at < 4:
+        assert (played.body, played.end) == (body_of(upstream), "end")
+    else:
+        assert (played.met, played.end) == (True, "end")
+
+
+@pytest.mark.parametrize("why, how", [("cut", "fin"), ("reset", "rst")])
+def test_a_body_that_breaks_off_breaks_off(why: str, how: str) -> None:
+    upstream = [*whole("openai_chat")[:2], Lost(why)]
+    played = play("usage-skew", upstream, factor=2)
+    assert (played.body, played.end) == (body_of(upstream), how)
+    assert "content-length" not in played.headers
+
+
+def test_a_body_too_large_to_hold_goes_on_as_it_is() -> None:
+    head = Head(200, (("content-type", "application/json"), ("content-length", "9")))
+    piece = Data(b'"prompt_tokens":1,' * 200_000)
+    upstream = [head, *[piece] * 6, End()]
+    assert 6 * len(piece.body) > MAX_BODY_BYTES
+    played = play("usage-skew", upstream, factor=2)
+    assert played.body == body_of(upstream)
+    assert not played.met
+
+
+def test_a_stream_is_changed_event_by_event() -> None:
+    upstream = streamed("openai_chat")
+    played = play("wrong-model", upstream, model="other")
+    assert [json.loads(piece[6:])["model"] for piece in played.pieces[:-1]] == ["other"] * (len(upstream) - 3)
+    assert len(played.pieces) == len(upstream) - 2
+
+
+def test_what_a_model_writes_is_not_taken_for_a_field() -> None:
+    text = 'say "model":"x" and "prompt_tokens":5 {"model":"y"}'
+    answer = load("openai_chat").answer(Reply(model="m", pieces=(text,)))
+    for tag, params in REWRITES.items():
+        played = play(tag, [Head(200, answer.headers), Data(answer.body), End()], **params)
+        assert json.loads(played.body)["choices"][0]["message"]["content"] == text
+    frames = load("anthropic").stream(Reply(model="m", pieces=(text,))).frames
+    upstream = [Head(200, (("content-type", "text/event-stream"),)), *map(Frame, frames), End()]
+    played = play("wrong-model", upstream, dialect="anthropic", model="z")
+    assert sum(old != new for old, new in zip(frames, played.pieces, strict=True)) == 1

@@ -70,7 +70,7 @@ async def check(
     if not bench.results:
         why = bench.not_run[0].why if bench.not_run else "no cell"
         raise Refused("sdk-check", found=f"nothing measured: {why}", wanted="one cell at least", remedy="see --list")
-    order = {cell.id: number for number, cell in enumerate(todo)}
+    order = {(cell.client, cell.label, cell.stream): number for number, cell in enumerate(todo)}
     table = Table(
         made_at=now.isoformat(timespec="seconds"),
         drillmaster=version_of("drillmaster"),
@@ -81,7 +81,7 @@ async def check(
         lag_s=bench.lag_s,
         clients=chosen,
         defaults=bench.defaults,
-        results=tuple(sorted(bench.results, key=lambda result: order[result.log])),
+        results=tuple(sorted(bench.results, key=lambda result: order[result.client, result.label, result.stream])),
         not_run=(*left_out, *bench.not_run),
         logs=str(folder),
     )

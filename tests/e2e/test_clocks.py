@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -97,3 +98,39 @@ def test_nothing_but_the_count_ends_a_fault_when_the_clock_stands_from_its_start
             assert proxy.wait(timeout=10) == 0
         finally:
             proxy.kill()
+
+
+@pytest.mark.parametrize("to", ["-3600s", "+3600s"])
+@pytest.mark.parametrize("phase", ["baseline", "fault", "recovery"])
+def test_a_drill_whose_clock_jumps_lifts_seals_and_says_so(drill: Drill, phase: str, to: str, tmp_path: Path) -> None:
+    clock = tmp_path / "clock"
+    drill.env = _faked(drill.env, clock)
+    spans = {"baseline_s": 1.5, "fault_s": 1.5, "recovery_s": 8} | ({} if phase == "recovery" else {f"{phase}_s": 8})
+    drill.plan(phases=spans)
+    process = drill.start("--rehearsal")
+    drill.wait_for("phase_started", phase=phase)
+    time.sleep(0.3)
+    _set(clock, to)
+    began = time.monotonic()
+    out, err = process.communicate(timeout=40)
+    assert process.returncode == 3, out + err
+    assert "clock jumped" in out and "Traceback" not in err, out + err
+    assert time.monotonic() - began < 25
+    assert len(drill.events("events/proxy.jsonl", "fault_lifted")) == len(
+        drill.events("events/proxy.jsonl", "fault_injected")
+    )
+    assert (drill.run_dir / "seal.json").exists()
+    wait_until(lambda: drill.own_processes() == [], 8, "nothing left running")
+
+
+def test_a_conductor_killed_after_its_clock_went_back_leaves_a_proxy_that_heals(drill: Drill, tmp_path: Path) -> None:
+    clock = tmp_path / "clock"
+    drill.env = _faked(drill.env, clock)
+    drill.plan(phases={"baseline_s": 1, "fault_s": 60, "recovery_s": 5})
+    process = drill.start("--rehearsal")
+    drill.wait_for("fault_met", "events/proxy.jsonl")
+    process.send_signal(signal.SIGSTOP)
+    _set(clock, "-3600s")
+    process.kill()
+    process.communicate()
+    wait_until(lambda: drill.events("events/proxy.jsonl", "fault_lifted") != [], 10, "the lift")

@@ -209,7 +209,7 @@ def test_a_worker_that_does_not_heed_sigterm_and_its_children_are_ended(drill: D
 
 def test_three_people_work_it_by_hand_and_each_only_what_is_theirs(drill: Drill) -> None:
     drill.plan(
-        phases={"baseline_s": 1, "fault_s": 4, "recovery_s": 1.5},
+        phases={"baseline_s": 1, "fault_s": 12, "recovery_s": 1.5},
         seats={"lead": "Ada", "scribe": "Ben", "verifier": "Cem"},
         preflight=_attested(),
     )

@@ -171,6 +171,8 @@ class Conductor:
         self._pulse: Pulse | None = None
         self._pulse_ns = 0
         self._counted_s = 0.0
+        self._stop_why = ""
+        """Why somebody wants the drill stopped. Known before the stop is done: an end that overtakes it is none."""
 
     # -- orders
 
@@ -192,6 +194,7 @@ class Conductor:
                 self.write("stop_ordered", by=by, why=why)
             if step.state is State.STOPPING:
                 self.why = self.why or why
+                self._stop_why = self._stop_why or why
                 self.folder.drop_ballast()
                 if self._traffic is not None:
                     self._traffic.no_more()
@@ -299,6 +302,7 @@ class Conductor:
 
     def _give_up(self, why: str) -> None:
         """Stop the drill from where nobody can wait for it. In the end it is the state alone that changes."""
+        self._stop_why = self._stop_why or why
         if not self._ending:
             self._spawn(self.stop(why))
             return
@@ -504,6 +508,8 @@ class Conductor:
             self._pulse.close()
         for task in tuple(self._background):
             task.cancel()
+        if self._stop_why:
+            self._give_up(self._stop_why)
         for what, step in (
             ("the lift", self._end_fault),
             ("the worker's end", self._end_worker),
@@ -561,10 +567,12 @@ class Conductor:
         await asyncio.to_thread(self._collect)
 
     def sealed(self, seal: Seal) -> None:
-        """The run has been sealed. Raises Problem where the seal does not cover all that was written."""
+        """The run has been sealed. Raises Problem where it was complete and the seal does not cover all of it."""
         why = self._pins.uncovered(seal.files)
-        if why is not None:
+        if why is not None and self.state is State.DRAINING:
             raise uncovered_problem(self.folder.path, why)
+        if why is not None:  # a stopped drill is sealed as far as it goes
+            self._progress.line(f"the seal does not cover all that was written: {why}")
         self.state = table.step(self.state, Role.SCHEDULE, Order.SEAL).state
 
     def close(self) -> None:
@@ -812,7 +820,7 @@ class Conductor:
             self._progress.line(f"{name}: on its way out already")
             return
         self._progress.line(f"{name}: lifting the fault, sealing what there is")
-        self._spawn(self.stop(f"{name}: somebody ended the drill"))
+        self._give_up(f"{name}: somebody ended the drill")
 
     def _on_signals(self) -> Callable[[], None]:
         """Make each ending signal a stop order. Only the main thread can; elsewhere the caller cancels."""

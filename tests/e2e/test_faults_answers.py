@@ -48,6 +48,31 @@ def chat(name: str, **params: Any) -> Shot:
     return Shot(name, (WHOLE["openai_chat"],), params)
 
 
+CHAT_TOOLS = [{"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}]
+OFFERS: dict[str, Any] = {
+    "openai_chat": CHAT_TOOLS,
+    "openai_responses": [{"type": "function", "name": "look_up", "parameters": {}, "strict": False}],
+    "anthropic": [{"name": "look_up", "input_schema": {"type": "object"}}],
+    "gemini": [{"functionDeclarations": [{"name": "look_up"}]}],
+}
+
+
+def offering(name: str, *, stream: bool) -> bytes:
+    body = json.dumps({"model": "m", "stream": stream, "tools": OFFERS[name]}).encode()
+    head, _, _ = (REQUESTS if stream else WHOLE)[name].partition(b"\r\n\r\n")
+    return re.sub(rb"Content-Length: [0-9]+", b"Content-Length: %d" % len(body), head) + b"\r\n\r\n" + body
+
+
+def calls(**params: Any) -> list[Shot]:
+    wholes = [Shot(name, (offering(name, stream=False),), params) for name in OFFERS]
+    return [*wholes, *(Shot(f"{name}, stream", (offering(name, stream=True),), params) for name in OFFERS)]
+
+
+def mcp(method: bytes) -> bytes:
+    body = b'{"jsonrpc":"2.0","id":1,"method":"%b","params":{}}' % method
+    return post(body, b"mcp-protocol-version: 2025-06-18", path=b"/mcp")
+
+
 LOGIN = b"GET /drill-login HTTP/1.1\r\nHost: x\r\n\r\n"
 CASES: dict[str, list[Shot]] = {
     "empty-200": [chat("whole"), Shot("stream", (REQUESTS["openai_chat"],))],
@@ -68,6 +93,18 @@ CASES: dict[str, list[Shot]] = {
     "refusal": both(),
     "error-in-200": [*each(), chat("a rate limit", condition="rate")],
     "context-length": each(),
+    "tool-bad-json": calls(),
+    "tool-unknown": calls(),
+    "tool-duplicate-id": calls(),
+    "mcp-error": [
+        Shot("rpc", (mcp(b"tools/call"),)),
+        Shot("tool", (mcp(b"tools/call"),), {"how": "tool"}),
+        Shot("another method", (mcp(b"tools/list"),)),
+    ],
+    "mcp-hang": [Shot("one call", (mcp(b"tools/call"),))],
+    "mcp-changed-tools": [
+        Shot(change, (mcp(b"tools/list"),), {"change": change}) for change in ("renamed", "removed", "argument")
+    ],
 }
 
 
@@ -77,7 +114,7 @@ def shoot(ours: ProxyProcess, sends: tuple[bytes, ...]) -> str:
         for request in sends:
             sock.sendall(request)
             got, end = received(sock)
-            got = re.sub(rb'(chatcmpl-|resp_|msg_|"responseId":")[0-9a-f]{24}\b', rb"\1<id>", got)
+            got = re.sub(rb'(chatcmpl-|resp_|msg_|fc_|call_|"responseId":")[0-9a-f]{24}', rb"\1<id>", got)
             got = re.sub(rb'("(?:created|created_at)":)[0-9]{10}\b', rb"\1<s>", got)
             text += equal(got, flowing=False) + end + "\n"
     return text
@@ -190,6 +227,33 @@ def test_as_a_stream_they_are_silence_to_the_openai_sdk(
     inject(tag)
     client = openai.OpenAI(base_url=ours.url + "/v1", api_key="k", timeout=5)
     assert list(client.chat.completions.create(model="m", messages=HELLO, stream=True)) == []
+
+
+def test_tool_calls_reach_the_agent_as_good_ones(ours: ProxyProcess, inject: Callable[..., str]) -> None:
+    one = openai.OpenAI(base_url=ours.url + "/v1", api_key="k", timeout=5)
+    two = anthropic.Anthropic(base_url=ours.url, api_key="k", timeout=5)
+    offered: Any = CHAT_TOOLS
+
+    def called() -> tuple[Any, Any]:
+        chat_answer = one.chat.completions.create(model="m", messages=HELLO, tools=offered)
+        messages = two.messages.create(model="m", max_tokens=9, messages=HELLO, tools=OFFERS["anthropic"])
+        assert (chat_answer.choices[0].finish_reason, messages.stop_reason) == ("tool_calls", "tool_use")
+        return chat_answer.choices[0].message.tool_calls, messages.content
+
+    windows = [inject("tool-bad-json")]
+    chat_calls, blocks = called()
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(chat_calls[0].function.arguments)
+    assert isinstance(blocks[0].input, str)
+    ours.lift(windows[-1])
+    windows.append(inject("tool-unknown"))
+    chat_calls, blocks = called()
+    assert chat_calls[0].function.name == blocks[0].name == "no_such_tool"
+    ours.lift(windows[-1])
+    windows.append(inject("tool-duplicate-id"))
+    chat_calls, blocks = called()
+    assert chat_calls[0].id == chat_calls[1].id
+    assert blocks[0].id == blocks[1].id
 
 
 if __name__ == "__main__":

@@ -45,10 +45,18 @@ def frames_of(name: str) -> tuple[bytes, ...]:
     return load(name).stream(REPLY, path=APIS[name].decode()).frames
 
 
+MCP_TOOLS = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"order_status","inputSchema":{"type":"object"}},'
+MCP_TOOLS += b'{"name":"refund"}]}}'
+
+
 def streaming(reader: Reader, sock: socket.socket) -> None:
     """Answer each request as the API of its path does, whole or as a stream, each event in a chunk of its own."""
     while (asked := reader.request()) is not None:
         path = asked.first.split(b" ")[1]
+        if path == b"/mcp":  # a server that lists two tools, whatever it is asked
+            head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+            sock.sendall(head % len(MCP_TOOLS) + MCP_TOOLS)
+            continue
         name = next(
             (name for name, known in APIS.items() if path.partition(b"?")[0] == known.partition(b"?")[0]), "gemini"
         )

@@ -28,6 +28,7 @@ from drillmaster.faults import (
     Read,
     Script,
     Send,
+    read_request_whole,
     send_answer,
 )
 from drillmaster.faults._streams import Events
@@ -35,6 +36,8 @@ from drillmaster.faults._streams import Events
 __all__ = ["MAX_BODY_BYTES", "Asked", "change_whole", "read_asked", "rewrite", "speak"]
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
+LOOK_BYTES = 196_608
+"""How far a script reads that may yet let the request pass: the driver keeps 256 kB for the upstream."""
 
 _USAGE_WANTED = re.compile(rb'"include_usage"\s*:\s*true')
 _TOOLS = re.compile(rb'[{,]\s*"(?:tools|functions)"\s*:\s*\[')
@@ -42,15 +45,17 @@ _NAME = re.compile(rb'"name"\s*:\s*"([^"\\]{1,128})"')
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A request that was read to its end."""
+    """A request that was read, to its end unless it may pass."""
 
     path: str
     """With its query."""
     start: bytes
     """The body's first `SEEN_BYTES`."""
     tail: bytes
-    """Its last `SEEN_BYTES`; empty where `start` is all."""
+    """The last `SEEN_BYTES` that were read; empty where `start` is all."""
     peek: Peek
+    whole: bool = True
+    """Whether it was read to its end."""
 
     @property
     def tool(self) -> str | None:
@@ -62,23 +67,26 @@ class Asked(msgspec.Struct, frozen=True):
         return None
 
 
-def read_asked(cx: Cx) -> Generator[Action, Any, Asked | None]:
-    """Read the request to its end, any size; None when it broke off."""
+def read_asked(cx: Cx, *, may_pass: bool = False) -> Generator[Action, Any, Asked | None]:
+    """Read the request to its end, any size; None when it broke off. One that may pass is read for `LOOK_BYTES` at most."""
     start, tail = bytearray(), bytearray()
-    while True:
+    read_bytes, whole = 0, False
+    while not (may_pass and read_bytes >= LOOK_BYTES):
         event = yield Read("client")
         if isinstance(event, Lost):
             return None
         if isinstance(event, End):
+            whole = True
             break
         if isinstance(event, Data):
+            read_bytes += len(event.body)
             room = max(0, SEEN_BYTES - len(start))
             start += event.body[:room]
             tail = (tail + event.body[room:])[-SEEN_BYTES:]
     path = "" if cx.request is None else cx.request.origin_form.decode("latin-1")
     seen = peek_json(bytes(start[:EDGE_BYTES]), bytes(tail[-EDGE_BYTES:])) if tail else peek_json(bytes(start))
     peek = seen if cx.request is None else cx.dialect.peek(cx.request, seen)
-    return Asked(path, bytes(start), bytes(tail), peek)
+    return Asked(path, bytes(start), bytes(tail), peek, whole)
 
 
 def speak(
@@ -90,7 +98,9 @@ def speak(
     finish: Finish = "stop",
     model: str | None = None,
 ) -> Script:
-    """Answer as the API would; a `model` of None is the one that was asked for."""
+    """Answer as the API would, the request being read to its end; a `model` of None is the one that was asked for."""
+    if not asked.whole and not (yield from read_request_whole()):
+        return
     pieces = tuple(re.findall(r"\s*\S+", text))
     reply = Reply(
         model=model or asked.peek.model or "unknown",

@@ -17,6 +17,7 @@ from drillmaster.evidence import Manifest
 from drillmaster.plan import Plan
 from drillmaster.screen import MARK, screen_argv, screen_text, screen_url
 from drillmaster.strict import SECRET_NAME
+from drillmaster.timeline.opening import complaint
 
 __all__ = ["Folder", "make_folder", "versions"]
 
@@ -83,11 +84,12 @@ def make_folder(runs: Path, clock: Clock) -> Folder:
                     os.close(fd)
                 return folder
     except OSError as error:
+        found, remedy = complaint(error)
         raise Problem(
             str(runs),
-            found=error.strerror or "an error",
+            found=found,
             wanted="a folder that can be written",
-            remedy="choose one with --runs DIR",
+            remedy=f"{remedy}, or choose one with --runs DIR",
         ) from None
     raise Problem(
         str(runs), found="100 names taken", wanted="a free name", remedy="choose another folder with --runs DIR"

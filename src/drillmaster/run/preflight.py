@@ -316,11 +316,13 @@ async def execute(runway: Runway, asker: Asker, crew: Crew, *, clock: Clock) -> 
     with _on_record(crew, "upstream_reachable"):
         crew.line(await reach_upstream(plan, ca=runway.upstream_ca))
     with _on_record(crew, "proxy_passes"):
+        before = int((await crew.proxy_counts()).get("upstream_errors", 0))
         status, seen = await probe_proxy(proxy_url, within_s=10)
-        if status is None:
+        own = int((await crew.proxy_counts()).get("upstream_errors", 0)) > before
+        if status is None or own:
             raise Refused(
                 "proxy_passes",
-                found=seen,
+                found=f"{seen} of the proxy's own: it got no answer" if own else seen,
                 wanted="an answer of the real endpoint",
                 remedy=f"see that it answers by itself: curl -i --max-time 10 {screen_url(plan.proxy.upstream or '')}",
             )

@@ -24,8 +24,8 @@ from drillmaster.run.seats import (
 
 
 @pytest.fixture(autouse=True)
-def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DRILLMASTER_STATE", str(tmp_path / "s"))
+def _state(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRILLMASTER_STATE", str(short_dir / "s"))  # short: a longer one puts sockets elsewhere in /tmp
 
 
 def live(run: str, *, pid: int | None = None, started: int | None = None) -> Live:

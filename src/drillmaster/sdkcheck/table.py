@@ -138,7 +138,7 @@ def markdown(table: Table, made_by: str) -> str:
     lines += [f"| {name} | {worst} | {_escaped(under)} |" for name, worst, under in _worst(table)]
     left_out = _left_out(table)
     if left_out:
-        lines += ["", "## Not run", "", *(f"- {line}" for line in left_out if line)]
+        lines += ["", "## Not run", "", *(f"- {line.removeprefix('not run: ')}" for line in left_out)]
     lines += [
         "",
         "## What this does not prove",

@@ -104,7 +104,7 @@ def test_a_proxy_that_is_killed_with_its_port_closed_is_replaced_by_one_that_lis
     os.kill(pid, signal.SIGKILL)
     _, err = process.communicate(timeout=40)
     assert process.returncode == 3, err
-    # The second one ends when it is told to; that it listens, on the very socket, is in test_faults_wire.
+    # The second one ends when it is told to; that it listens, on the very socket, is in test_faults_wire_ways.
     ended = drill.events("events/conductor.jsonl", "proxy_exited")
     assert [(row["code"], row["expected"]) for row in ended] == [(-9, False), (0, True)]
     assert (drill.run_dir / "seal.json").exists()

@@ -13,7 +13,7 @@ __all__ = ["Status"]
 class Status(Fault, frozen=True, kw_only=True, tag="status"):
     """Read the whole request, then answer with this status in the provider's own words, or as a gateway's HTML page.
 
-    Where the API has several errors of one status, `condition` chooses (`drillmaster fault show status` lists them); one
+    Where the API has several errors of one status, `condition` chooses (docs/reference/dialects.md lists them); one
     that an API does not know falls back to the status alone.
 
     Breaks: fallbacks that know some statuses; code that reads `error.code` out of a page that is HTML.

@@ -87,7 +87,10 @@ def _code(run: Run) -> Check:
                 {"dirt_sha256": "uncommitted files", "plan_sha256": "plan", "policy_sha256": "policy"}.get(what, what)
             )
     missing = {"start", "lift", "end"} - {s.at for s in states}
+    gone = sorted({v for s in states for v in (s.plan_sha256, s.policy_sha256) if v and v.startswith("gone from ")})
     why = f"{', '.join(changed)} changed during the drill" if changed else ""
+    if gone:
+        why = f"plan or policy {', '.join(gone)}"
     if missing and not why:
         why = f"not read at {', '.join(sorted(missing))}"
     git = states[0].commit if states else None

@@ -309,6 +309,14 @@ def test_code_that_changed_in_mid_drill_is_refused() -> None:
         refused_by(scene, "code")
 
 
+def test_a_plan_that_vanished_is_told_as_gone_not_as_changed() -> None:
+    scene = Scene()
+    row = next(r for r in scene.rows if r.event == "code_state" and r.fields["at"] == "end")
+    row.fields["plan_sha256"] = "gone from plan.yaml"
+    refused_by(scene, "code")
+    assert "gone from plan.yaml" in judged(scene)[1]["code"].why
+
+
 def test_no_git_is_recorded_and_not_refused() -> None:
     scene = Scene()
     for row in scene.rows:

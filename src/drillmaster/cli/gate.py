@@ -132,8 +132,10 @@ def eviction(
 
 def _judge_run(path: Path, policy_path: str | None, now_ns: int, *, record: bool) -> "Verdict":
     from drillmaster.intake.run import open_run
+    from drillmaster.intake.runs import find_run
     from drillmaster.intake.verdicts import judge_eviction, keep
 
+    path = find_run(path)
     _not_live(path)
     run = open_run(path)
     policy_file = Path(policy_path) if policy_path else path / "policy.yaml"
@@ -145,16 +147,15 @@ def _judge_run(path: Path, policy_path: str | None, now_ns: int, *, record: bool
 
 def _not_live(path: Path) -> None:
     """Refuse a run that is still going on: what is sealed under its feet is lost."""
-    from drillmaster.run.seats import live_runs
+    from drillmaster.run.seats import live_at
 
-    for _, live in live_runs():
-        if Path(live.run_dir).resolve() == path.resolve():
-            raise Refused(
-                str(path),
-                found="a drill that is still running",
-                wanted="a run that has ended",
-                remedy="wait for its end, or have the Lead end it: drillmaster stop",
-            )
+    if live_at(path) is not None:
+        raise Refused(
+            str(path),
+            found="a drill that is still running",
+            wanted="a run that has ended",
+            remedy="wait for its end, or have the Lead end it: drillmaster stop",
+        )
 
 
 def _judge_bare(
@@ -218,8 +219,10 @@ def _now_ns(now: str | None) -> int:
 
 
 def _latest_hint() -> str:
-    runs = sorted(p for p in Path("runs").glob("*Z-*") if (p / "manifest.json").exists())
-    return f"drillmaster gate eviction {runs[-1]}" if runs else "drillmaster demo makes a run; then name its folder"
+    from drillmaster.intake.runs import latest
+
+    run = latest()
+    return f"drillmaster gate eviction {run}" if run else "drillmaster demo makes a run; then name its folder"
 
 
 def _show(verdict: "Verdict", form: str) -> None:

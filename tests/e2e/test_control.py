@@ -91,8 +91,8 @@ def test_what_is_no_order_is_answered_with_what_was_wanted(desk: Desk, line: byt
     assert desk.asked == []
 
 
-def test_a_line_without_end_is_dropped(desk: Desk) -> None:
-    assert raw(desk, b"x" * 100_000) == {}
+def test_a_line_without_end_is_refused(desk: Desk) -> None:
+    assert raw(desk, b"x" * 100_000)["found"] == "over 8192 bytes"
     assert ask(str(desk.path), Asked(order="lift", token="t")).done
 
 
@@ -100,8 +100,7 @@ def test_silent_clients_cost_nothing_but_their_own_turn(desk: Desk) -> None:
     silent = [socket.socket(socket.AF_UNIX) for _ in range(40)]
     for sock in silent:
         sock.connect(str(desk.path))
-    with pytest.raises(Refused):  # too many at once: turned away, not kept waiting
-        ask(str(desk.path), Asked(order="lift", token="t"))
+    assert ask(str(desk.path), Asked(order="lift", token="t")).done  # asked again until their time is over
     for sock in silent:
         sock.close()
     time.sleep(0.2)
@@ -111,3 +110,24 @@ def test_silent_clients_cost_nothing_but_their_own_turn(desk: Desk) -> None:
 def test_a_conductor_that_is_not_there_is_said_so(short_dir: Path) -> None:
     with pytest.raises(Refused, match="the conductor"):
         ask(str(short_dir / "nobody.sock"), Asked(order="lift", token="t"))
+
+
+def test_a_desk_that_others_crowd_says_busy_and_takes_the_lift_in_the_end(desk: Desk) -> None:
+    idle = [socket.socket(socket.AF_UNIX) for _ in range(20)]
+    try:
+        for sock in idle:
+            sock.connect(str(desk.path))
+        time.sleep(0.2)
+        assert raw(desk, b"{}\n")["place"] == "busy"
+        told = ask(str(desk.path), Asked(order="lift", token="t", text="w" * 50_000, by="\udce9" * 500))
+        assert told.done
+        assert len(desk.asked[-1].text) == 1_000 and len(desk.asked[-1].by) == 100
+    finally:
+        for sock in idle:
+            sock.close()
+
+
+def test_a_note_that_is_too_long_is_refused_by_name_before_it_is_sent(desk: Desk) -> None:
+    with pytest.raises(Refused, match="at most 1000"):
+        ask(str(desk.path), Asked(order="note", token="t", kind="other", text="w" * 1_001))
+    assert desk.asked == []

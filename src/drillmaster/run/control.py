@@ -25,6 +25,8 @@ ANSWER_S = 30.0
 MAX_TEXT_CHARS = 1_000
 MAX_NAME_CHARS = 100
 BUSY_WAIT_S = 0.2
+SWALLOW_S = 0.5
+_SWALLOWED_BYTES = 1 << 20
 _MAX_CLIENTS = 16
 _BUSY = "busy"
 
@@ -64,6 +66,7 @@ async def serve(path: Path, handler: Handler) -> asyncio.Server:
         clients += 1
         try:
             if clients > _MAX_CLIENTS:
+                await _swallow(reader)
                 told = _refusal(
                     Refused(_BUSY, found="too many orders at once", wanted="one after another", remedy="try again")
                 )
@@ -96,6 +99,7 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ha
         async with asyncio.timeout(LINE_S):
             line = await reader.readline()
     except ValueError:
+        await _swallow(reader)
         return _refusal(
             Problem(
                 "order",
@@ -116,6 +120,17 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ha
         return _refusal(problem)
 
 
+async def _swallow(reader: asyncio.StreamReader) -> None:
+    """Read on for a moment: an answer beside what was never read would be lost in a reset."""
+    left_bytes = _SWALLOWED_BYTES
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(SWALLOW_S):
+            while left_bytes > 0 and (piece := await reader.read(MAX_LINE_BYTES)):
+                left_bytes -= len(piece)
+                if piece.endswith(b"\n"):
+                    return
+
+
 def _refusal(problem: Problem) -> Told:
     return Told(done=False, place=problem.place, found=problem.found, wanted=problem.wanted, remedy=problem.remedy)
 
@@ -126,7 +141,7 @@ def ask(path: str, asked: Asked) -> Told:
     A conductor that is busy is asked again. Of a note that is too long its writer is told; of other orders the words are
     cut: a lift does not fail for a long reason.
     """
-    asked = _short(asked)
+    asked = _short(_clean(asked))
     give_up_s = time.monotonic() + ANSWER_S
     while True:
         try:
@@ -135,6 +150,12 @@ def ask(path: str, asked: Asked) -> Told:
             if refused.place != _BUSY or time.monotonic() > give_up_s:
                 raise
         time.sleep(BUSY_WAIT_S)
+
+
+def _clean(asked: Asked) -> Asked:
+    """Replace what is no UTF-8: a shell's words may be any bytes."""
+    text, by = (word.encode("utf-8", "replace").decode() for word in (asked.text, asked.by))
+    return msgspec.structs.replace(asked, text=text, by=by)
 
 
 def _short(asked: Asked) -> Asked:

@@ -38,7 +38,6 @@ def give_order(
             wanted=f"the {seat.capitalize()}'s token",
             remedy=f"ask the {seat.capitalize()} for it",
         ) from None
-    text, by = (word.encode("utf-8", "replace").decode() for word in (text, by))  # a shell's words may be any bytes
     asked = Asked(order=order, token=token, kind=kind, text=text, by=by, seen_at=seen_at)  # type: ignore[arg-type]  # the verbs' own words
     return live.run, ask(live.control, asked)
 

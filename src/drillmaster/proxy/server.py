@@ -34,6 +34,7 @@ from drillmaster.proxy.connection import ConnectionDrive
 from drillmaster.proxy.control import ControlClient, Inject, Lift, Renew, peer_uid
 from drillmaster.proxy.door import BACKLOG, Door, PortDrive
 from drillmaster.proxy.hub import NEVER_NS, EventSink, Hub, NullSink
+from drillmaster.proxy.loop import make_loop
 from drillmaster.proxy.settings import Settings, Upstream
 from drillmaster.proxy.switch import Conflict, Injection
 from drillmaster.pulse import Pulse
@@ -588,4 +589,5 @@ async def _serve(settings: Settings, ready: Any) -> int:
 
 def run(settings: Settings, ready: Any = None) -> int:
     """Run one proxy until it is told to end; the exit code. `ready` is called with the Server once it listens."""
-    return asyncio.run(_serve(settings, ready))
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        return runner.run(_serve(settings, ready))

@@ -11,7 +11,7 @@
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import msgspec
@@ -34,6 +34,7 @@ __all__ = [
     "chunk",
     "chunked_end",
     "cut_head",
+    "has_body",
     "request_body",
     "response_body",
 ]
@@ -107,77 +108,79 @@ def answer_head(status: int, fields: Iterable[tuple[str, str]], reason: str | No
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
-class RequestHead:
-    """A request's head, cut once. `lines` are the field lines that travel on: no Host, no hop-by-hop field, no framing
-    field. Whoever sends it writes those anew."""
+class RequestLine(msgspec.Struct, frozen=True):
+    """A request's first line, cut once and remembered."""
 
-    __slots__ = (
-        "chunked",
-        "expects",
-        "head_bytes",
-        "host",
-        "keep_alive",
-        "length",
-        "lines",
-        "method",
-        "minor",
-        "named",
-        "origin_form",
-        "path",
-        "target",
-        "upgrade",
-    )
-
+    raw: bytes
     method: str
     target: bytes
-    """As it was sent."""
     origin_form: bytes
-    """Path and query. An absolute-form target loses scheme and authority; `*` stays."""
     path: str
-    """Without query."""
     minor: int
-    """Of the version: HTTP/1.`minor`."""
+
+
+class RequestHead:
+    """A request's head, cut once. `lines` are the field lines that travel on: no Host, no hop-by-hop field, no framing
+    field. Whoever sends it writes those anew.
+
+    What a head seldom says has its default on the class, and costs nothing where it is not said.
+    """
+
+    line: RequestLine
     lines: list[bytes]
-    host: bytes | None
-    length: int | None
+    host: bytes | None = None
+    length: int | None = None
     """Content-Length; None where there is none."""
-    chunked: bool
+    chunked: bool = False
     keep_alive: bool
-    expects: bool
+    expects: bool = False
     """Waits for `100 Continue` before it sends the body."""
-    upgrade: bytes | None
+    upgrade: bytes | None = None
     named: dict[bytes, bytes]
     """The end-to-end fields that the reader was asked to keep by name, in lower case; the first of each."""
     head_bytes: int
 
+    @property
+    def method(self) -> str:
+        return self.line.method
+
+    @property
+    def target(self) -> bytes:
+        """As it was sent."""
+        return self.line.target
+
+    @property
+    def origin_form(self) -> bytes:
+        """Path and query. An absolute-form target loses scheme and authority; `*` stays."""
+        return self.line.origin_form
+
+    @property
+    def path(self) -> str:
+        """Without query."""
+        return self.line.path
+
+    @property
+    def minor(self) -> int:
+        """Of the version: HTTP/1.`minor`."""
+        return self.line.minor
+
 
 class ResponseHead:
-    """A response's head. `lines` are what travels on, Content-Length included."""
-
-    __slots__ = (
-        "chunked",
-        "content_encoding",
-        "content_type",
-        "keep_alive",
-        "length",
-        "lines",
-        "minor",
-        "reason",
-        "status",
-        "upgrade",
-    )
+    """A response's head. `lines` are what travels on, Content-Length included. Defaults as in `RequestHead`."""
 
     minor: int
     status: int
     reason: bytes
+    opening: bytes
+    """The status line as we send it on: of HTTP/1.1, with the reason that was given."""
     lines: list[bytes]
-    length: int | None
-    chunked: bool
+    length: int | None = None
+    chunked: bool = False
     keep_alive: bool
-    content_type: bytes
+    content_type: bytes = b""
     """In lower case, parameters included; empty where there is none."""
-    content_encoding: bytes
-    upgrade: bytes | None
+    content_encoding: bytes = b""
+    upgrade: bytes | None = None
 
 
 def cut_head(data: bytes) -> int:
@@ -223,33 +226,26 @@ _REQUEST_KIND = {**_KIND, b"host": _HOST, b"expect": _EXPECT}
 _RESPONSE_KIND = {**_KIND, b"content-type": _TYPE, b"content-encoding": _ENCODING}
 
 _Read = TypeVar("_Read")
-_Field = tuple[int, bytes, bytes, int]
-"""Kind, name in lower case, value, and of a Content-Length the number."""
-_UNIQUE = frozenset((b"traceparent", b"x-request-id", b"request-id"))
-"""Fields whose lines seldom come twice: not worth remembering."""
-_MEMO_LINES = 1_024
-_MEMO_LINE_BYTES = 160
+_Field = tuple[int, bytes, int, bytes]
+"""Kind, value, of a Content-Length the number, and the line."""
+_Options = tuple[bool, bool, bool, frozenset[bytes]]
+"""What Connection says: the connection stays, and in HTTP/1.0, it upgrades, and fields that end at this hop."""
+_MEMO_LINES = 2_048
+_MEMO_LINE_BYTES = 512
 
 
-class HeadReader:
-    """Reads heads, and remembers lines: on one connection, and across those of one client, most are the same each time.
+class _Lines(dict[bytes, _Field | None]):
+    """What each line says to the hop, None where it only travels on. A line that is not here is read, and then is."""
 
-    What is remembered is bounded, in lines and in their length, and forgotten as a whole when it is full.
-    """
+    __slots__ = ("_kinds", "kept")
 
-    __slots__ = ("_kinds", "_lines", "_options", "_ordinary", "_starts", "_statuses")
+    def __init__(self, kinds: dict[bytes, int]) -> None:
+        super().__init__()
+        self._kinds = kinds
+        self.kept: dict[bytes, tuple[bytes, bytes]] = {}
+        """Name and value of the lines here that were asked for by name."""
 
-    def __init__(self, keep: frozenset[bytes] = frozenset(), *, response: bool = False) -> None:
-        """`keep` names, in lower case, the fields wanted in `RequestHead.named`."""
-        self._kinds = {**dict.fromkeys(keep, _KEPT), **(_RESPONSE_KIND if response else _REQUEST_KIND)}
-        self._lines: dict[bytes, _Field] = {}
-        self._ordinary: dict[bytes, None] = {}
-        """The lines that only travel on: most of them, so they are looked for first."""
-        self._starts: dict[bytes, tuple[str, bytes, int, bytes, str]] = {}
-        self._statuses: dict[bytes, tuple[int, int, bytes]] = {}
-        self._options: dict[bytes, tuple[bytes, ...]] = {}
-
-    def _field(self, line: bytes) -> _Field:
+    def __missing__(self, line: bytes) -> _Field | None:
         match = _FIELD.fullmatch(line)
         if match is None:
             raise Malformed("bad field line")
@@ -258,19 +254,56 @@ class HeadReader:
         value = value.strip(b" \t")
         kind = self._kinds.get(name, _ORDINARY)
         number = 0
-        if kind == _LENGTH_FIELD:
+        if kind in (_TYPE, _ENCODING):
+            value = value.lower()
+        elif kind == _LENGTH_FIELD:
             if _LENGTH.fullmatch(value) is None:
                 raise Malformed("bad Content-Length")
             number = int(value)
-        field = (kind, name, value, number)
-        if len(line) <= _MEMO_LINE_BYTES and name not in _UNIQUE:
-            if kind == _ORDINARY:
-                _remember(self._ordinary, line, None)
-            else:
-                _remember(self._lines, line, field)
+        field = (kind, value, number, line) if kind else None
+        if len(line) > _MEMO_LINE_BYTES:
+            return field
+        if kind == _KEPT:
+            self.kept[line] = (name, value)
+            field = None
+        self[line] = field
         return field
 
-    def _start(self, line: bytes) -> tuple[str, bytes, int, bytes, str]:
+    def forget(self) -> None:
+        """Begin anew. Never within a head, whose lines are looked up twice."""
+        self.clear()
+        self.kept.clear()
+
+    def named(self, lines: list[bytes]) -> dict[bytes, bytes]:
+        """What was asked for by name, where some line is too long to be remembered."""
+        named: dict[bytes, bytes] = {}
+        for line in lines:
+            name, _, value = line.partition(b":")
+            name = name.lower()
+            if self._kinds.get(name) == _KEPT and name not in named:
+                named[name] = value.strip(b" \t")
+        return named
+
+
+class HeadReader:
+    """Reads heads, and remembers lines: on one connection, and across those of one client, most are the same each time.
+
+    What is remembered is bounded, in lines and in their length, and forgotten as a whole when it is full. A head is cut at
+    its line ends and looked up as a whole, line by line in C; Python sees only the few fields that say something to the hop.
+    """
+
+    __slots__ = ("_lines", "_look_up", "_look_up_kept", "_options", "_starts", "_statuses")
+
+    def __init__(self, keep: frozenset[bytes] = frozenset(), *, response: bool = False) -> None:
+        """`keep` names, in lower case, the fields wanted in `RequestHead.named`."""
+        self._lines = _Lines({**dict.fromkeys(keep, _KEPT), **(_RESPONSE_KIND if response else _REQUEST_KIND)})
+        self._look_up: Callable[[bytes], _Field | None] = self._lines.__getitem__
+        self._look_up_kept = self._lines.kept.get
+        self._starts: dict[bytes, RequestLine] = {}
+        self._statuses: dict[bytes, tuple[int, int, bytes, bytes]] = {}
+        self._options: dict[bytes, _Options] = {}
+
+    def _start(self, line: bytes) -> RequestLine:
         match = _REQUEST_LINE.fullmatch(line)
         if match is None:
             raise Malformed("bad request line")
@@ -278,157 +311,132 @@ class HeadReader:
         if target[:1] != b"/" and target != b"*" and b"://" not in target and method != b"CONNECT":
             raise Malformed("bad request target")
         form = _origin_form(target)
-        start = (
-            method.decode("ascii"),
-            target,
-            1 if minor == b"1" else 0,
-            form,
-            form.partition(b"?")[0].decode("latin-1"),
-        )
+        path = form.partition(b"?")[0].decode("latin-1")
+        start = RequestLine(line, method.decode("ascii"), target, form, path, 1 if minor == b"1" else 0)
         if len(line) <= _MEMO_LINE_BYTES:
             _remember(self._starts, line, start)
         return start
 
-    def _status(self, line: bytes) -> tuple[int, int, bytes]:
+    def _status(self, line: bytes) -> tuple[int, int, bytes, bytes]:
         match = _STATUS_LINE.fullmatch(line)
         if match is None:
             raise Malformed("bad status line")
-        status = (1 if match[1] == b"1" else 0, int(match[2]), match[3] or b"")
+        number, reason = int(match[2]), match[3] or b""
+        status = (1 if match[1] == b"1" else 0, number, reason, b"HTTP/1.1 %d %b" % (number, reason))
         if len(line) <= _MEMO_LINE_BYTES:
             _remember(self._statuses, line, status)
         return status
 
-    def _words(self, options: bytes) -> tuple[bytes, ...]:
-        words = tuple(word.strip(b" \t").lower() for word in options.split(b","))
+    def _read_options(self, options: bytes) -> _Options:
+        words = frozenset(word.strip(b" \t").lower() for word in options.split(b","))
+        closes = b"close" in words
+        read = (not closes, b"keep-alive" in words and not closes, b"upgrade" in words, words - _PLAIN_OPTIONS)
         if len(options) <= _MEMO_LINE_BYTES:
-            _remember(self._options, options, words)
-        return words
+            _remember(self._options, options, read)
+        return read
 
     def request(self, head: bytes) -> RequestHead:
         """Read one whole request head, its blank line included. Raises Malformed."""
-        block = head[:-4].split(b"\r\n")
-        first = block[0]
-        del block[0]
+        lines = head[:-4].split(b"\r\n")
+        first = lines.pop(0)
         request = RequestHead()
-        start = self._starts.get(first) or self._start(first)
-        request.method, request.target, minor, request.origin_form, request.path = start
-        request.minor = minor
+        request.line = self._starts.get(first) or self._start(first)
         request.head_bytes = len(head)
+        if len(self._lines) > _MEMO_LINES:
+            self._lines.forget()
+        fields = [*filter(None, map(self._look_up, lines))]
+        # From the last to the first: of several of one name the first is it.
+        request.named = dict(filter(None, map(self._look_up_kept, reversed(lines))))
+        request.lines = lines
+        request.keep_alive = True
         host: bytes | None = None
         length: int | None = None
         upgrade: bytes | None = None
-        chunked = expects = False
-        named: dict[bytes, bytes] = {}
-        lines: list[bytes] = []
-        options = b""
-        ordinary, known = self._ordinary, self._lines
-        for line in block:
-            if line in ordinary:
-                lines.append(line)
-                continue
-            kind, name, value, number = known.get(line) or self._field(line)
-            if not kind:
-                lines.append(line)
-            elif kind == _KEPT:
-                lines.append(line)
-                if name not in named:
-                    named[name] = value
-            elif kind == _LENGTH_FIELD:
+        options: bytes | None = None
+        for kind, value, number, line in fields:
+            if kind == _LENGTH_FIELD:
                 if length is not None:
                     raise Malformed("several Content-Length fields")
-                length = number
+                request.length = length = number
+                lines.remove(line)
             elif kind == _HOST:
                 if host is not None:
                     raise Malformed("several Host fields")
-                host = value
+                request.host = host = value
+                lines.remove(line)
             elif kind == _CONNECTION:
-                options = options + b"," + value if options else value
-            elif kind == _CODING:
-                if chunked or value.lower() != b"chunked":
-                    raise Malformed("transfer coding other than chunked")
-                if not minor:
-                    raise Malformed("transfer coding in HTTP/1.0")
-                chunked = True
+                options = value if options is None else options + b"," + value
+                lines.remove(line)
+            elif kind == _KEPT:
+                request.named = self._lines.named(lines)
             elif kind == _EXPECT:
-                if value.lower() == b"100-continue":
-                    expects = bool(minor)
-                lines.append(line)
-            elif kind == _UPGRADE:
-                upgrade = value
-        if chunked and length is not None:
+                request.expects = value.lower() == b"100-continue"
+            else:
+                lines.remove(line)
+                if kind == _CODING:
+                    if request.chunked or value.lower() != b"chunked":
+                        raise Malformed("transfer coding other than chunked")
+                    request.chunked = True
+                elif kind == _UPGRADE:
+                    upgrade = value
+        if length is not None and request.chunked:
             raise Malformed("both Content-Length and Transfer-Encoding")
-        if host is None and minor:
+        minor = request.line.minor
+        if not minor:
+            if request.chunked:
+                raise Malformed("transfer coding in HTTP/1.0")
+            request.expects = request.keep_alive = False
+        elif host is None:
             raise Malformed("no Host field")
-        request.host = host
-        request.length = length
-        request.chunked = chunked
-        request.expects = expects
-        request.named = named
-        if options:
-            words = self._options.get(options) or self._words(options)
-            request.keep_alive = b"close" not in words and (bool(minor) or b"keep-alive" in words)
-            request.upgrade = upgrade if b"upgrade" in words else None
-            request.lines = _less_nominated(lines, words)
-        else:
-            request.keep_alive = bool(minor)
-            request.upgrade = None
-            request.lines = lines
+        if options is not None:
+            stays, stays_old, upgrades, nominated = self._options.get(options) or self._read_options(options)
+            request.keep_alive = stays if minor else stays_old
+            if upgrades:
+                request.upgrade = upgrade
+            if nominated:
+                request.lines = _less_nominated(lines, nominated)
         return request
 
     def response(self, head: bytes) -> ResponseHead:
         """Read one whole response head, its blank line included. Raises Malformed."""
-        block = head[:-4].split(b"\r\n")
-        first = block[0]
+        lines = head[:-4].split(b"\r\n")
+        first = lines.pop(0)
         response = ResponseHead()
-        response.minor, response.status, response.reason = self._statuses.get(first) or self._status(first)
+        minor, response.status, response.reason, response.opening = self._statuses.get(first) or self._status(first)
+        response.minor = minor
         length: int | None = None
-        chunked = False
-        upgrade: bytes | None = None
-        content_type = content_encoding = b""
-        lines: list[bytes] = []
-        options = b""
-        ordinary, known = self._ordinary, self._lines
-        del block[0]
-        for line in block:
-            if line in ordinary:
-                lines.append(line)
-                continue
-            kind, _, value, number = known.get(line) or self._field(line)
-            if not kind:
-                lines.append(line)
-            elif kind == _LENGTH_FIELD:
+        options: bytes | None = None
+        response.lines = lines
+        response.keep_alive = minor == 1
+        if len(self._lines) > _MEMO_LINES:
+            self._lines.forget()
+        for kind, value, number, line in [*filter(None, map(self._look_up, lines))]:
+            if kind == _LENGTH_FIELD:
                 if length is not None:
                     raise Malformed("several Content-Length fields")
-                length = number
-                lines.append(line)
+                response.length = length = number
             elif kind == _TYPE:
-                content_type = value.lower()
-                lines.append(line)
-            elif kind == _ENCODING:
-                content_encoding = value.lower()
-                lines.append(line)
+                response.content_type = value
             elif kind == _CONNECTION:
-                options = options + b"," + value if options else value
-            elif kind == _CODING:
-                if chunked or value.lower() != b"chunked":
-                    raise Malformed("transfer coding other than chunked")
-                chunked = True
-            elif kind == _UPGRADE:
-                upgrade = value
-        if chunked and length is not None:
+                options = value if options is None else options + b"," + value
+                lines.remove(line)
+            elif kind == _ENCODING:
+                response.content_encoding = value
+            else:
+                lines.remove(line)
+                if kind == _CODING:
+                    if response.chunked or value.lower() != b"chunked":
+                        raise Malformed("transfer coding other than chunked")
+                    response.chunked = True
+                elif kind == _UPGRADE:
+                    response.upgrade = value
+        if length is not None and response.chunked:
             raise Malformed("both Content-Length and Transfer-Encoding")
-        response.length = length
-        response.chunked = chunked
-        response.content_type = content_type
-        response.content_encoding = content_encoding
-        response.upgrade = upgrade
-        if options:
-            words = self._options.get(options) or self._words(options)
-            response.keep_alive = b"close" not in words and (bool(response.minor) or b"keep-alive" in words)
-            response.lines = _less_nominated(lines, words)
-        else:
-            response.keep_alive = bool(response.minor)
-            response.lines = lines
+        if options is not None:
+            stays, stays_old, _, nominated = self._options.get(options) or self._read_options(options)
+            response.keep_alive = stays if minor else stays_old
+            if nominated:
+                response.lines = _less_nominated(lines, nominated)
         return response
 
 
@@ -451,11 +459,8 @@ def _origin_form(target: bytes) -> bytes:
 _PLAIN_OPTIONS = frozenset((b"close", b"keep-alive", b"upgrade", b"te", b""))
 
 
-def _less_nominated(lines: list[bytes], words: tuple[bytes, ...]) -> list[bytes]:
+def _less_nominated(lines: list[bytes], nominated: frozenset[bytes]) -> list[bytes]:
     """Drop the fields that the Connection field names: they were meant for this hop alone."""
-    if _PLAIN_OPTIONS.issuperset(words):
-        return lines
-    nominated = frozenset(words) - _PLAIN_OPTIONS
     return [line for line in lines if line.partition(b":")[0].lower() not in nominated]
 
 
@@ -600,9 +605,14 @@ def request_body(head: RequestHead) -> LengthBody | ChunkedBody:
     return ChunkedBody() if head.chunked else LengthBody(head.length or 0)
 
 
+def has_body(head: ResponseHead, method: str) -> bool:
+    """Whether the answer to a request with this method has a body, which may be of no bytes."""
+    return not (method == "HEAD" or head.status in _BODYLESS or head.status < 200)
+
+
 def response_body(head: ResponseHead, method: str) -> Body:
     """The reader for the body of the answer to a request with this method."""
-    if method == "HEAD" or head.status in _BODYLESS or head.status < 200:
+    if not has_body(head, method):
         return LengthBody(0)
     if head.chunked:
         return ChunkedBody()

@@ -57,12 +57,13 @@ class Wire:
     """One connected, or connecting, socket."""
 
     __slots__ = (
+        "_clear",
         "_context",
         "_finishing",
         "_loop",
+        "_on_bytes",
         "_out",
         "_owner",
-        "_reading",
         "_recv",
         "_send",
         "_server_name",
@@ -72,6 +73,7 @@ class Wire:
         "backlog_bytes",
         "closed",
         "fd",
+        "reading",
         "sock",
         "tls",
     )
@@ -89,10 +91,15 @@ class Wire:
         """Take over `sock`, which is non-blocking. A connected one is plain and reads at once; see `dial` for the rest."""
         self._loop = loop
         self._owner = owner
+        self._on_bytes = owner.on_bytes
         self._out: deque[bytes | memoryview] = deque()
         self.backlog_bytes = 0
         self.closed = False
-        self._reading = self._writing = self._want_drained = self._finishing = False
+        self._clear = False
+        """Whether a send may write at once: open, not finishing, nothing kept."""
+        self.reading = False
+        """Whether the owner is told of bytes; see `pause`."""
+        self._writing = self._want_drained = self._finishing = False
         self._context = tls
         self._server_name = server_name
         self.tls: ssl.SSLSocket | None = None
@@ -102,6 +109,7 @@ class Wire:
         self._send: Callable[[bytes | memoryview], int] = sock.send
         if connected:
             self._state = "open"
+            self._clear = True
             self.resume()
         else:
             self._state = "connecting"
@@ -111,21 +119,21 @@ class Wire:
 
     def pause(self) -> None:
         """Stop reading: the peer feels it once its window is full."""
-        if self._reading:
-            self._reading = False
+        if self.reading:
+            self.reading = False
             self._loop.remove_reader(self.fd)
 
     def resume(self) -> None:
         """Read again."""
-        if not self._reading and not self.closed and self._state == "open":
-            self._reading = True
+        if not self.reading and not self.closed and self._state == "open":
+            self.reading = True
             self._loop.add_reader(self.fd, self._on_readable)
             if self.tls is not None and self.tls.pending():
                 self._loop.call_soon(self._on_readable)
 
     def _on_readable(self) -> None:
         # A call that was queued before a pause or a close comes too late.
-        if self.closed or not self._reading:
+        if not self.reading:
             return
         try:
             data = self._recv(READ_BYTES)
@@ -138,7 +146,7 @@ class Wire:
             return
         if self.tls is None:
             if data:
-                self._owner.on_bytes(data)
+                self._on_bytes(data)
             else:
                 self._ended()
             return
@@ -147,8 +155,8 @@ class Wire:
             if not data:
                 self._ended()
                 return
-            self._owner.on_bytes(data)
-            if self.closed or not self._reading or not self.tls.pending():
+            self._on_bytes(data)
+            if not self.reading or not self.tls.pending():
                 return
             try:
                 data = self._recv(READ_BYTES)
@@ -166,7 +174,7 @@ class Wire:
 
     def send(self, data: bytes) -> None:
         """Write, or keep for writing. On a closed wire it does nothing."""
-        if self._out or self._state != "open" or self._finishing:
+        if not self._clear:
             if not self.closed and not self._finishing:
                 self._keep(data)
             return
@@ -182,6 +190,7 @@ class Wire:
             self._keep(memoryview(data)[sent:] if sent else data)
 
     def _keep(self, data: bytes | memoryview) -> None:
+        self._clear = False
         self._out.append(data)
         self.backlog_bytes += len(data)
         if self.backlog_bytes > HIGH_BYTES:
@@ -213,6 +222,7 @@ class Wire:
             return
         if not out:
             self._no_writer()
+            self._clear = not self._finishing
         if self._want_drained and self.backlog_bytes <= LOW_BYTES:
             self._want_drained = False
             self._owner.on_drained()
@@ -266,8 +276,8 @@ class Wire:
             self.tls.do_handshake()
         except ssl.SSLWantReadError:
             self._no_writer()
-            if not self._reading:
-                self._reading = True
+            if not self.reading:
+                self.reading = True
                 self._loop.add_reader(self.fd, self._on_handshake)
             return
         except ssl.SSLWantWriteError:
@@ -277,8 +287,8 @@ class Wire:
             self._lost(error)
             return
         self._no_writer()
-        if self._reading:
-            self._reading = False
+        if self.reading:
+            self.reading = False
             self._loop.remove_reader(self.fd)
         self._opened()
 
@@ -287,6 +297,8 @@ class Wire:
         self.resume()
         if self._out:
             self._writer(self._on_writable)
+        else:
+            self._clear = not self._finishing
         self._owner.on_open()
 
     # Closing
@@ -296,6 +308,7 @@ class Wire:
         if self.closed or self._finishing:
             return
         self._finishing = True
+        self._clear = False
         if not self._out:
             self._shut()
 
@@ -322,9 +335,10 @@ class Wire:
 
     def _release(self) -> None:
         self.closed = True
+        self._clear = False
         self._state = "closed"
-        if self._reading:
-            self._reading = False
+        if self.reading:
+            self.reading = False
             self._loop.remove_reader(self.fd)
         self._no_writer()
         self._out.clear()

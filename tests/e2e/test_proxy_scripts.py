@@ -57,7 +57,7 @@ class Rows:
     def write(self, event: str, /, **fields: Any) -> None:
         self.rows.append((event, fields))
 
-    def write_encoded(self, event: str, fields: bytes) -> None:
+    def write_encoded(self, event: str, fields: bytes, ns: int | None = None) -> None:
         self.write(event, **json.loads(fields))
 
     def of(self, event: str) -> list[dict[str, Any]]:

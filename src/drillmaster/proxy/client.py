@@ -41,17 +41,14 @@ class Client:
     def on_bytes(self, data: bytes) -> None:
         if self.hub.switch.current is not None:
             self.hub.switch.expire()
-        ex = self.ex
-        if ex is not None:
-            ex.from_client(data)
-            return
-        if self.ending:
+        if self.ex is not None:
+            self.ex.from_client(data)
+        elif not self.ending:
+            self.pump(self.buf + data if self.buf else data)
+        else:
             self._lingered_bytes += len(data)
             if self._lingered_bytes > LINGER_BYTES:
                 self.close()
-            return
-        self.buf = self.buf + data if self.buf else data
-        self.pump()
 
     def on_end(self) -> None:
         ex = self.ex
@@ -71,32 +68,39 @@ class Client:
 
     # Requests
 
-    def pump(self) -> None:
-        """Begin the next request, if its head is here and no other is under way."""
-        if self._pumping:
-            return
+    def pump(self, data: bytes) -> None:
+        """Begin the requests whose heads are here, one after the other; what cannot begin yet stays in `buf`."""
+        hub = self.hub
         self._pumping = True
         try:
-            while self.ex is None and self.buf and not self.ending and not self.wire.closed:
-                if self.buf[:2] == b"\r\n":  # one empty line before a request is forgiven (RFC 9112, 2.2)
-                    self.buf = self.buf[2:]
-                    continue
+            while True:
+                while data[:2] == b"\r\n":  # an empty line before a request is forgiven (RFC 9112, 2.2)
+                    data = data[2:]
                 try:
-                    end = cut_head(self.buf)
+                    end = cut_head(data)
                     if not end:
-                        self.deadline_ns = min(self.deadline_ns, mono_ns() + self.hub.head_ns)
+                        self.buf = data
+                        if data:
+                            self.deadline_ns = min(self.deadline_ns, mono_ns() + hub.head_ns)
                         return
-                    head = self.hub.requests.request(self.buf[:end])
+                    head = hub.requests.request(data[:end])
                 except Malformed as bad:
+                    self.buf = data
                     self.refuse(400, bad.why)
                     return
-                self.buf = self.buf[end:]
+                self.buf = b""
                 self.nth += 1
                 self.deadline_ns = NEVER_NS
-                self.ex = Exchange(self, head)
-                self.ex.start()
+                self.ex = ex = Exchange(self, head)
+                ex.start(data[end:])
+                data = self.buf
+                if not data or self._busy():
+                    return
         finally:
             self._pumping = False
+
+    def _busy(self) -> bool:
+        return self.ex is not None or self.ending or self.wire.closed
 
     def refuse(self, status: int, why: str) -> None:
         """Answer a head that is no request, and end the connection: where its end would be is anybody's guess."""
@@ -105,16 +109,18 @@ class Client:
         self.wire.send(head_of(answer, keep_alive=False) + answer.body)
         self.linger()
 
-    def next_request(self, how: Ending) -> None:
+    def next_request(self, how: Ending, now_ns: int) -> None:
         """The exchange is over; go on as it says."""
         self.ex = None
-        if self.wire.closed:
+        wire = self.wire
+        if wire.closed:
             self.hub.forget(self)
         elif how == "keep":
-            self.deadline_ns = mono_ns() + self.hub.idle_ns
-            self.wire.resume()
-            if self.buf:
-                self.pump()
+            self.deadline_ns = now_ns + self.hub.idle_ns
+            if not wire.reading:
+                wire.resume()
+            if self.buf and not self._pumping:
+                self.pump(self.buf)
         elif how == "linger":
             self.linger()
         elif how == "rst":

@@ -8,20 +8,25 @@
 4. A client that ends its sending side is taken to be gone, and the upstream request is cancelled: HTTP clients that give
    up look exactly like this.
 5. The answer's connection option is mirrored: where the upstream would have closed, so do we.
-6. `Upgrade` requests go through; after a 101 both sides are an opaque tunnel. `Upgrade: h2c` is dropped, CONNECT is 501.
+6. What is whole in one piece is relayed in one piece: a head that came with just the bytes its Content-Length announces
+   needs no body reader. Heads are read by the same `http1.HeadReader` either way, and one `send` a direction is all.
+7. `Upgrade` requests go through; after a 101 both sides are an opaque tunnel. `Upgrade: h2c` is dropped, CONNECT is 501.
 """
 
+from drillmaster.dialects import EDGE_BYTES
 from drillmaster.http1 import (
     LAST_CHUNK,
     Body,
     ChunkedBody,
     CloseBody,
+    LengthBody,
     Malformed,
     RequestHead,
     ResponseHead,
     chunk,
     chunked_end,
     cut_head,
+    has_body,
     request_body,
     response_body,
 )
@@ -29,8 +34,7 @@ from drillmaster.proxy.driver import Drive
 from drillmaster.proxy.hub import NEVER_NS, mono_ns
 from drillmaster.proxy.peer import Ending, Peer, head_of
 from drillmaster.proxy.pool import UpstreamConn
-from drillmaster.proxy.switch import Injection
-from drillmaster.proxy.witness import Witness
+from drillmaster.proxy.witness import PEEK_BYTES, Witness
 from drillmaster.wire import HIGH_BYTES
 
 __all__ = ["Exchange"]
@@ -50,6 +54,7 @@ class Exchange(Witness):
     """The script that decides about this exchange, if a fault was on when it began."""
     upstream: UpstreamConn | None = None
     down_body: Body | None = None
+    """Reads the answer's body; None before its head, and where the answer came in one piece."""
     raw_down: bool = False
     """The client is HTTP/1.0 and cannot read chunks: the body goes out bare and ends with the connection."""
     body_to_upstream: bool = False
@@ -61,6 +66,8 @@ class Exchange(Witness):
     held_down: bytes = b""
     """What came of the answer beyond that limit."""
 
+    _body: LengthBody | ChunkedBody | None = None
+    """Reads the request's body; None where it came whole with the head."""
     _tunnel: bool = False
     _retried: bool = False
     _up_buf: bytes = b""
@@ -72,52 +79,61 @@ class Exchange(Witness):
     _replay_bytes: int = 0
 
     def __init__(self, client: Peer, head: RequestHead) -> None:
-        hub = client.hub
-        self.hub = hub
         self.client = client
+        self.hub = hub = client.hub
         self.head = head
-        self.conn = client.id
-        self.nth = client.nth
-        self.id = hub.attempt_id(client.id, client.nth)
-        self.dialect = hub.dialect_of(head)
-        self.start_ns = mono_ns()
         self.keep = head.keep_alive
-        self._body = request_body(head)
+        self.route = route = hub.route(head)
+        if route.nonce is not None:
+            self.nonce = route.nonce
+        self.start_ns = mono_ns()
 
     # The client's side
 
-    def start(self) -> None:
-        hub, client, head = self.hub, self.client, self.head
-        hub.counters.requests += 1
-        hub.counters.in_flight += 1
-        if head.method == "CONNECT":
-            self.answer(501, "connect_not_supported", "upstream_error")
-            return
-        if head.upgrade is not None and head.upgrade.lower().startswith(b"h2c"):
-            head.upgrade = None
-        self.look_at_target()
-        body = self._body
-        payload = b""
-        if body.done:
+    def start(self, data: bytes) -> None:
+        """Begin; `data` is what came behind the head."""
+        hub, head = self.hub, self.head
+        counters = hub.counters
+        counters.requests += 1
+        counters.in_flight += 1
+        if not self.route.opening or head.upgrade is not None:
+            if head.method == "CONNECT":
+                self.answer(501, "connect_not_supported", "upstream_error")
+                return
+            if head.upgrade is not None and head.upgrade.lower().startswith(b"h2c"):
+                head.upgrade = None
+        if len(data) == (head.length or 0) and not head.chunked:
+            # Rule 6: head and body came in one piece, as most do, and nothing behind them.
             self.req_done = True
-        elif client.buf:
-            data, client.buf = client.buf, b""
-            payload = self._take(data)
+            if data:
+                self.up_bytes = len(data)
+                if len(data) <= PEEK_BYTES and b"dmn" not in data:
+                    self._asked = data
+                else:
+                    self.look(data)
+        else:
+            data = self._begin_body(data)
             if self.over:
                 return
         injection = hub.switch.current
         if injection is not None and injection.fault.scope == "exchange":
-            self._drive(injection, payload)
+            self.drive = Drive(self, injection)
+            self.drive.start(data)
         else:
-            self.begin_pass(payload)
+            self.begin_pass(data)
 
-    def _drive(self, injection: Injection, payload: bytes) -> None:
-        self.drive = Drive(self, injection)
-        self.drive.start(payload)
+    def _begin_body(self, data: bytes) -> bytes:
+        body = self._body = request_body(self.head)
+        if body.done:
+            self.req_done = True
+            self.client.buf = data
+            return b""
+        return self._take(data) if data else b""
 
     def _take(self, data: bytes) -> bytes:
         """Read body bytes off the wire: unframed, counted, looked at. A malformed body ends the exchange."""
         body = self._body
+        assert body is not None
         try:
             payload = body.feed(data)
         except Malformed as bad:
@@ -178,19 +194,23 @@ class Exchange(Witness):
 
     def begin_pass(self, payload: bytes) -> None:
         """Relay this exchange from here on; `payload` is what was already read of the body."""
-        hub = self.hub
-        pool = hub.pool
+        pool = self.hub.pool
         if pool is None:
             self.answer(502, "no_upstream", "upstream_error")
             return
-        framed = self._frame_up(payload)
-        upstream = pool.take()
-        if upstream is not None:
-            self._attach(upstream, framed)
-            return
-        if framed:
-            self._queue += (framed,)
-            self._queue_bytes += len(framed)
+        if self.head.chunked:
+            payload = self._frame_up(payload)
+        idle = pool.idle
+        while idle:
+            upstream = idle.pop()
+            if upstream.open:
+                upstream.uses += 1
+                upstream.answered = False
+                self._attach(upstream, payload)
+                return
+        if payload:
+            self._queue += (payload,)
+            self._queue_bytes += len(payload)
         self._dial()
 
     def _dial(self) -> None:
@@ -203,20 +223,36 @@ class Exchange(Witness):
             return payload
         framed = chunk(payload) if payload else b""
         body = self._body
-        if body.done and isinstance(body, ChunkedBody):
+        if isinstance(body, ChunkedBody) and body.done:
             framed += chunked_end(body.trailers)
         return framed
 
     def _attach(self, upstream: UpstreamConn, framed: bytes) -> None:
+        """Send the head, and with it what there is of the body."""
         self.upstream = upstream
         upstream.ex = self
-        upstream.answered = False
-        assert upstream.wire is not None
-        self._keep_for_replay(framed)
-        upstream.wire.send(self._upstream_head() + framed)
-        self._renew_deadline()
-        if upstream.wire.backlog_bytes > HIGH_BYTES and not self.req_done:
-            self.client.wire.pause()
+        if framed:
+            self._keep_for_replay(framed)
+        head = self.head
+        if head.length is not None:
+            framing = b"Content-Length: %d\r\n" % head.length
+        else:
+            framing = b"Transfer-Encoding: chunked\r\n" if head.chunked else b""
+        if head.upgrade is not None:
+            framing += b"Connection: Upgrade\r\nUpgrade: %b\r\n" % head.upgrade
+        wire = upstream.wire
+        assert wire is not None
+        lines, drive = head.lines, self.drive
+        if drive is not None and not drive.lifted and drive.injection.fault.reads_answer:
+            lines = [line for line in lines if line[:16].lower() != b"accept-encoding:"]
+            lines.append(b"Accept-Encoding: identity")
+        wire.send(b"\r\n".join((self.route.opening, *lines, framing, framed)))
+        if self.req_done:
+            self.client.deadline_ns = mono_ns() + self.hub.answer_ns
+        else:
+            self._renew_deadline()
+            if wire.backlog_bytes > HIGH_BYTES:
+                self.client.wire.pause()
 
     def upstream_open(self) -> None:
         """The connection that was dialled for this exchange stands."""
@@ -229,35 +265,11 @@ class Exchange(Witness):
         self.client.wire.resume()
 
     def _keep_for_replay(self, framed: bytes) -> None:
-        if self._replay is None or not framed:
+        kept = self._replay
+        if kept is None:
             return
         self._replay_bytes += len(framed)
-        if self._replay_bytes > REPLAY_BYTES:
-            self._replay = None
-        else:
-            self._replay += (framed,)
-
-    def _upstream_head(self) -> bytes:
-        head, upstream = self.head, self.hub.upstream
-        assert upstream is not None
-        parts = [
-            b"%b %b%b HTTP/1.1\r\nHost: %b"
-            % (head.method.encode("ascii"), upstream.prefix, head.origin_form, upstream.authority)
-        ]
-        drive = self.drive
-        if drive is not None and not drive.lifted and drive.injection.fault.reads_answer:
-            parts += [line for line in head.lines if line[:16].lower() != b"accept-encoding:"]
-            parts.append(b"Accept-Encoding: identity")
-        else:
-            parts += head.lines
-        if head.chunked:
-            parts.append(b"Transfer-Encoding: chunked")
-        elif head.length is not None:
-            parts.append(b"Content-Length: %d" % head.length)
-        if head.upgrade is not None:
-            parts.append(b"Connection: Upgrade\r\nUpgrade: %b" % head.upgrade)
-        parts.append(b"\r\n")
-        return b"\r\n".join(parts)
+        self._replay = (*kept, framed) if self._replay_bytes <= REPLAY_BYTES else None
 
     def _up(self, payload: bytes) -> None:
         framed = self._frame_up(payload)
@@ -288,40 +300,34 @@ class Exchange(Witness):
         if self._tunnel:
             self._down_raw(data)
             return
-        resp = self.resp
-        hub = self.hub
+        drive = self.drive
+        passing = drive is None or drive.passing
         first = b""
-        if resp is None:
+        if self.resp is None:
             if self._up_buf:
                 data = self._up_buf + data
                 self._up_buf = b""
-            try:
-                while True:
-                    end = cut_head(data)
-                    if not end:
-                        self._up_buf = data
-                        return
-                    resp = hub.responses.response(data[:end])
-                    data = data[end:]
-                    if resp.status >= 200 or resp.status == 101:
-                        break
-                    self._interim(resp)
-                    if not data:
-                        return
-                self.resp = resp
-                if resp.status == 101:
-                    self._switch_protocols(resp, data)
-                    return
-                self.down_body = response_body(resp, self.head.method)
-            except Malformed as bad:
-                self.upstream_failed(502, f"bad_answer: {bad.why}")
+            read = self._read_answer_head(data)
+            if read is None:
                 return
-            if self.drive is not None and not self.drive.passing:
-                self.drive.upstream_head(resp)
-            else:
+            resp, data = read
+            if passing:
                 first = self._client_head(resp)
+            else:
+                assert drive is not None
+                drive.upstream_head(resp)
         body = self.down_body
-        assert body is not None
+        if body is None:
+            self.resp_done = True
+            self.down_bytes = len(data)
+            if self._inflate is None:
+                self._edge = data[-EDGE_BYTES:]
+            else:
+                self.watch(data)
+            self.first_ns = mono_ns()
+            self.client.wire.send(first + data)
+            self.finish("clean")
+            return
         payload = b""
         if not body.done:
             try:
@@ -337,13 +343,41 @@ class Exchange(Witness):
             self.resp_done = True
         else:
             self._renew_deadline()
-        if self.drive is not None and not self.drive.passing:
-            self.drive.upstream_data(payload)
-            return
-        if self.limit_bytes is not None and self.down_bytes + len(payload) >= self.limit_bytes:
+        if not passing:
+            assert drive is not None
+            drive.upstream_data(payload)
+        elif self.limit_bytes is not None and self.down_bytes + len(payload) >= self.limit_bytes:
             self._reach_limit(first, payload)
-            return
-        self._relay_down(first, payload)
+        else:
+            self._relay_down(first, payload)
+
+    def _read_answer_head(self, data: bytes) -> tuple[ResponseHead, bytes] | None:
+        """Read the answer's head, choose the reader of its body, give what came behind. None: nothing to relay (yet)."""
+        try:
+            while True:
+                end = cut_head(data)
+                if not end:
+                    self._up_buf = data
+                    return None
+                resp = self.hub.responses.response(data[:end])
+                data = data[end:]
+                if resp.status >= 200 or resp.status == 101:
+                    break
+                self._interim(resp)
+                if not data:
+                    return None
+            self.resp = resp
+            if resp.status == 101:
+                self._switch_protocols(resp, data)
+                return None
+            # Rule 6. Such an exchange is over at once: nobody asks for the reader of its body.
+            whole = resp.length == len(data) and self.req_done and self.drive is None
+            if not whole or not has_body(resp, self.head.method):
+                self.down_body = response_body(resp, self.head.method)
+        except Malformed as bad:
+            self.upstream_failed(502, f"bad_answer: {bad.why}")
+            return None
+        return resp, data
 
     def _relay_down(self, first: bytes, payload: bytes) -> None:
         if payload:
@@ -363,9 +397,9 @@ class Exchange(Witness):
 
     def send_down(self, data: bytes) -> None:
         """Write towards the client; above the high mark the upstream is not read."""
-        wire = self.client.wire
         if self.first_ns is None:
             self.first_ns = mono_ns()
+        wire = self.client.wire
         wire.send(data)
         if wire.backlog_bytes > HIGH_BYTES and self.upstream is not None and self.upstream.wire is not None:
             self.upstream.wire.pause()
@@ -396,34 +430,37 @@ class Exchange(Witness):
 
     def _client_head(self, resp: ResponseHead) -> bytes:
         """The head that goes to the client, and with it how the body is framed and whether the connection stays."""
-        parts = [b"HTTP/1.1 %d %b" % (resp.status, resp.reason), *resp.lines]
-        if self.answer_fields:
-            put = {name.lower().encode("latin-1") for name, _ in self.answer_fields}
-            parts = [parts[0]] + [line for line in parts[1:] if line.partition(b":")[0].lower() not in put]
-            parts += [f"{name}: {value}".encode("latin-1") for name, value in self.answer_fields]
-        body = self.down_body
+        head, body, lines = self.head, self.down_body, resp.lines
+        minor = head.line.minor
         self.status = resp.status
         self.real = True
-        if isinstance(body, ChunkedBody):
-            if self.head.minor:
-                parts.append(b"Transfer-Encoding: chunked")
-            else:
-                self.raw_down = True
+        ours = b""
+        if self.answer_fields:
+            put = {name.lower().encode("latin-1") for name, _ in self.answer_fields}
+            lines = [line for line in lines if line.partition(b":")[0].lower() not in put]
+            lines += [f"{name}: {value}".encode("latin-1") for name, value in self.answer_fields]
+        if body is not None:
+            if isinstance(body, ChunkedBody):
+                if minor:
+                    ours = b"Transfer-Encoding: chunked\r\n"
+                else:
+                    self.raw_down = True
+                    self.keep = False
+            elif isinstance(body, CloseBody):
                 self.keep = False
-        elif isinstance(body, CloseBody):
-            self.keep = False
-        elif resp.chunked and self.head.method == "HEAD":
-            parts.append(b"Transfer-Encoding: chunked")
-        if not resp.keep_alive or (self.head.expects and not self.req_done and not self.up_bytes):
+            elif resp.chunked and head.method == "HEAD":
+                ours = b"Transfer-Encoding: chunked\r\n"
+            if head.expects and not self.req_done and not self.up_bytes:
+                self.keep = False
+        if not resp.keep_alive:
             self.keep = False
         if not self.keep:
-            parts.append(b"Connection: close")
-        elif not self.head.minor:
-            parts.append(b"Connection: keep-alive")
+            ours += b"Connection: close\r\n"
+        elif not minor:
+            ours += b"Connection: keep-alive\r\n"
         if resp.content_encoding:
             self.watch_coding(resp)
-        parts.append(b"\r\n")
-        return b"\r\n".join(parts)
+        return b"\r\n".join((resp.opening, *lines, ours, b""))
 
     def _answer_over(self) -> None:
         """The answer is whole. If the request is too, so is the exchange; else the rest of the body is still relayed."""
@@ -599,34 +636,27 @@ class Exchange(Witness):
         if self.over:
             return
         self.over = True
-        hub, client = self.hub, self.client
-        upstream, self.upstream = self.upstream, None
+        hub = self.hub
+        end_ns = mono_ns()
+        clean = end == "clean" and self.resp_done
+        upstream = self.upstream
         if upstream is not None:
-            reusable = (
-                end == "clean"
-                and self.req_done
-                and self.resp_done
-                and self.resp is not None
-                and self.resp.keep_alive
-                and self.down_body is not None
-                and not self.down_body.rest
-                and not isinstance(self.down_body, CloseBody)
-            )
-            if reusable and hub.pool is not None:
-                hub.pool.give(upstream)
+            self.upstream = None
+            body, resp = self.down_body, self.resp
+            stays = clean and self.req_done and resp is not None and resp.keep_alive
+            if stays and (body is None or not (body.rest or isinstance(body, CloseBody))):
+                upstream.give(end_ns)
             else:
                 upstream.drop()
         hub.counters.in_flight -= 1
-        drive, self.drive = self.drive, None
-        # A script that let the request pass untouched has not met it.
-        touched = drive is not None and drive.acted
-        self.record_attempt(
-            drive.injection.window if drive is not None and touched else None,
-            end,
-            whole=end == "clean" and self.resp_done,
-        )
-        if drive is not None:
+        drive = self.drive
+        if drive is None:
+            self.record_attempt(None, end, end_ns, whole=clean)
+        else:
+            self.drive = None
+            # A script that let the request pass untouched has not met it.
+            self.record_attempt(drive.injection.window if drive.acted else None, end, end_ns, whole=clean)
             drive.over()
         if how is None:
             how = "linger" if not self.req_done else "keep" if self.keep else "fin"
-        client.next_request(how)
+        self.client.next_request(how, end_ns)

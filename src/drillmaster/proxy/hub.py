@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import os
 import random
+import re
 import ssl
 from collections.abc import Callable
 from time import monotonic_ns as mono_ns
@@ -36,11 +37,13 @@ NAMED = frozenset(
     )
 )
 """The fields of a request that the evidence, or a dialect, asks for."""
-_TELLING = frozenset((b"api-key", b"mcp-session-id", b"mcp-protocol-version"))
-"""Those by which a dialect is told that most requests do not have."""
 _encode = msgspec.json.Encoder().encode
+_NONCE = re.compile(rb"dmn[0-9a-f]{16}")
 MAX_TEXT_CHARS = 200
 MAX_KEYS = 4_096
+MAX_ROUTE_BYTES = 1_024
+"""A longer request line is looked at each time."""
+_METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"))
 NEVER_NS = 1 << 62
 """Later than any monotonic clock reads."""
 
@@ -50,8 +53,8 @@ class EventSink(Protocol):
 
     def write(self, event: str, /, **fields: Any) -> object: ...
 
-    def write_encoded(self, event: str, fields: bytes) -> object:
-        """The same, of a JSON object whose texts are screened already."""
+    def write_encoded(self, event: str, fields: bytes, ns: int | None = None) -> object:
+        """The same, of a JSON object whose texts are screened already. `ns` None: now."""
 
 
 class Swept(Protocol):
@@ -78,8 +81,25 @@ class NullSink:
     def write(self, event: str, /, **fields: Any) -> None:
         return None
 
-    def write_encoded(self, event: str, fields: bytes) -> None:
+    def write_encoded(self, event: str, fields: bytes, ns: int | None = None) -> None:
         return None
+
+
+class Route(msgspec.Struct, frozen=True, gc=False):
+    """What requests have in common that share their first line, host and the names that evidence asks for."""
+
+    dialect: Dialect
+    name: str
+    """The dialect's."""
+    corrects: bool
+    """Whether the dialect knows more of model and stream than the body says."""
+    method: str
+    path: str
+    """Both as evidence shows them."""
+    opening: bytes
+    """Request line and Host field as they go to the upstream; empty where nothing of this kind goes there."""
+    nonce: bytes | None
+    """The one in the target."""
 
 
 _MET = {"reset": "reset one connection", "503": "served 503", "hang": "hanging one connection"}
@@ -127,11 +147,12 @@ class Hub:
         self.on_lift: Callable[[Injection], None] | None = None
         """Called at each lift, after its line was written and before its scripts are told."""
         self._conn = 0
-        self._attempt_prefix = f"{os.getpid():x}-"
+        self.attempt_prefix = f"{os.getpid():x}-"
+        """Begins the ids of attempts: a restarted proxy has another process id."""
         self._lifted_ns: dict[str, int] = {}
         self._owed: list[tuple[str, dict[str, Any]]] = []
         self._clean: dict[str, str] = {}
-        self._recognised: dict[tuple[object, ...], Dialect] = {}
+        self._routes: dict[tuple[object, ...], Route] = {}
         self._key_hashes: dict[bytes, str] = {}
         self._key_first_ns: dict[str, int] = {}
 
@@ -162,14 +183,17 @@ class Hub:
         self._kept()
         return True
 
-    def record_attempt(self, attempt: msgspec.Struct) -> None:
-        """Write one `attempt` line, whose texts are screened already."""
+    def record_attempt(self, attempt: msgspec.Struct, ns: int) -> None:
+        """Write one `attempt` line, whose texts are screened already, as of `ns` since the run's zero."""
         try:
-            self.sink.write_encoded("attempt", _encode(attempt))
+            self.sink.write_encoded("attempt", _encode(attempt), ns)
         except (OSError, Problem):
             self._lost()
-        else:
+            return
+        if self.evidence_failed:
             self._kept()
+        else:
+            self.counters.evidence_lines += 1
 
     def _lost(self) -> None:
         self.counters.evidence_lost += 1
@@ -212,36 +236,44 @@ class Hub:
         """When that window was lifted, since the run's zero; None: it never was on."""
         return self._lifted_ns.get(window)
 
-    def attempt_id(self, conn: int, nth: int) -> str:
-        """Unique in the run: a restarted proxy has another process id."""
-        return f"{self._attempt_prefix}{conn}-{nth}"
-
-    def dialect_of(self, request: RequestHead) -> Dialect:
-        """Which API this request speaks. Remembered by what recognition looks at: method, target, host, names of fields."""
-        named = request.named
-        seen = (
-            request.method,
-            request.target,
-            request.host,
-            b"anthropic-version" in named,
-            None if _TELLING.isdisjoint(named) else tuple(_TELLING & named.keys()),
-        )
-        known = self._recognised.get(seen)
+    def route(self, request: RequestHead) -> Route:
+        """Which API this request speaks, and how it is put to the upstream. Remembered by all that recognition looks at."""
+        seen = (request.line.raw, request.host, *request.named)
+        known = self._routes.get(seen)
         if known is None:
-            if len(self._recognised) >= 256:
-                self._recognised.clear()
-            upstream_host = None if self.upstream is None else self.upstream.authority
-            known = self._recognised[seen] = recognise(request, self.dialects, upstream_host)
+            known = self._read_route(request)
+            if len(request.line.raw) <= MAX_ROUTE_BYTES:
+                if len(self._routes) >= 256:
+                    self._routes.clear()
+                self._routes[seen] = known
         return known
+
+    def _read_route(self, request: RequestHead) -> Route:
+        upstream = self.upstream
+        opening = b""
+        if upstream is not None and request.method != "CONNECT":
+            opening = b"%b %b%b HTTP/1.1\r\nHost: %b" % (
+                request.method.encode("ascii"),
+                upstream.prefix,
+                request.origin_form,
+                upstream.authority,
+            )
+        dialect = recognise(request, self.dialects, None if upstream is None else upstream.authority)
+        nonce = _NONCE.search(request.target)
+        return Route(
+            dialect=dialect,
+            name=dialect.name,
+            corrects=type(dialect).peek is not Dialect.peek,
+            method=request.method if request.method in _METHODS else self.clean(request.method),
+            path=self.clean(request.path),
+            opening=opening,
+            nonce=None if nonce is None else nonce[0],
+        )
 
     def key_hash(self, named: dict[bytes, bytes]) -> str | None:
         """The first 16 hex digits of the credential's sha256; never the credential."""
-        credential = (
-            named.get(b"authorization")
-            or named.get(b"x-api-key")
-            or named.get(b"api-key")
-            or named.get(b"x-goog-api-key")
-        )
+        get = named.get
+        credential = get(b"authorization") or get(b"x-api-key") or get(b"api-key") or get(b"x-goog-api-key")
         if credential is None:
             return None
         known = self._key_hashes.get(credential)

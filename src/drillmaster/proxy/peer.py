@@ -25,9 +25,9 @@ class Peer(Protocol):
 
     @property
     def ex(self) -> object:
-        """The exchange under way."""
+        """The exchange under way, which `nth` counts."""
 
-    def next_request(self, how: Ending) -> None: ...
+    def next_request(self, how: Ending, now_ns: int) -> None: ...
 
 
 def head_of(answer: Answer, *, keep_alive: bool) -> bytes:

@@ -2,7 +2,6 @@
 
 import asyncio
 import ssl
-import time
 from collections import deque
 from typing import Protocol
 
@@ -10,8 +9,6 @@ from drillmaster.proxy.settings import Limits, Upstream
 from drillmaster.wire import Address, Wire, dial
 
 __all__ = ["Borrower", "Pool", "UpstreamConn"]
-
-_monotonic_ns = time.monotonic_ns
 
 
 class Borrower(Protocol):
@@ -92,6 +89,18 @@ class UpstreamConn:
         if self.ex is not None:
             self.ex.upstream_drained()
 
+    def give(self, now_ns: int) -> None:
+        """The exchange is over, and the connection free for the next one."""
+        self.ex = None
+        wire, idle = self.wire, self._pool.idle
+        if wire is None or wire.closed or len(idle) >= self._pool.size:
+            self.drop()
+            return
+        self.idle_since_ns = now_ns
+        if not wire.reading:
+            wire.resume()
+        idle.append(self)
+
     def drop(self) -> None:
         """Close, whatever is under way on it."""
         self.open = False
@@ -112,27 +121,12 @@ class Pool:
         self.tls = tls if upstream.tls else None
         self.server_name = upstream.host if upstream.tls else None
         self._limits = limits
-        self._idle: list[UpstreamConn] = []
+        self.size = limits.pool_size
+        self.idle: list[UpstreamConn] = []
+        """Those that wait, the one that was given back last at the end. Whoever takes one looks whether it is `open`."""
         self.all: set[UpstreamConn] = set()
         self.addresses: list[Address] = []
         """What the upstream's name resolved to; set by the server, refreshed by it."""
-
-    def take(self) -> UpstreamConn | None:
-        while self._idle:
-            upstream = self._idle.pop()
-            if upstream.open:
-                upstream.uses += 1
-                return upstream
-        return None
-
-    def give(self, upstream: UpstreamConn) -> None:
-        upstream.ex = None
-        if len(self._idle) >= self._limits.pool_size or upstream.wire is None or upstream.wire.closed:
-            upstream.drop()
-            return
-        upstream.idle_since_ns = _monotonic_ns()
-        upstream.wire.resume()
-        self._idle.append(upstream)
 
     def dial(self, ex: Borrower) -> UpstreamConn:
         upstream = UpstreamConn(self, ex, deque(self.addresses))
@@ -142,20 +136,20 @@ class Pool:
 
     def spare(self) -> bool:
         """Close one idle connection, the oldest, to have its descriptor; False when none is idle."""
-        if not self._idle:
+        if not self.idle:
             return False
-        self._idle[0].drop()
+        self.idle[0].drop()
         return True
 
     def forget(self, upstream: UpstreamConn) -> None:
         self.all.discard(upstream)
-        if upstream in self._idle:
-            self._idle.remove(upstream)
+        if upstream in self.idle:
+            self.idle.remove(upstream)
 
     def sweep(self, now_ns: int) -> None:
         """Close what has been idle for too long."""
         limit_ns = round(self._limits.pool_idle_s * 1e9)
-        for upstream in [u for u in self._idle if now_ns - u.idle_since_ns > limit_ns]:
+        for upstream in [u for u in self.idle if now_ns - u.idle_since_ns > limit_ns]:
             upstream.drop()
 
     def close(self) -> None:

@@ -13,7 +13,8 @@ import msgspec
 
 from drillmaster.dialects import EDGE_BYTES, Dialect, Peek, peek_json, spent_tokens
 from drillmaster.http1 import RequestHead, ResponseHead
-from drillmaster.proxy.hub import Hub, mono_ns
+from drillmaster.proxy.hub import Hub, Route
+from drillmaster.proxy.peer import Peer
 
 __all__ = ["Attempt", "Witness"]
 
@@ -25,7 +26,7 @@ _NONCE = re.compile(rb"dmn[0-9a-f]{16}")
 _NONCE_BYTES = 19
 # W3C Trace Context: version, trace id, parent id, flags; a later version may append more.
 _TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
-_METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"))
+_HEX = b"0123456789abcdef"
 _NOTHING = Peek()
 _READABLE = frozenset((b"", b"identity"))
 
@@ -63,10 +64,8 @@ class Witness:
 
     hub: Hub
     head: RequestHead
-    dialect: Dialect
-    id: str
-    conn: int
-    nth: int
+    route: Route
+    client: Peer
     start_ns: int
     first_ns: int | None = None
     up_bytes: int = 0
@@ -86,6 +85,15 @@ class Witness:
     _asked_tail: bytes = b""
     _edge: bytes = b""
     _inflate: "zlib._Decompress | None" = None
+
+    @property
+    def id(self) -> str:
+        """Unique in the run."""
+        return f"{self.hub.attempt_prefix}{self.client.id}-{self.client.nth}"
+
+    @property
+    def dialect(self) -> Dialect:
+        return self.route.dialect
 
     def look(self, payload: bytes) -> None:
         """See a piece of the request's body."""
@@ -109,21 +117,15 @@ class Witness:
             self._asked = whole[:EDGE_BYTES]
         self._asked_tail = (self._asked_tail + payload[-EDGE_BYTES:])[-EDGE_BYTES:]
 
-    def look_at_target(self) -> None:
-        """See the request's target: a nonce may be in its query."""
-        at = self.head.target.find(b"dmn")
-        if at >= 0 and (match := _NONCE.search(self.head.target, at)):
-            self.nonce = match[0]
-
     def peek(self) -> Peek:
         """Model and stream, as far as the request says."""
-        if not self._peek_bytes:
+        if not self._asked:
             return _NOTHING
         if self._peek_bytes > PEEK_BYTES or not self.req_done:
             seen = peek_json(self._asked[:EDGE_BYTES], self._asked_tail)
         else:
             seen = peek_json(self._asked)
-        return self.dialect.peek(self.head, seen)
+        return self.dialect.peek(self.head, seen) if self.route.corrects else seen
 
     def watch_coding(self, resp: ResponseHead) -> None:
         """Be ready for the answer's content coding: gzip and deflate can be looked into."""
@@ -146,62 +148,71 @@ class Witness:
     def trace(self) -> str | None:
         """The trace id of the request's `traceparent`."""
         traceparent = self.head.named.get(b"traceparent")
-        if traceparent is None or not (match := _TRACE.fullmatch(traceparent)):
+        if traceparent is None:
             return None
-        return match[1].decode("ascii")
+        # The version of today, by its shape: a third of the price of the expression, which knows the versions to come.
+        if len(traceparent) == 55 and traceparent[2:53:50] == b"--" and traceparent[35] == 45:
+            return traceparent[3:35].decode("ascii") if traceparent.translate(None, _HEX) == b"---" else None
+        match = _TRACE.fullmatch(traceparent)
+        return None if match is None else match[1].decode("ascii")
 
     def nonce_text(self) -> str | None:
         return None if self.nonce is None else self.nonce.decode("ascii")
 
     def terminal(self, *, whole: bool) -> bool | None:
         """Whether the API's terminal state was reached; None where the answer is coded as we cannot read."""
-        resp = self.resp
-        if resp is None or self.status is None or not self.real:
+        resp, status = self.resp, self.status
+        if resp is None or status is None or not self.real:
             return False
-        if whole and self.status == 200 and self._inflate is None and resp.content_encoding not in _READABLE:
+        coding = resp.content_encoding
+        if coding and whole and status == 200 and self._inflate is None and coding not in _READABLE:
             return None
-        return self.dialect.finished(self.status, resp.content_type, self._edge, whole)
+        return self.route.dialect.finished(status, resp.content_type, self._edge, whole)
 
-    def record_attempt(self, window: str | None, end: str, *, whole: bool) -> None:
+    def record_attempt(self, window: str | None, end: str, end_ns: int, *, whole: bool) -> None:
         """Write the `attempt` line (docs/reference/events.md)."""
-        hub, head = self.hub, self.head
-        named = head.named
-        if self.real:
-            hub.counters.tokens += spent_tokens(self._edge, self.up_bytes, self.down_bytes)
+        hub, route, client = self.hub, self.route, self.client
         peek = self.peek()
         mono0_ns = hub.mono0_ns
-        first_ns = self.first_ns
+        first_ns, nonce, model = self.first_ns, self.nonce, peek.model
         retry_count = trace = key = None
+        named = self.head.named
         if named:
             retry = named.get(b"x-stainless-retry-count")
             if retry is not None and retry.isdigit() and len(retry) < 6:
                 retry_count = int(retry)
             trace = self.trace()
             key = hub.key_hash(named)
+        real = self.real
+        if real:
+            hub.counters.tokens += spent_tokens(self._edge, self.up_bytes, self.down_bytes)
+        ns = end_ns - mono0_ns
+        nth = client.nth
         hub.record_attempt(
             Attempt(
-                self.id,
+                f"{hub.attempt_prefix}{client.id}-{nth}",
                 window,
-                self.conn,
-                self.nth,
-                head.method if head.method in _METHODS else hub.clean(head.method),
-                hub.clean(head.path),
-                self.dialect.name,
-                None if peek.model is None else hub.clean(peek.model),
+                client.id,
+                nth,
+                route.method,
+                route.path,
+                route.name,
+                None if model is None else hub.clean(model),
                 peek.stream,
                 self.status,
                 retry_count,
                 key,
                 trace,
-                self.nonce_text(),
+                None if nonce is None else nonce.decode("ascii"),
                 self.start_ns - mono0_ns,
                 None if first_ns is None else first_ns - mono0_ns,
-                mono_ns() - mono0_ns,
+                ns,
                 self.up_bytes,
                 self.down_bytes,
                 end,
                 self.terminal(whole=whole),
-                self.real,
-                self.real and whole and not self.altered,
-            )
+                real,
+                real and whole and not self.altered,
+            ),
+            ns,
         )

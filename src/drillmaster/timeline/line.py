@@ -31,7 +31,7 @@ class Stamps:
         known = self._second
         if known[0] != second:  # replaced as one pair, so that threads never mix two of them
             known = self._second = (second, b'{"t":"' + rfc3339(second * 1_000_000_000, digits=0)[:-1].encode())
-        return known[1] + b'.%06dZ","event":' % (rest_ns // 1000)
+        return b'%b.%06dZ","event":' % (known[1], rest_ns // 1000)
 
 
 def fit(fields: dict[str, Any], room_bytes: int) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from drillmaster.run.output import MAX_BYTES_PER_S, MAX_LOG_BYTES, OutputCopy
 
 
@@ -33,11 +35,26 @@ def test_a_flood_is_cut_by_the_second_and_the_cut_is_told(tmp_path: Path) -> Non
     line = b"an ordinary line of words\n" * 4_000
     for _ in range(10):
         copy.take(line, 100.0)
-    copy.take(b"calm again\n", 101.5)
+    copy.take(b"the end of a line\ncalm again\n", 101.5)
     copy.end()
     log = (tmp_path / "log").read_bytes()
-    lost = 10 * len(line) - MAX_BYTES_PER_S
-    assert b"(%d bytes cut here: it printed too much)\ncalm again\n" % lost in log
+    before, said, after = log.partition(b"\n(")
+    assert said and len(before) <= MAX_BYTES_PER_S and before.endswith(b"words\n")
+    lost = 10 * len(line) + len(b"the end of a line\n") - len(before)
+    assert after == b"%d bytes cut here: it printed too much)\ncalm again\n" % lost
+    copy.close()
+
+
+@pytest.mark.parametrize("step", [7, 999, 4_096, 65_536])
+def test_no_part_of_a_secret_is_left_beside_a_cut(tmp_path: Path, step: int) -> None:
+    copy = OutputCopy(tmp_path / "log")
+    text = b"api_key=sk-proj-0123456789abcdefghijklmnop some words " * 20_000
+    for at in range(0, len(text), step):
+        copy.take(text[at : at + step], 1.0 + 3 * at / len(text))
+    copy.take(b"\nlast\n", 9.0)
+    copy.end()
+    log = (tmp_path / "log").read_bytes()
+    assert b"56789abc" not in log and log.endswith(b"last\n")
     copy.close()
 
 

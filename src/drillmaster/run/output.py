@@ -83,10 +83,16 @@ class OutputCopy:
             os.close(self._log)
 
     def take(self, piece: bytes, now_s: float) -> None:
-        """Keep a piece, or as much of it as this second and the log allow."""
+        """Keep a piece, or as much of it as this second and the log allow: whole lines, since half a secret has no look."""
         if not 0 <= now_s - self._second_s < 1:
             self._second_s, self._second_bytes = now_s, 0
         kept = piece[: max(0, min(MAX_BYTES_PER_S - self._second_bytes, self._left_bytes))]
+        if self._cut_bytes:
+            begin = kept.find(b"\n") + 1
+            self._cut_bytes += begin if begin else len(kept)
+            piece, kept = (piece[begin:], kept[begin:]) if begin else (piece[len(kept) :], b"")
+        if len(kept) < len(piece):
+            kept = kept[: kept.rfind(b"\n") + 1]
         if kept:
             self._say_what_is_cut()
             self._second_bytes += len(kept)

@@ -49,7 +49,7 @@ CASES: dict[str, tuple[Case, ...]] = {
     "openai_agent.py": (
         row("reset", "", True, "trace", PASS),
         row("503", "", False, "none", PASS),
-        row("hang", "", False, "nonce", PASS, "slow-fallback"),
+        row("hang", "", False, "nonce", PASS, "slow-primary-first"),
         row("503", "narrow", True, "trace", PASS),
         row("reset", "narrow", True, "trace", FAIL, "no-fallback"),
         row("hang", "narrow", False, "none", FAIL, "no-fallback"),
@@ -59,7 +59,7 @@ CASES: dict[str, tuple[Case, ...]] = {
     "anthropic_agent.py": (
         row("reset", "", False, "nonce", PASS),
         row("503", "", True, "trace", PASS),
-        row("hang", "", True, "none", PASS, "slow-fallback"),
+        row("hang", "", True, "none", PASS, "slow-primary-first"),
         row("503", "stubborn", False, "trace", PASS, "retry-storm", "?slow-fallback"),
         row("reset", "stubborn", True, "none", PASS, "retry-storm", "?slow-fallback"),
         row("reset", "hopeful", True, "trace", FAIL, "no-fallback"),
@@ -68,7 +68,7 @@ CASES: dict[str, tuple[Case, ...]] = {
     "requests_agent.py": (
         row("reset", "", True, "none", PASS),
         row("503", "", False, "trace", PASS),
-        row("hang", "", False, "none", PASS, "slow-fallback"),
+        row("hang", "", False, "none", PASS, "slow-primary-first"),
         row("503", "trusting", True, "trace", FAIL, "no-fallback"),
         row("reset", "trusting", False, "none", PASS),
         row("hang", "patience", True, "nonce", FAIL, "no-client-time-limit"),
@@ -77,7 +77,7 @@ CASES: dict[str, tuple[Case, ...]] = {
     "fetch_agent.mjs": (
         row("reset", "", False, "none", PASS),
         row("503", "", True, "nonce", PASS),
-        row("hang", "", True, "trace", PASS, "slow-fallback"),
+        row("hang", "", True, "trace", PASS, "slow-primary-first"),
         row("reset", "clingy", True, "trace", FAIL, "sticky-fallback"),
         row("503", "clingy", False, "none", FAIL, "sticky-fallback"),
         row("503", "unprepared", True, "nonce", FAIL, "no-fallback"),

@@ -312,6 +312,8 @@ def test_the_gemini_sdk(base: str) -> None:
         assert (raised.value.code, raised.value.status) == (status, load("gemini").condition(status).kind)
 
 
+# That client leaves its sockets to the garbage collector, which says so whenever it gets round to it.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_the_ollama_sdk(base: str) -> None:
     ollama = pytest.importorskip("ollama")
     client = ollama.Client(host=base)

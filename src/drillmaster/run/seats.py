@@ -224,8 +224,9 @@ def sweep() -> None:
         live = None
         with contextlib.suppress(OSError, msgspec.DecodeError):
             live = msgspec.json.decode((path / "live.json").read_bytes(), type=Live)
-        if live is None and any(path.glob("*.token")) and time.time() - path.stat().st_mtime < _YOUNG_S:
-            continue  # another drill that is just beginning: its live.json comes after its tokens
+        with contextlib.suppress(FileNotFoundError):
+            if live is None and time.time() - path.stat().st_mtime < _YOUNG_S:
+                continue  # another drill that is just beginning: its tokens and then its live.json come after its folder
         proxy = Path(live.proxy_control) if live is not None else path / "proxy.sock"
         if _answers(proxy):
             for role in SEATS:

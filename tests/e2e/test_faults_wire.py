@@ -226,13 +226,8 @@ def ours(origin: Origin, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
 
 
 @pytest.mark.parametrize("tag", CASES)
-def test_the_bytes_on_the_wire_are_those_on_disk(ours: ProxyProcess, tag: str) -> None:
+def test_the_bytes_on_the_wire_are_those_on_disk_and_the_fault_is_met_and_says_so(ours: ProxyProcess, tag: str) -> None:
     assert capture(ours, tag) == (GOLDEN / f"{tag}.txt").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("tag", CASES)
-def test_each_of_them_is_met_and_says_so(ours: ProxyProcess, tag: str) -> None:
-    """Runs behind the captures, on their evidence."""
     windows = {row["window"] for row in ours.rows("fault_met")}
     assert any(window.startswith(f"{tag}-") for window in windows), tag
 

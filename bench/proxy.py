@@ -80,9 +80,14 @@ wrk.headers["Authorization"] = "Bearer sk-bench-0000000000000000"
 wrk.headers["Accept"] = "application/json"
 wrk.headers["Accept-Encoding"] = "gzip, deflate"
 wrk.headers["User-Agent"] = "bench/1"
-wrk.headers["traceparent"] = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 wrk.headers["x-stainless-retry-count"] = "0"
 wrk.body = '{body}'
+local sent = 0
+request = function()
+  sent = sent + 1
+  wrk.headers["traceparent"] = string.format("00-0af7651916cd43dd8448eb21%08x-b7ad6b7169203331-01", sent)
+  return wrk.format()
+end
 """
 
 
@@ -248,9 +253,9 @@ def main() -> None:
                 "id": "chatcmpl-bench",
                 "object": "chat.completion",
                 "choices": [
-                    {"index": 0, "message": {"role": "assistant", "content": "x" * 790}, "finish_reason": "stop"}
+                    {"index": 0, "message": {"role": "assistant", "content": "x" * 770}, "finish_reason": "stop"}
                 ],
-                "usage": {"prompt_tokens": 9, "completion_tokens": 9},
+                "usage": {"prompt_tokens": 9, "completion_tokens": 9, "total_tokens": 18},
             }
         )
         question = json.dumps({"messages": [{"role": "user", "content": "y" * 545}], "model": "gpt-4o"})

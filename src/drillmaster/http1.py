@@ -237,20 +237,25 @@ _MEMO_LINE_BYTES = 512
 class _Lines(dict[bytes, _Field | None]):
     """What each line says to the hop, None where it only travels on. A line that is not here is read, and then is."""
 
-    __slots__ = ("_kinds", "kept")
+    __slots__ = ("_kinds", "_names", "kept")
 
     def __init__(self, kinds: dict[bytes, int]) -> None:
         super().__init__()
         self._kinds = kinds
+        self._names: dict[bytes, bytes] = {}
+        """Names that are fields' names, as they are written, and in lower case."""
         self.kept: dict[bytes, tuple[bytes, bytes]] = {}
         """Name and value of the lines here that were asked for by name."""
 
     def __missing__(self, line: bytes) -> _Field | None:
-        match = _FIELD.fullmatch(line)
-        if match is None:
-            raise Malformed("bad field line")
-        name, value = match.groups()
-        name = name.lower()
+        written, _, value = line.partition(b":")
+        name = self._names.get(written)
+        if name is None or len(value.translate(None, b"\x00\r\n")) != len(value):
+            if _FIELD.fullmatch(line) is None:
+                raise Malformed("bad field line")
+            name = written.lower()
+            if len(self._names) < _MEMO_LINES:
+                self._names[written] = name
         value = value.strip(b" \t")
         kind = self._kinds.get(name, _ORDINARY)
         number = 0
@@ -273,6 +278,7 @@ class _Lines(dict[bytes, _Field | None]):
         """Begin anew. Never within a head, whose lines are looked up twice."""
         self.clear()
         self.kept.clear()
+        self._names.clear()
 
     def named(self, lines: list[bytes]) -> dict[bytes, bytes]:
         """What was asked for by name, where some line is too long to be remembered."""

@@ -59,12 +59,7 @@ def spent_tokens(tail: bytes, up_bytes: int, down_bytes: int) -> int:
     return (up_bytes + down_bytes) // _BYTES_A_TOKEN
 
 
-class _Fields(msgspec.Struct):
-    model: str | None = None
-    stream: bool | None = None
-
-
-_decode = msgspec.json.Decoder(_Fields).decode
+_decode = msgspec.json.Decoder(Peek).decode
 
 
 def peek_json(head: bytes, tail: bytes | None = None) -> Peek:
@@ -75,10 +70,10 @@ def peek_json(head: bytes, tail: bytes | None = None) -> Peek:
     """
     if tail is None:
         try:
-            fields = _decode(head)
+            seen = _decode(head)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return Peek()
-        return Peek(fields.model[:128] if fields.model is not None else None, fields.stream)
+        return seen if seen.model is None or len(seen.model) <= 128 else Peek(seen.model[:128], seen.stream)
     found_model = _MODEL.search(head) or _MODEL.search(tail)
     found_stream = _STREAM.search(head) or _STREAM.search(tail)
     return Peek(

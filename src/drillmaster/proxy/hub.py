@@ -151,7 +151,8 @@ class Hub:
         """Begins the ids of attempts: a restarted proxy has another process id."""
         self._lifted_ns: dict[str, int] = {}
         self._owed: list[tuple[str, dict[str, Any]]] = []
-        self._clean: dict[str, str] = {}
+        self.cleaned: dict[str, str] = {}
+        """What `clean` remembers: texts that were few so far, screened."""
         self._routes: dict[tuple[object, ...], Route] = {}
         self._key_hashes: dict[bytes, str] = {}
         self._key_first_ns: dict[str, int] = {}
@@ -215,11 +216,11 @@ class Hub:
         if len(text) > MAX_TEXT_CHARS:
             # Screened before it is cut: a secret that the cut would halve is no longer seen for one.
             return screen_text(text[: 4 * MAX_TEXT_CHARS])[:MAX_TEXT_CHARS]
-        known = self._clean.get(text)
+        known = self.cleaned.get(text)
         if known is None:
-            if len(self._clean) >= 1_024:
-                self._clean.clear()
-            known = self._clean[text] = screen_text(text)
+            if len(self.cleaned) >= 1_024:
+                self.cleaned.clear()
+            known = self.cleaned[text] = screen_text(text)
         return known
 
     def _lifted(self, injection: Injection) -> None:

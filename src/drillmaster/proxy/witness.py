@@ -8,6 +8,7 @@
 
 import re
 import zlib
+from binascii import unhexlify
 
 import msgspec
 
@@ -26,7 +27,6 @@ _NONCE = re.compile(rb"dmn[0-9a-f]{16}")
 _NONCE_BYTES = 19
 # W3C Trace Context: version, trace id, parent id, flags; a later version may append more.
 _TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
-_HEX = b"0123456789abcdef"
 _NOTHING = Peek()
 _READABLE = frozenset((b"", b"identity"))
 
@@ -151,8 +151,14 @@ class Witness:
         if traceparent is None:
             return None
         # The version of today, by its shape: a third of the price of the expression, which knows the versions to come.
-        if len(traceparent) == 55 and traceparent[2:53:50] == b"--" and traceparent[35] == 45:
-            return traceparent[3:35].decode("ascii") if traceparent.translate(None, _HEX) == b"---" else None
+        if len(traceparent) == 55:
+            parts = traceparent.split(b"-")
+            if len(parts) == 4 and len(parts[1]) == 32 and len(parts[2]) == 16 and len(parts[3]) == 2:
+                digits = b"".join(parts)
+                try:
+                    return parts[1].decode("ascii") if unhexlify(digits) and digits == digits.lower() else None
+                except ValueError:
+                    return None
         match = _TRACE.fullmatch(traceparent)
         return None if match is None else match[1].decode("ascii")
 
@@ -197,7 +203,7 @@ class Witness:
                 route.method,
                 route.path,
                 route.name,
-                None if model is None else hub.clean(model),
+                model if model is None else hub.cleaned.get(model) or hub.clean(model),
                 peek.stream,
                 self.status,
                 retry_count,

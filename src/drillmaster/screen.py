@@ -14,12 +14,9 @@
 No list of shapes is complete. What is written should be chosen field by field; this is the net below that.
 """
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-
-from drillmaster.strict import SECRET_NAME
 
 __all__ = [
     "HOLD_BYTES",
@@ -135,6 +132,8 @@ Span = tuple[int, int]
 
 def key_hash(value: str | bytes) -> str:
     """Name a credential without showing it: the first 16 hex digits of its SHA-256."""
+    import hashlib  # 4 ms that a worker which only marks does not have to pay
+
     return hashlib.sha256(value.encode() if isinstance(value, str) else value).hexdigest()[:16]
 
 
@@ -177,9 +176,16 @@ def _told_by(option: str, word: str) -> bool:
     if option in _SHORT:
         return _PORT.fullmatch(word) is None and (option != "-u" or ":" in word)
     name = option.lstrip("-")
-    if SECRET_NAME.search(name):
+    if _tells(name):
         return _FILE.search(name) is None
     return screen_text(f"{name}={word}") != f"{name}={screen_text(word)}"
+
+
+def _tells(name: str) -> bool:
+    """Whether a field of this name holds a secret, whatever it looks like."""
+    from drillmaster.strict import SECRET_NAME  # 8 ms that a worker which only marks does not have to pay
+
+    return SECRET_NAME.search(name) is not None
 
 
 def screen_url(url: str) -> str:
@@ -201,8 +207,7 @@ def screen_url(url: str) -> str:
 def screen_headers(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return header fields with credentials replaced by MARK, by name, and any other value screened as text."""
     return [
-        (name, MARK if name.lower() in _SECRET_HEADERS or SECRET_NAME.search(name) else screen_text(value))
-        for name, value in pairs
+        (name, MARK if name.lower() in _SECRET_HEADERS or _tells(name) else screen_text(value)) for name, value in pairs
     ]
 
 

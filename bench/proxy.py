@@ -238,7 +238,7 @@ def main() -> None:
     args.add_argument("--seconds", type=float, default=4)
     args.add_argument("--rounds", type=int, default=3)
     args.add_argument("--ours-only", action="store_true")
-    args.add_argument("--json", action="store_true")
+    args.add_argument("--python", default=sys.executable, help="the interpreter that runs drillmaster's proxies")
     options = args.parse_args()
     missing = [name for name in ("wrk", "nginx") if not shutil.which(name)]
     if missing:
@@ -288,7 +288,7 @@ def main() -> None:
                 "events": str(folder / f"{key}.jsonl"),
                 "control_path": str(folder / f"{key}.sock"),
             }
-            ours[key] = processes.start([sys.executable, "-m", "drillmaster.proxy", json.dumps(settings)], 1)
+            ours[key] = processes.start([options.python, "-m", "drillmaster.proxy", json.dumps(settings)], 1)
         targets["drillmaster"] = (port["our_plain"], ours["our_plain"].pid)
         targets["drillmaster, TLS upstream"] = (port["our_tls"], ours["our_tls"].pid)
         for what, one in port.items():

@@ -158,6 +158,30 @@ def test_a_remembered_line_reads_like_the_first_time() -> None:
         reader.request(get(b"Content-Length: 7", b"Content-Length: 7"))
 
 
+@pytest.mark.parametrize("bad", [b"X: a\rb", b"X: a\nb", b"X: a\x00b", b"X : a", b" X: a", b"X"])
+def test_a_name_that_was_read_before_excuses_no_bad_line(bad: bytes) -> None:
+    reader = HeadReader(KEEP)
+    reader.request(get(b"X: fine", b"Authorization: Bearer k"))
+    with pytest.raises(Malformed):
+        reader.request(get(bad))
+
+
+@pytest.mark.parametrize("first", [b"short", b"l" * 2_000])
+@pytest.mark.parametrize("second", [b"short too", b"m" * 2_000])
+def test_of_several_fields_of_one_name_the_first_is_kept_however_long(first: bytes, second: bytes) -> None:
+    reader = HeadReader(KEEP)
+    for _ in range(2):
+        head = reader.request(get(b"Authorization: " + first, b"authorization: " + second))
+        assert head.named == {b"authorization": first}
+
+
+def test_what_is_remembered_is_forgotten_between_heads_and_never_within_one() -> None:
+    reader = HeadReader(KEEP)
+    for i in range(400):
+        many = [b"X-%d: %d" % (j, i) for j in range(20)]
+        assert reader.request(get(b"Authorization: Bearer %d" % i, *many)).named == {b"authorization": b"Bearer %d" % i}
+
+
 @pytest.mark.parametrize(
     "head",
     [

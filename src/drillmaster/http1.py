@@ -248,9 +248,9 @@ class _Lines(dict[bytes, _Field | None]):
         """Name and value of the lines here that were asked for by name."""
 
     def __missing__(self, line: bytes) -> _Field | None:
-        written, _, value = line.partition(b":")
+        written, colon, value = line.partition(b":")
         name = self._names.get(written)
-        if name is None or len(value.translate(None, b"\x00\r\n")) != len(value):
+        if name is None or not colon or len(value.translate(None, b"\x00\r\n")) != len(value):
             if _FIELD.fullmatch(line) is None:
                 raise Malformed("bad field line")
             name = written.lower()

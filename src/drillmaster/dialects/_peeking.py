@@ -34,29 +34,29 @@ _INPUT = re.compile(rb'"input_tokens"\s*:\s*([0-9]{1,9})')
 _BYTES_A_TOKEN = 4
 
 
-def spent_tokens(tail: bytes, up_bytes: int, down_bytes: int) -> int:
-    """What one answer cost, for a cap: by the `usage` at its end (`tail`), where the API says it there.
+def spent_tokens(tail: bytes, up_bytes: int, down_bytes: int) -> tuple[int, bool]:
+    """What one answer cost, and whether the API said all of it: by the `usage` at its end (`tail`), where it is said there.
 
     What it does not say is estimated from the bodies' bytes, high rather than low: a stream's frames are mostly wrapping.
     A quote inside a string is escaped, so that text of a model's cannot be taken for a field.
     """
     at = tail.rfind(b'"total_tokens"')
     if at >= 0 and (total := _TOTAL.match(tail, at)):
-        return int(total[1])
+        return int(total[1]), True
     at = tail.rfind(b'"output_tokens"')
     if at >= 0 and (output := _OUTPUT.match(tail, at)):
         at = tail.rfind(b'"input_tokens"')
         given = _INPUT.match(tail, at) if at >= 0 else None
-        return int(output[1]) + (int(given[1]) if given else up_bytes // _BYTES_A_TOKEN)
+        return int(output[1]) + (int(given[1]) if given else up_bytes // _BYTES_A_TOKEN), given is not None
     at = tail.rfind(b'"totalTokenCount"')
     if at >= 0 and (total := _GEMINI_TOTAL.match(tail, at)):
-        return int(total[1])
+        return int(total[1]), True
     at = tail.rfind(b'"eval_count"')
     if at >= 0 and (output := _OLLAMA_OUTPUT.match(tail, at)):
         # What was kept from the last request's prompt is not counted again, and then not said.
         given = _OLLAMA_INPUT.search(tail, max(0, at - 256))
-        return int(output[1]) + (int(given[1]) if given else up_bytes // _BYTES_A_TOKEN)
-    return (up_bytes + down_bytes) // _BYTES_A_TOKEN
+        return int(output[1]) + (int(given[1]) if given else up_bytes // _BYTES_A_TOKEN), given is not None
+    return (up_bytes + down_bytes) // _BYTES_A_TOKEN, False
 
 
 _decode = msgspec.json.Decoder(Peek).decode

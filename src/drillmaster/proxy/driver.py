@@ -515,6 +515,7 @@ class Drive:
                     fields.append(("connection", "keep-alive"))
                 self._head_sent = True
                 ex.status = status
+                ex.told = headers
                 ex.real = ex.real or ex.resp is not None
                 ex.send_down(answer_head(status, fields, reason))
             case Data(body=body) | Frame(body=body):

@@ -4,6 +4,9 @@
 2. The nonce is looked for in every byte that goes up, once, also across the edges of pieces; the last one found is this
    request's own, since a conversation's history may hold older ones.
 3. No credential leaves this module: a key is known by the first 16 hex digits of its sha256.
+4. How long an answer asks its client to wait is read from what the client was given, a script's words or the upstream's,
+   and from answers of 400 and over alone: nobody sends a request again because it was answered well.
+5. Only an answer of the real endpoint costs tokens, and an error only where its own usage says so.
 """
 
 import re
@@ -16,6 +19,7 @@ from drillmaster.dialects import EDGE_BYTES, Dialect, Peek, peek_json, spent_tok
 from drillmaster.http1 import RequestHead, ResponseHead
 from drillmaster.proxy.hub import Hub, Route
 from drillmaster.proxy.peer import Peer
+from drillmaster.rules import retry_after
 
 __all__ = ["Attempt", "Witness"]
 
@@ -31,8 +35,11 @@ _NOTHING = Peek()
 _READABLE = frozenset((b"", b"identity"))
 
 
-class Attempt(msgspec.Struct, frozen=True, gc=False):
-    """The `attempt` line, field by field as docs/reference/events.md says; times in ns since the run's zero."""
+class Attempt(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """The `attempt` line, field by field as docs/reference/events.md says; times in ns since the run's zero.
+
+    Fields with a default are left out where they have nothing to say.
+    """
 
     id: str
     window: str | None
@@ -57,6 +64,12 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
     terminal: bool | None
     upstream: bool
     intact: bool
+    tokens: int | None = None
+    """What the answer's own usage says."""
+    tokens_estimated: int | None = None
+    """What an answer cost that does not say it, or not all of it."""
+    asked_s: float | None = None
+    asked_by: str | None = None
 
 
 class Witness:
@@ -77,6 +90,8 @@ class Witness:
     """Whether bytes of a real upstream answer went to the client."""
     altered: bool = False
     """Whether a script sent the client something of an answer that the upstream did not say."""
+    told: tuple[tuple[str, str], ...] | None = None
+    """The fields of a head that a script sent; None: the client got the upstream's, or none."""
     req_done: bool = False
 
     _nonce_tail: bytes = b""
@@ -175,6 +190,22 @@ class Witness:
             return None
         return self.route.dialect.finished(status, resp.content_type, self._edge, whole)
 
+    def asked(self) -> tuple[float | None, str | None]:
+        """How many seconds an answer that is an error asks to wait, and in which form; rule 4."""
+        fields = self.told
+        if fields is None:
+            resp = self.resp
+            if resp is None or resp.status != self.status:
+                return None, None
+            fields = tuple(
+                (name.decode("latin-1"), value.decode("latin-1"))
+                for name, _, value in (line.partition(b":") for line in resp.lines)
+            )
+        read = retry_after.read(fields, self._edge, now_s=self.hub.wall_ns() / 1e9)
+        if read is None:
+            return None, None
+        return (read.wait_s, read.by) if isinstance(read, retry_after.Told) else (None, "unreadable")
+
     def record_attempt(self, window: str | None, end: str, end_ns: int, *, whole: bool) -> None:
         """Write the `attempt` line (docs/reference/events.md)."""
         hub, route, client = self.hub, self.route, self.client
@@ -189,9 +220,17 @@ class Witness:
                 retry_count = int(retry)
             trace = self.trace()
             key = hub.key_hash(named)
-        real = self.real
+        real, status = self.real, self.status
+        tokens = estimated = asked_s = asked_by = None
         if real:
-            hub.counters.tokens += spent_tokens(self._edge, self.up_bytes, self.down_bytes)
+            spent, told = spent_tokens(self._edge, self.up_bytes, self.down_bytes)
+            hub.counters.tokens += spent
+            if told:
+                tokens = spent
+            elif status is not None and status < 400:
+                estimated = spent
+        if status is not None and status >= 400:
+            asked_s, asked_by = self.asked()
         ns = end_ns - mono0_ns
         nth = client.nth
         hub.record_attempt(
@@ -205,7 +244,7 @@ class Witness:
                 route.name,
                 model if model is None else hub.cleaned.get(model) or hub.clean(model),
                 peek.stream,
-                self.status,
+                status,
                 retry_count,
                 key,
                 trace,
@@ -219,6 +258,10 @@ class Witness:
                 self.terminal(whole=whole),
                 real,
                 real and whole and not self.altered,
+                tokens,
+                estimated,
+                asked_s,
+                asked_by,
             ),
             ns,
         )

@@ -130,6 +130,11 @@ class Lines:
                 model=f.model,
                 request=None,
                 cite=cite,
+                first_ns=f.first_ns,
+                asked_s=f.asked_s,
+                asked_by=f.asked_by,
+                tokens=f.tokens,
+                tokens_estimated=f.tokens_estimated,
             )
         )
 
@@ -442,6 +447,11 @@ class _Attempted(msgspec.Struct, frozen=True):
     retry_count: int | None = None
     dialect: str = ""
     model: str | None = None
+    first_ns: int | None = None
+    asked_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    asked_by: str | None = None
+    tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    tokens_estimated: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
 class _UserStart(msgspec.Struct, frozen=True, tag_field="phase", tag="start"):

@@ -75,6 +75,16 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     request: str | None
     """The user request it belongs to, once joined."""
     cite: Cite
+    first_ns: int | None = None
+    """When the first byte went towards the client; None: none did, or the line does not say."""
+    asked_s: float | None = None
+    """The wait that its answer asked for."""
+    asked_by: str | None = None
+    """In which form; `unreadable` with no wait: in none that means anything."""
+    tokens: int | None = None
+    """What the real endpoint's answer says it cost."""
+    tokens_estimated: int | None = None
+    """What it cost by its bytes, where it does not say, high rather than low."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,14 +23,26 @@ SOURCE = Path(__file__).resolve().parent.parent / "src"
 TIERS: tuple[frozenset[str], ...] = (
     frozenset({"errors", "clock", "strict"}),
     frozenset(
-        {"evidence", "outcomes", "admissions", "diagnosis", "stats", "verdict", "policy", "screen", "http1", "rules"}
+        {
+            "evidence",
+            "outcomes",
+            "admissions",
+            "diagnosis",
+            "stats",
+            "targeting",
+            "verdict",
+            "policy",
+            "screen",
+            "http1",
+            "rules",
+        }
     ),
     frozenset({"dialects", "faults", "gates", "guards"}),
     frozenset({"plan", "pace", "sanity", "conduct", "judge", "charts", "reports"}),
     frozenset({"timeline", "wire", "pulse", "signing", "stores", "intake", "history"}),
     frozenset({"engines", "proxy", "flags", "detectors"}),
     frozenset({"load", "run", "standins", "adapters"}),
-    frozenset({"cli", "console", "sdkcheck", "scaffold", "kits", "__main__"}),
+    frozenset({"cli", "console", "sdkcheck", "trying", "scaffold", "kits", "__main__"}),
 )
 PURE_TIERS = 4  # tiers 0 to 3
 CATALOGUES = frozenset({"rules", "dialects", "faults", "gates", "guards"})

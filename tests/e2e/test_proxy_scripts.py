@@ -33,6 +33,8 @@ from drillmaster.faults import (
 )
 from drillmaster.proxy.server import Server
 from drillmaster.proxy.settings import Settings
+from drillmaster.proxy.switch import Armed
+from drillmaster.targeting import Rule
 from tests.e2e.wirelab import CHAT, Origin, Reader, plain_answer, post
 
 pytestmark = pytest.mark.e2e
@@ -110,7 +112,7 @@ class Lab:
     def inject(self, fault: Fault, *, ttl_s: float = 30, linger_s: float = 0, window: str = "w") -> None:
         def run() -> None:
             switch = self.server.hub.switch
-            switch.inject(switch.prepare(window, "test", fault, {}, ttl_s, linger_s))
+            switch.inject(switch.prepare(window, (Armed(Rule(mode="test"), fault, None),), ttl_s, linger_s))
 
         self.call(run)
 

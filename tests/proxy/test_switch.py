@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from drillmaster.clock import ManualClock
-from drillmaster.faults import make
-from drillmaster.proxy.switch import MAX_TTL_S, Conflict, Injection, Switch
+from drillmaster.proxy.switch import MAX_TTL_S, Conflict, Injection, Switch, arm
+from drillmaster.targeting import Rule
 
-RESET = make("reset")
+RESET = arm([Rule(mode="reset")], seed=1)
 
 
 class Bench:
@@ -21,7 +21,7 @@ class Bench:
         self.switch = Switch(self.clock, lambda one: self.lifted.append((one.window, one.why)))
 
     def inject(self, window: str = "w1", ttl_s: float | None = 8) -> Injection:
-        injection = self.switch.prepare(window, "reset", RESET, {}, ttl_s, 0)
+        injection = self.switch.prepare(window, RESET, ttl_s, 0)
         self.switch.inject(injection)
         return injection
 
@@ -127,11 +127,11 @@ def test_dead_from_the_start_has_no_deadline_and_cannot_be_renewed() -> None:
 def test_cells_are_kept_by_key_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("drillmaster.proxy.switch.MAX_CELLS", 3)
     injection = Bench().inject()
-    injection.cell("a")["n"] = 1
-    assert injection.cell("a") == {"n": 1}
+    injection.armed[0].cell("a")["n"] = 1
+    assert injection.armed[0].cell("a") == {"n": 1}
     for key in "bcd":
-        injection.cell(key)
-    assert injection.cell("a") == {}
+        injection.armed[0].cell(key)
+    assert injection.armed[0].cell("a") == {}
 
 
 @given(

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from drillmaster.dialects._peeking import EDGE_BYTES, Peek, peek_json, spent_tokens
+from drillmaster.dialects._peeking import EDGE_BYTES, Peek, offers_tools, peek_json, spent_tokens
 from drillmaster.dialects._wording import (
     arguments_value,
     at_line_start,
@@ -57,6 +57,7 @@ __all__ = [
     "go_duration",
     "load",
     "names",
+    "offers_tools",
     "peek_json",
     "recognise",
     "spent_tokens",

@@ -8,7 +8,7 @@ import re
 
 import msgspec
 
-__all__ = ["EDGE_BYTES", "Peek", "peek_json", "spent_tokens"]
+__all__ = ["EDGE_BYTES", "Peek", "offers_tools", "peek_json", "spent_tokens"]
 
 EDGE_BYTES = 4_096
 """How much of the end of an answer `finished` is shown, and of each end of a large request `peek_json`."""
@@ -80,3 +80,18 @@ def peek_json(head: bytes, tail: bytes | None = None) -> Peek:
         found_model[1].decode("utf-8", "replace") if found_model else None,
         found_stream[1] == b"true" if found_stream else None,
     )
+
+
+class _Offer(msgspec.Struct, frozen=True):
+    tools: list[msgspec.Raw] | None = None
+
+
+_decode_offer = msgspec.json.Decoder(_Offer).decode
+
+
+def offers_tools(body: bytes) -> bool | None:
+    """Whether a JSON request, given whole, offers the model tools; None where it is none."""
+    try:
+        return bool(_decode_offer(body).tools)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None

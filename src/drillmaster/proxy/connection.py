@@ -48,7 +48,8 @@ class ConnectionDrive:
         hub.running.add(self)
         hub.counters.held += 1
         hub.counters.in_flight += 1
-        self._script: Script = injection.fault.script(
+        self._armed = injection.armed[0]
+        self._script: Script = self._armed.fault.script(
             Cx(
                 request=None,
                 conn=self.id,
@@ -56,7 +57,7 @@ class ConnectionDrive:
                 dialect=hub.last_dialect,
                 make_rng=partial(hub.rng, injection, self.id, 0),
                 now_ns=hub.now_ns,
-                cell=injection.cell,
+                cell=self._armed.cell,
                 wall_ns=hub.wall_ns,
                 injected_ns=injection.injected_ns,
             )
@@ -205,6 +206,7 @@ class ConnectionDrive:
         self._acted = True
         injection = self.injection
         injection.met += 1
+        self._armed.met += 1
         injection.client_bytes += self._used_bytes
         self.hub.counters.met += 1
         self.hub.record(

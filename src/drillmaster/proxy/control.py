@@ -26,6 +26,7 @@ from drillmaster.http1 import (
 )
 from drillmaster.proxy.hub import Hub
 from drillmaster.proxy.switch import Conflict
+from drillmaster.targeting import Rule
 from drillmaster.wire import Wire
 
 __all__ = ["ControlClient", "Orders", "peer_uid"]
@@ -36,11 +37,22 @@ _NAMED = frozenset((b"authorization",))
 
 
 class Inject(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One fault for everybody, or rules."""
+
     window: str
-    fault: str
+    fault: str | None = None
     params: dict[str, Any] = {}
+    rules: tuple[Rule, ...] = ()
     ttl_s: float
     linger_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if (self.fault is None) is not bool(self.rules) or (self.rules and self.params):
+            raise ValueError("either fault and its params, or rules")
+
+    @property
+    def wanted(self) -> tuple[Rule, ...]:
+        return self.rules or (Rule(mode=self.fault or "", params=self.params),)
 
 
 class Renew(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -4,12 +4,17 @@
 2. When the client is gone the script is closed, and everything it held is free.
 3. A script that yields without ever waiting gives the loop back every `MAX_STEPS` actions.
 4. What a script does not read is not read from the socket either, beyond `wire.HIGH_BYTES`.
+5. Where an injection has rules, they choose first: with the head where that says enough, else with the whole body, which is
+   then held (`targeting.MATCH_BYTES`). The scripts of those that take the request run one after the other: one that has
+   sent nothing when it returns hands the request, unread, to the next, and after the last it passes through.
 """
 
 import asyncio
+import random
 import sys
 import time
 from collections import deque
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -24,7 +29,6 @@ from drillmaster.faults import (
     Head,
     Late,
     Lifted,
-    Lost,
     Pass,
     Passed,
     Raw,
@@ -34,8 +38,11 @@ from drillmaster.faults import (
     Send,
     Wait,
 )
-from drillmaster.http1 import LAST_CHUNK, Frames, Lines, Malformed, ResponseHead, answer_head, chunk
-from drillmaster.proxy.switch import Injection
+from drillmaster.http1 import LAST_CHUNK, ResponseHead, answer_head, chunk
+from drillmaster.proxy.choosing import Broken, choose, read_body
+from drillmaster.proxy.inbox import FromClient, FromUpstream
+from drillmaster.proxy.switch import Armed, Injection
+from drillmaster.targeting import MATCH_BYTES
 from drillmaster.wire import HIGH_BYTES
 
 if TYPE_CHECKING:  # exchange and driver know each other; only one of them can import the other
@@ -52,23 +59,23 @@ class Drive:
     """One script at work on one exchange."""
 
     __slots__ = (
+        "_armed",
         "_by",
+        "_chain",
         "_chunked",
-        "_client_events",
-        "_client_queued",
         "_ended",
         "_ex",
         "_framed",
-        "_frames",
+        "_from_client",
+        "_from_upstream",
         "_head_sent",
         "_held",
+        "_met",
         "_parked",
         "_raw",
         "_script",
         "_stepping",
         "_timer",
-        "_up_events",
-        "_up_queued",
         "_up_started",
         "acted",
         "deadline_ns",
@@ -89,17 +96,31 @@ class Drive:
         self._stepping = False
         self._parked: Parked = ""
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
-        self._client_events: deque[Event] = deque()
-        self._client_queued = 0
-        self._up_events: deque[Event] = deque()
-        self._up_queued = 0
+        self._from_client = FromClient()
+        self._from_upstream = FromUpstream()
         self._up_started = False
         self._held: list[bytes] = []
         """What the script read of the client's body; it goes first if the upstream is asked after all."""
-        self._frames: Frames | None = None
-        self._by = "data"
+        self._by: Literal["data", "frame"] = "data"
         self._head_sent = self._chunked = self._framed = self._raw = self._ended = False
         self._script: Script | None = None
+        self._armed: Armed | None = None
+        """Whose script it is; None while the rules choose."""
+        self._met = False
+        """Whether that one has acted on this request."""
+        self._chain: deque[tuple[Armed, random.Random]] = deque()
+        """Who comes next, if that one lets the request go on."""
+
+    @property
+    def reads_answer(self) -> bool:
+        """Whether a script has to understand the upstream's answer."""
+        return any(one.fault.reads_answer for one in self._waiting())
+
+    def _waiting(self) -> Iterator[Armed]:
+        if self._armed is not None:
+            yield self._armed
+        for one, _ in self._chain:
+            yield one
 
     def start(self, payload: bytes) -> None:
         """Begin; `payload` is what came of the body together with the head."""
@@ -107,18 +128,33 @@ class Drive:
         hub, injection = ex.hub, self.injection
         hub.running.add(self)
         hub.counters.held += 1
-        client = ex.client
         self._client_arrived(payload)
+        plain = injection.plain
+        if plain is not None:
+            self._begin(plain, partial(hub.rng, injection, ex.client.id, ex.client.nth))
+        elif any(one.rule.reads_body for one in injection.armed):
+            self._script = self._read_to_choose()
+        else:
+            self._chain.extend(choose(ex, injection, None))
+            if not self._next_script():
+                self._stand_aside()
+                return
+        self._step(None)
+
+    def _begin(self, armed: Armed, make_rng: Callable[[], random.Random]) -> None:
+        ex = self._ex
+        hub, injection = ex.hub, self.injection
         key_hash = hub.key_hash(ex.head.named)
-        self._script = injection.fault.script(
+        self._armed, self._met = armed, False
+        self._script = armed.fault.script(
             Cx(
                 request=ex.head,
-                conn=client.id,
-                nth=client.nth,
+                conn=ex.client.id,
+                nth=ex.client.nth,
                 dialect=ex.dialect,
-                make_rng=partial(hub.rng, injection, client.id, client.nth),
+                make_rng=make_rng,
                 now_ns=hub.now_ns,
-                cell=injection.cell,
+                cell=armed.cell,
                 wall_ns=hub.wall_ns,
                 injected_ns=injection.injected_ns,
                 key_hash=key_hash,
@@ -126,61 +162,80 @@ class Drive:
                 keys_since_ns=hub.keys_since_ns(),
             )
         )
-        self._step(None)
+
+    # Rules
+
+    def _read_to_choose(self) -> Script:
+        """Let the rules choose once the body is whole, or too large to wait for."""
+        try:
+            body = yield from read_body(MATCH_BYTES)
+        except Broken:
+            return  # whoever relays it sees the same
+        self._chain.extend(choose(self._ex, self.injection, body))
+
+    def _stand_aside(self) -> None:
+        """No rule takes this request: it is relayed as if there were none, through a lift as well."""
+        ex = self._ex
+        self._release()
+        ex.drive = None
+        ex.client.wire.resume()
+        ex.begin_pass(b"".join((*self._held, self._from_client.take_unread())))
+
+    def _next_script(self) -> bool:
+        """Give the request to the next that took it, unread; False when there is none."""
+        if not self._chain:
+            return False
+        read, self._held = self._held, []
+        if read is _TOO_LARGE:
+            return False  # it cannot be read again, so it passes through, which says so
+        if not self._up_started:
+            self._from_client.put_back(read)
+        elif self._ex.resp is not None:
+            self._from_upstream.put_head(self._ex.resp, again=True)
+        armed, fate = self._chain.popleft()
+        self._begin(armed, lambda: fate)
+        return True
 
     # What happens outside
 
     def client_data(self, payload: bytes) -> None:
         """Bytes of the client's body, unframed."""
         self._client_arrived(payload)
-        if self._client_queued > HIGH_BYTES:
+        if self._from_client.queued_bytes > HIGH_BYTES:
             self._ex.client.wire.pause()
-        if self._parked == "client" and self._client_events:
+        if self._parked == "client" and self._from_client:
             self._wake(self._next_client())
 
     def _client_arrived(self, payload: bytes) -> None:
-        if payload:
-            self._client_events.append(Data(payload))
-            self._client_queued += len(payload)
-        if self._ex.req_done and not (self._client_events and isinstance(self._client_events[-1], End)):
-            self._client_events.append(End())
+        self._from_client.put(payload, done=self._ex.req_done)
 
     def _next_client(self) -> Event:
-        event = self._client_events.popleft()
+        event = self._from_client.next()
         if isinstance(event, Data):
-            self._client_queued -= len(event.body)
             self._keep(event.body)
-        elif isinstance(event, End):
-            self._client_events.append(event)  # the end stays the end, however often it is read
         return event
 
     def _keep(self, body: bytes) -> None:
-        """Hold what was read for an upstream that may still be asked, up to `wire.HIGH_BYTES`."""
-        if self._held is not _TOO_LARGE and self.injection.fault.asks_upstream:
-            self._held.append(body)
-            if sum(map(len, self._held)) > HIGH_BYTES:
-                self._held = _TOO_LARGE
+        """Hold what was read for whoever may still want it: an upstream that is asked after all, the next script."""
+        armed = self._armed
+        if self._held is _TOO_LARGE or not (armed is None or self._chain or armed.fault.asks_upstream):
+            return
+        self._held.append(body)
+        if armed is not None and sum(map(len, self._held)) > HIGH_BYTES:
+            self._held = _TOO_LARGE
 
     def upstream_head(self, resp: ResponseHead) -> None:
-        headers = []
-        for line in resp.lines:
-            name, _, value = line.partition(b":")
-            headers.append((name.decode("latin-1"), value.strip(b" \t").decode("latin-1")))
-        self._up_events.append(Head(resp.status, tuple(headers), resp.reason.decode("latin-1")))
+        self._from_upstream.put_head(resp)
 
     def upstream_data(self, payload: bytes) -> None:
         ex = self._ex
-        if payload:
-            self._up_events.append(Data(payload))
-            self._up_queued += len(payload)
-            if self._up_queued > HIGH_BYTES and ex.upstream is not None and ex.upstream.wire is not None:
-                ex.upstream.wire.pause()
-        if ex.resp_done:
-            self._up_events.append(End())
+        self._from_upstream.put(payload, done=ex.resp_done)
+        if self._from_upstream.queued_bytes > HIGH_BYTES and ex.upstream is not None and ex.upstream.wire is not None:
+            ex.upstream.wire.pause()
         self._serve_upstream()
 
     def upstream_lost(self, why: str) -> None:
-        self._up_events.append(Lost(why))
+        self._from_upstream.put_loss(why)
         self._serve_upstream()
 
     def _serve_upstream(self) -> None:
@@ -191,38 +246,11 @@ class Drive:
 
     def _next_upstream(self) -> Event:
         """The next event as the script asked for it; None when more has to come first."""
-        events = self._up_events
-        while events:
-            event = events[0]
-            if self._by == "frame" and isinstance(event, Data):
-                events.popleft()
-                self._up_queued -= len(event.body)
-                if self._frames is None:
-                    resp = self._ex.resp
-                    lines = resp is not None and resp.content_type.startswith(b"application/x-ndjson")
-                    self._frames = Lines() if lines else Frames()
-                try:
-                    cut = self._frames.feed(event.body)
-                except Malformed as bad:
-                    events.clear()
-                    events.append(Lost(bad.why))
-                    continue
-                events.extendleft(Frame(frame) for frame in reversed(cut))
-                self._up_queued += sum(map(len, cut))
-                continue
-            if isinstance(event, End | Lost):
-                if self._frames is not None and (rest := self._frames.rest()):
-                    self._frames = None
-                    return Frame(rest)
-                return event  # stays: the end is the end, however often it is read
-            events.popleft()
-            if isinstance(event, Data | Frame):
-                self._up_queued -= len(event.body)
-            return event
+        event = self._from_upstream.next(self._by)
         ex = self._ex
-        if ex.upstream is not None and ex.upstream.wire is not None:
+        if event is None and ex.upstream is not None and ex.upstream.wire is not None:
             ex.upstream.wire.resume()
-        return None
+        return event
 
     def drained(self) -> None:
         """The client has taken enough of what was sent."""
@@ -284,15 +312,18 @@ class Drive:
 
     def over(self) -> None:
         """The exchange is finished, by whomever."""
+        self._release()
+        script, self._script = self._script, None
+        # A script that has just been sent something is closed by the step that did it.
+        if script is not None and not self._stepping:
+            script.close()
+
+    def _release(self) -> None:
         self._unpark()
         hub = self._ex.hub
         if self in hub.running:
             hub.running.discard(self)
             hub.counters.held -= 1
-        script, self._script = self._script, None
-        # A script that has just been sent something is closed by the step that did it.
-        if script is not None and not self._stepping:
-            script.close()
 
     # The script
 
@@ -337,6 +368,9 @@ class Drive:
                 action = script.throw(value) if isinstance(value, Lifted) else script.send(value)
             except StopIteration:
                 self._script = None
+                if not self._begun and ex.status is None and not self.lifted and self._next_script():
+                    value = None
+                    continue
                 self._returned()
                 return
             except Lifted:
@@ -364,8 +398,10 @@ class Drive:
         ex = self._ex
         match action:
             case Read(side="client", within_s=within_s):
-                if self._client_events:
+                if self._from_client:
                     return False, self._next_client()
+                if ex.req_done:
+                    return False, End()  # the body went to the upstream by itself
                 if ex.head.expects and not ex.up_bytes:
                     ex.head.expects = False
                     ex.client.wire.send(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -408,54 +444,54 @@ class Drive:
 
     def _watch_client(self) -> None:
         # A client that leaves is noticed by reading alone; what it sends meanwhile is bounded by HIGH_BYTES.
-        if self._client_queued <= HIGH_BYTES:
+        if self._from_client.queued_bytes <= HIGH_BYTES:
             self._ex.client.wire.resume()
 
     def _act(self) -> None:
         """The first action that the client could feel: the fault has met this request."""
-        if self.acted:
+        armed = self._armed
+        if self._met or armed is None:
             return
-        self.acted = True
+        self._met = True
         ex, injection = self._ex, self.injection
         client_bytes = ex.head.head_bytes + ex.up_bytes
-        injection.met += 1
-        injection.client_bytes += client_bytes
-        ex.hub.counters.met += 1
-        ex.hub.record(
-            "fault_met",
-            {
-                "attempt": ex.id,
-                "window": injection.window,
-                "client_bytes": client_bytes,
-                "trace": ex.trace(),
-                "nonce": ex.nonce_text(),
-            },
-        )
+        armed.met += 1
+        if not self.acted:
+            self.acted = True
+            injection.met += 1
+            injection.client_bytes += client_bytes
+            ex.hub.counters.met += 1
+        row: dict[str, object] = {
+            "attempt": ex.id,
+            "window": injection.window,
+            "client_bytes": client_bytes,
+            "trace": ex.trace(),
+            "nonce": ex.nonce_text(),
+        }
+        if armed.aim is not None:
+            row["rule"] = armed.rule.name
+        ex.hub.record("fault_met", row)
         ex.hub.say(injection)
 
     def _ask_upstream(self) -> None:
         self._up_started = True
         if self._held is _TOO_LARGE:
-            self._up_events.append(Lost("too large"))
+            self._from_upstream.put_loss("too large")
             return
         self._hand_over_body()
 
     def _hand_over_body(self) -> None:
         """From here on the client's body goes to the upstream by itself, what the script has seen of it first."""
         ex = self._ex
-        queued = [event.body for event in self._client_events if isinstance(event, Data)]
-        payload = b"".join((*self._held, *queued))
+        payload = b"".join((*self._held, self._from_client.take_unread()))
         self._held = []
-        self._client_queued = 0
-        for event in [e for e in self._client_events if isinstance(e, Data)]:
-            self._client_events.remove(event)
         ex.body_to_upstream = True
         ex.client.wire.resume()
         ex.begin_pass(payload)
 
     def _pass(self) -> None:
         ex = self._ex
-        lost = next((event.why for event in self._up_events if isinstance(event, Lost)), None)
+        lost = self._from_upstream.loss
         self.passing = True
         if self._up_started:
             self._deliver_queued()
@@ -474,22 +510,23 @@ class Drive:
     def _deliver_queued(self) -> None:
         """What came from the upstream while the script read it, and was not read, is relayed first."""
         ex = self._ex
-        held = b"".join(e.body for e in self._up_events if isinstance(e, Data | Frame))
-        if self._frames is not None:
-            held += self._frames.rest()
-            self._frames = None
-        self._up_events.clear()
-        self._up_queued = 0
-        ex.held_down = held + ex.held_down
+        ex.held_down = self._from_upstream.take_unread() + ex.held_down
         if ex.resp is not None and not self._head_sent and ex.status is None:
             ex.send_client_head()
+
+    @property
+    def _begun(self) -> bool:
+        """Whether a script has begun an answer of its own."""
+        return self._head_sent or self._raw
 
     def _returned(self) -> None:
         """The script has no more to say."""
         ex = self._ex
         if ex.over:
             return
-        if self._head_sent or self._raw:
+        if self._armed is None and not self._up_started:
+            self._stand_aside()
+        elif self._begun:
             if not self._ended:
                 self._send(End())
         elif ex.status is None or self._up_started:

@@ -116,7 +116,7 @@ class Exchange(Witness):
             if self.over:
                 return
         injection = hub.switch.current
-        if injection is not None and injection.fault.scope == "exchange":
+        if injection is not None and injection.scope == "exchange":
             self.drive = Drive(self, injection)
             self.drive.start(data)
         else:
@@ -243,7 +243,7 @@ class Exchange(Witness):
         wire = upstream.wire
         assert wire is not None
         lines, drive = head.lines, self.drive
-        if drive is not None and not drive.lifted and drive.injection.fault.reads_answer:
+        if drive is not None and not drive.lifted and drive.reads_answer:
             lines = [line for line in lines if line[:16].lower() != b"accept-encoding:"]
             lines.append(b"Accept-Encoding: identity")
         wire.send(b"\r\n".join((self.route.opening, *lines, framing, framed)))

@@ -227,6 +227,8 @@ class Hub:
         lifted_ns = (injection.lifted_ns or 0) - self.mono0_ns
         self._lifted_ns[injection.window] = lifted_ns
         self.record("fault_lifted", {"window": injection.window, "why": injection.why, "lifted_ns": lifted_ns})
+        for row in injection.tallies():
+            self.record("fault_rule_tally", row)
         if self.on_lift is not None:
             self.on_lift(injection)
         for drive in tuple(self.running):

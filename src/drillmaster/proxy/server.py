@@ -28,7 +28,7 @@ import msgspec
 
 from drillmaster.clock import SystemClock
 from drillmaster.errors import Problem
-from drillmaster.faults import Cx, make
+from drillmaster.faults import Cx
 from drillmaster.proxy.client import Client
 from drillmaster.proxy.connection import ConnectionDrive
 from drillmaster.proxy.control import ControlClient, Inject, Lift, Renew, peer_uid
@@ -36,8 +36,9 @@ from drillmaster.proxy.door import BACKLOG, Door, PortDrive
 from drillmaster.proxy.hub import NEVER_NS, EventSink, Hub, NullSink
 from drillmaster.proxy.loop import make_loop
 from drillmaster.proxy.settings import Settings, Upstream
-from drillmaster.proxy.switch import Conflict, Injection
+from drillmaster.proxy.switch import Conflict, Injection, arm
 from drillmaster.pulse import Pulse
+from drillmaster.targeting import Rule
 from drillmaster.timeline import Writer
 from drillmaster.wire import Address
 
@@ -80,7 +81,8 @@ class Server:
         )
         if settings.say == "lines":
             self.hub.tell = _tell
-        self._dead_fault = make(settings.mode, settings.params) if upstream is None else None
+        dead = (Rule(mode=settings.mode, params=settings.params),)
+        self._dead = arm(dead, settings.seed) if upstream is None else None
         self._token = _token(settings.token_file)
         if settings.control_port is not None and self._token is None:
             raise Problem(
@@ -154,8 +156,8 @@ class Server:
             shown = f"{scheme}://{hub.upstream.authority.decode()}{hub.upstream.prefix.decode()}"
         hub.record("proxy_started", {"pid": os.getpid(), "listen": f"{host}:{port}", "upstream": shown})
         injection: Injection | None = None
-        if self._dead_fault is not None:
-            injection = hub.switch.prepare(DEAD, settings.mode, self._dead_fault, settings.params, None, 0.0)
+        if self._dead is not None:
+            injection = hub.switch.prepare(DEAD, self._dead, None, 0.0)
             hub.record("fault_injected", {"window": DEAD, "fault": settings.mode, "params": settings.params})
             hub.switch.inject(injection)
         self._reserve = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
@@ -201,7 +203,7 @@ class Server:
             hub.counters.connections += 1
             hub.switch.expire()
             injection = hub.switch.current
-            if injection is not None and injection.fault.scope == "connection":
+            if injection is not None and injection.scope == "connection":
                 ConnectionDrive(hub, sock, injection, self._welcome)
             else:
                 Client(hub, sock)
@@ -250,7 +252,7 @@ class Server:
         hub = self.hub
         hub.switch.expire()
         current = hub.switch.current
-        dead = self._dead_fault is not None
+        dead = self._dead is not None
         deadline_ns = current.deadline_ns if current is not None else None
         host, port = self.address
         return {
@@ -269,32 +271,46 @@ class Server:
 
     def inject(self, order: Inject) -> dict[str, Any]:
         hub = self.hub
-        if self._dead_fault is not None:
+        if self._dead is not None:
             raise Conflict("dead from the start: there is no upstream to pass through to; start with --upstream")
         if self._stopping:
             raise Conflict("the proxy is ending")
         if not 0 <= order.linger_s <= hub.limits.hold_s:
             raise ValueError(f"linger_s {order.linger_s} is not in 0 <= s <= {hub.limits.hold_s:g}")
-        fault = make(order.fault, order.params)
-        injection = hub.switch.prepare(order.window, order.fault, fault, order.params, order.ttl_s, order.linger_s)
-        # The line before the deed: a fault that nobody can prove must not happen.
-        if not hub.record("fault_injected", {"window": order.window, "fault": order.fault, "params": order.params}):
-            raise OSError(errno.ENOSPC, "the line fault_injected was not written; nothing was injected")
+        armed = arm(order.wanted, hub.seed)
+        injection = hub.switch.prepare(order.window, armed, order.ttl_s, order.linger_s)
+        # The lines before the deed: a fault that nobody can prove must not happen.
+        if not self._announce(injection):
+            raise OSError(errno.ENOSPC, "the lines of the injection were not written; nothing was injected")
         hub.switch.inject(injection)
         self._put_on(injection)
         return {"injected_ns": injection.injected_ns - hub.mono0_ns}
 
+    def _announce(self, injection: Injection) -> bool:
+        """Write what is about to be put on; False where a line was not written."""
+        record, window, plain = self.hub.record, injection.window, injection.plain
+        if plain is not None:
+            return record("fault_injected", {"window": window, "fault": injection.tag, "params": plain.rule.params})
+        rows = []
+        for one in injection.armed:
+            said = msgspec.to_builtins(one.rule)
+            rows.append({"window": window, "rule": said.pop("name"), "fault": said.pop("mode"), **said})
+        return all(record("fault_rule", row) for row in rows) and record(
+            "fault_injected", {"window": window, "fault": injection.tag, "rules": len(rows)}
+        )
+
     def _put_on(self, injection: Injection) -> None:
         """What a fault of port or connection scope does at once; one of exchanges waits for them."""
         hub = self.hub
-        if injection.fault.scope == "exchange":
+        if injection.scope == "exchange":
             return
         # A kept-alive connection would go on as if nothing had been.
         for client in tuple(hub.clients):
             if isinstance(client, Client):
                 client.leave()
-        if injection.fault.scope == "connection":
+        if injection.scope == "connection":
             return
+        armed = injection.armed[0]
 
         def done(why: str | None) -> None:
             if hub.switch.current is not injection:
@@ -304,12 +320,13 @@ class Server:
                 hub.switch.lift("failed")
                 return
             injection.met += 1
+            armed.met += 1
             hub.counters.met += 1
             row = {"attempt": None, "window": injection.window, "client_bytes": 0, "proof": "probe"}
             hub.record("fault_met", row)
             hub.say(injection)
 
-        script = injection.fault.script(
+        script = armed.fault.script(
             Cx(
                 request=None,
                 conn=0,
@@ -317,7 +334,7 @@ class Server:
                 dialect=hub.last_dialect,
                 make_rng=partial(hub.rng, injection, 0, 0),
                 now_ns=hub.now_ns,
-                cell=injection.cell,
+                cell=armed.cell,
                 wall_ns=hub.wall_ns,
                 injected_ns=injection.injected_ns,
             )
@@ -326,7 +343,7 @@ class Server:
         self._port_drive.step()
 
     def _on_lift(self, injection: Injection) -> None:
-        if injection.fault.scope == "port" and self._port_drive is not None:
+        if injection.scope == "port" and self._port_drive is not None:
             drive, self._port_drive = self._port_drive, None
             drive.lift()
 
@@ -337,7 +354,7 @@ class Server:
 
     def lift(self, order: Lift) -> dict[str, Any]:
         hub = self.hub
-        if self._dead_fault is not None:
+        if self._dead is not None:
             raise Conflict("dead from the start: there is no upstream to pass through to; start with --upstream")
         current = hub.switch.current
         if current is not None and current.window == order.window:
@@ -426,7 +443,7 @@ class Server:
         if self._stopping:
             return
         self._stopping = True
-        if self._dead_fault is None:
+        if self._dead is None:
             self.hub.switch.lift("signal" if why.startswith("SIG") else "exit")
         self.door.deafen()
         self._stop_why = why

@@ -1,25 +1,29 @@
-"""Which fault is on: one at a time, each with a deadline that its owner renews. No socket, no loop; the clock is given.
+"""Which injection is on: one at a time, each with a deadline that its owner renews. No socket, no loop; the clock is given.
 
 1. A fault is on from its injection until its lift or its deadline, whichever comes first. Nothing extends it but a renewal
    that arrives before the deadline. A clock that went back has passed every deadline; and who counts the time by other
    means (`pass_time`) ends it as well, so that no clock that stands still, jumps or lies can hold a fault on.
 2. A window is injected once; the same name again is refused, so that a gate can judge windows by name.
 3. A proxy without an upstream is dead from the start: its window has no deadline, since there is nothing to pass to.
+4. An injection is one fault for everybody, or several with rules that say whom each meets (`drillmaster.targeting`).
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from drillmaster.clock import Clock
-from drillmaster.faults import Fault
+from drillmaster.faults import Fault, Scope, make
+from drillmaster.targeting import Aim, Asked, Rule, named, what_is_wrong
 
-__all__ = ["MAX_TTL_S", "Conflict", "Counters", "Injection", "Switch"]
+__all__ = ["MAX_TTL_S", "Armed", "Conflict", "Counters", "Injection", "Switch", "arm"]
 
 MAX_TTL_S = 3_600.0
 MAX_CELLS = 65_536
+MAX_SAW = 32
+MAX_SAID = 5
 COUNTED_LATE_S = 0.5
 """How much later than by the clock a fault ends by count: the count is coarse."""
 
@@ -28,39 +32,73 @@ class Conflict(Exception):
     """The order does not fit the state; nothing was changed."""
 
 
+class Armed:
+    """One fault of an injection, with whom it meets and what it has met."""
+
+    __slots__ = ("_cells", "aim", "fault", "met", "rule")
+
+    def __init__(self, rule: Rule, fault: Fault, aim: Aim | None) -> None:
+        self.rule = rule
+        self.fault = fault
+        self.aim = aim
+        """None: it meets everybody."""
+        self.met = 0
+        self._cells: dict[str, dict[str, Any]] = {}
+
+    def cell(self, key: str) -> dict[str, Any]:
+        """State of this fault in this window by key. Bounded: past `MAX_CELLS` keys the oldest is forgotten."""
+        cell = self._cells.get(key)
+        if cell is None:
+            if len(self._cells) >= MAX_CELLS:
+                del self._cells[next(iter(self._cells))]
+            cell = self._cells[key] = {}
+        return cell
+
+
+def arm(rules: Sequence[Rule], seed: int) -> tuple[Armed, ...]:
+    """Make the faults of these rules. Raises Problem for an unknown tag or a wrong parameter, ValueError for a senseless rule.
+
+    One rule without a name that meets everybody is a plain fault: it counts nothing and reads no body.
+    """
+    given = tuple(rules)
+    made = [make(rule.tag, rule.params) for rule in given]
+    for wrong in what_is_wrong(
+        given, {rule.tag: fault.scope for rule, fault in zip(given, made, strict=True)}.__getitem__, ""
+    ):
+        raise ValueError(f"rules{wrong.pointer}: found {wrong.found}, wanted {wrong.wanted}")
+    if len(given) == 1 and given[0].plain and not given[0].name:
+        return (Armed(given[0], made[0], None),)
+    return tuple(Armed(rule, fault, Aim(rule, seed)) for rule, fault in zip(named(given), made, strict=True))
+
+
 class Injection:
     """One window as the proxy holds it, from the injection until its last script is over."""
 
     __slots__ = (
-        "_cells",
+        "armed",
         "client_bytes",
         "deadline_ns",
-        "fault",
         "injected_ns",
         "left_s",
         "lifted_ns",
         "linger_s",
         "met",
-        "params",
+        "saw",
+        "scope",
         "tag",
         "why",
         "window",
     )
 
     def __init__(
-        self,
-        window: str,
-        tag: str,
-        fault: Fault,
-        params: dict[str, Any],
-        injected_ns: int,
-        deadline_ns: int | None,
-        linger_s: float,
+        self, window: str, armed: tuple[Armed, ...], injected_ns: int, deadline_ns: int | None, linger_s: float
     ) -> None:
         self.window = window
-        self.tag = tag
-        self.fault = fault
-        self.params = params
+        self.armed = armed
+        self.tag = " + ".join(dict.fromkeys(one.rule.tag for one in armed))
+        """What people call it."""
+        self.scope: Scope = armed[0].fault.scope
+        """Of all its faults: several are all of exchanges."""
         self.injected_ns = injected_ns
         self.deadline_ns = deadline_ns
         """CLOCK_MONOTONIC; None for a proxy that is dead from the start."""
@@ -70,17 +108,48 @@ class Injection:
         self.lifted_ns: int | None = None
         self.why: str | None = None
         self.met = 0
+        """Requests that any of its faults acted on; connections or probes below HTTP."""
         self.client_bytes = 0
-        self._cells: dict[str, dict[str, Any]] = {}
+        self.saw: dict[str, int] = {}
+        """What requests came while it was on, by what rules look at; kept where there are rules, the first `MAX_SAW` kinds."""
 
-    def cell(self, key: str) -> dict[str, Any]:
-        """State of this window by key. Bounded: past `MAX_CELLS` keys the oldest is forgotten."""
-        cell = self._cells.get(key)
-        if cell is None:
-            if len(self._cells) >= MAX_CELLS:
-                del self._cells[next(iter(self._cells))]
-            cell = self._cells[key] = {}
-        return cell
+    @property
+    def plain(self) -> Armed | None:
+        """Its one fault, where that meets everybody."""
+        return self.armed[0] if self.armed[0].aim is None else None
+
+    def see(self, asked: Asked) -> None:
+        """Remember what kind of request came: a rule that met nobody is mended by what it could have met."""
+        kind = " ".join(
+            part
+            for part in (
+                asked.method,
+                asked.path,
+                asked.model or "",
+                "stream" if asked.stream else "",
+                "tools" if asked.tools else "",
+            )
+            if part
+        )
+        if kind in self.saw or len(self.saw) < MAX_SAW:
+            self.saw[kind] = self.saw.get(kind, 0) + 1
+
+    def tallies(self) -> Iterator[dict[str, Any]]:
+        """What each rule did, for the evidence; nothing where there are no rules."""
+        usual = sorted(self.saw, key=self.saw.__getitem__, reverse=True)[:MAX_SAID]
+        for one in self.armed:
+            aim = one.aim
+            if aim is not None:
+                yield {
+                    "window": self.window,
+                    "rule": one.rule.name,
+                    "matched": aim.matched,
+                    "counted": aim.counted,
+                    "taken": aim.taken,
+                    "undecided": aim.undecided,
+                    "met": one.met,
+                    "saw": [] if aim.matched else usual,
+                }
 
 
 class Counters(msgspec.Struct):
@@ -105,7 +174,7 @@ class Counters(msgspec.Struct):
 
 
 class Switch:
-    """The one fault that is on, or none."""
+    """The one injection that is on, or none."""
 
     def __init__(self, clock: Clock, on_lift: Callable[[Injection], None]) -> None:
         """`on_lift` is called after each lift, by order or by time, with what was lifted."""
@@ -115,9 +184,7 @@ class Switch:
         self.current: Injection | None = None
         self._latest_ns = 0
 
-    def prepare(
-        self, window: str, tag: str, fault: Fault, params: dict[str, Any], ttl_s: float | None, linger_s: float
-    ) -> Injection:
+    def prepare(self, window: str, armed: tuple[Armed, ...], ttl_s: float | None, linger_s: float) -> Injection:
         """An injection that is not on yet. `ttl_s` None: dead from the start, never lifted by time.
 
         Raises Conflict when one is on or the window was used before, ValueError for a `ttl_s` out of 0..`MAX_TTL_S`.
@@ -129,7 +196,7 @@ class Switch:
             raise Conflict(f"window {window} has been already")
         now_ns = self._latest_ns = self._clock.mono_ns()
         deadline_ns = None if ttl_s is None else now_ns + _ttl_ns(ttl_s)
-        injection = Injection(window, tag, fault, params, now_ns, deadline_ns, linger_s)
+        injection = Injection(window, armed, now_ns, deadline_ns, linger_s)
         if ttl_s is not None:
             injection.left_s = ttl_s + COUNTED_LATE_S
         return injection

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from drillmaster.outcomes import FAILED, OK, Attempt, Mark, Request, Run, Window
 from drillmaster.policy import seconds_text
+from drillmaster.retries import Accounting, account, retry_findings
 from drillmaster.stats import median
 from drillmaster.verdict import Exact, Finding, Status
 
@@ -17,8 +18,6 @@ __all__ = ["SIGNATURES", "Limits", "diagnose"]
 
 SLOWER_RATIO = 2.0
 """The article's "latency doubles": p50 in the fault against p50 of the baseline."""
-STORM_ATTEMPTS = 4.0
-"""Attempts per user request from which retries are called a storm; an SDK's own default is 3 (2 retries)."""
 SCRIBE_SKEW_S = 30.0
 """How far the Scribe's injection may lie from the proxy's before both are named."""
 
@@ -40,6 +39,8 @@ class _Scene(NamedTuple):
     during: list[Request]
     after: list[Request]
     served: list[Request]
+    books: Accounting | None
+    """None: a bare file."""
 
     def status(self, check: str) -> Status | None:
         return self.statuses.get(check) or self.statuses.get(f"{check} [{self.window.id}]")
@@ -48,11 +49,12 @@ class _Scene(NamedTuple):
 def diagnose(run: Run, limits: Limits, statuses: Mapping[str, Status]) -> Iterator[Finding]:
     """Yield what every signature finds in every window, the first of each id only."""
     said: set[str] = set()
+    books = account(run) if run.windows else None
     for window in run.windows:
         during = run.during(window)
         lift_ns = run.lifted_or_end_ns(window)
         served = [r for r in during if r.outcome in ("ok_fallback", "ok") and (r.end_ns or lift_ns) < lift_ns]
-        scene = _Scene(run, window, limits, statuses, run.before(window), during, run.after(window), served)
+        scene = _Scene(run, window, limits, statuses, run.before(window), during, run.after(window), served, books)
         for signature in SIGNATURES:
             for finding in signature(scene):
                 if finding.id not in said:
@@ -199,21 +201,9 @@ def _hollow_answers(s: _Scene) -> Iterator[Finding]:
         )
 
 
-def _retry_storm(s: _Scene) -> Iterator[Finding]:
-    if s.run.bare or not s.during:
-        return
-    met = [a for a in s.run.attempts if a.window == s.window.id]
-    per_request = len(met) / len(s.during)
-    if per_request > STORM_ATTEMPTS:
-        base = [a for a in s.run.attempts if a.end_ns < s.window.injected_ns]
-        usual = len(base) / len(s.before) if s.before else 0.0
-        yield Finding(
-            id="retry-storm",
-            cause=f"{len(met)} attempts for {len(s.during)} user requests in the fault, {per_request:.1f} each "
-            f"(baseline {usual:.1f}): retries multiply the load on an endpoint that is down",
-            next="cap total attempts per user request over all layers, with a retry budget and full jitter",
-            cites=tuple(a.cite for a in met[:2]),
-        )
+def _retries(s: _Scene) -> Iterator[Finding]:
+    if s.books is not None:
+        yield from retry_findings(s.books, s.window)
 
 
 def _sticky(s: _Scene) -> Iterator[Finding]:
@@ -342,7 +332,7 @@ SIGNATURES: tuple[Callable[[_Scene], Iterator[Finding]], ...] = (
     _worker_silent,
     _fallback_errs,
     _slow_fallback,
-    _retry_storm,
+    _retries,
     _sticky,
     _lost_class,
     _claims_primary,

@@ -27,6 +27,7 @@ TIERS: tuple[frozenset[str], ...] = (
             "evidence",
             "outcomes",
             "admissions",
+            "retries",
             "diagnosis",
             "stats",
             "targeting",

@@ -8,6 +8,8 @@ and uvloop's own TLS cost up to twice as much CPU a request (docs/decisions).
 2. `send` never calls the owner: an error that a write meets is told from the loop, so that callers are not re-entered.
 3. What could not be written at once is kept and counted in `backlog_bytes`; whoever feeds a wire watches it, and stops
    reading the other side above `HIGH_BYTES` until `on_drained`.
+4. `send_soon` is for whole messages that end what their sender had to do: where other readers of the poll's round are still
+   to be called, it is written with what those write (`Batch`), and before anything else that is asked of the wire.
 """
 
 import asyncio
@@ -21,7 +23,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["HIGH_BYTES", "READ_BYTES", "Address", "Owner", "Wire", "dial"]
+__all__ = ["HIGH_BYTES", "READ_BYTES", "Address", "Batch", "Owner", "Wire", "dial"]
 
 READ_BYTES = 65_536
 HIGH_BYTES = 262_144
@@ -53,12 +55,44 @@ class Owner(Protocol):
         """What was kept for writing has fallen below the low mark."""
 
 
+class Batch:
+    """What wires write together, once a few readers of the poll have been called.
+
+    A write that wakes a sleeping peer costs several times one that does not, on a virtual machine an interrupt through its
+    host. Of writes that follow each other at once only the first meets a sleeper. A loop that has `batch` opens it while
+    readers are called, and writes it after every few of them.
+    """
+
+    __slots__ = ("_due", "open")
+
+    def __init__(self) -> None:
+        self.open = False
+        """Whether more is to come in this round, so that waiting for it is worth it."""
+        self._due: list[Wire] = []
+
+    def add(self, wire: "Wire") -> None:
+        """Have `wire.write_due` called before long."""
+        self._due.append(wire)
+
+    def write(self) -> None:
+        """Write what is due; what is sent soon from now on is sent at once."""
+        self.open = False
+        due, self._due = self._due, []
+        for wire in due:
+            wire.write_due()
+
+
+_NEVER_OPEN = Batch()
+
+
 class Wire:
     """One connected, or connecting, socket."""
 
     __slots__ = (
+        "_batch",
         "_clear",
         "_context",
+        "_due",
         "_finishing",
         "_loop",
         "_on_bytes",
@@ -90,13 +124,16 @@ class Wire:
     ) -> None:
         """Take over `sock`, which is non-blocking. A connected one is plain and reads at once; see `dial` for the rest."""
         self._loop = loop
+        self._batch: Batch = getattr(loop, "batch", _NEVER_OPEN)
         self._owner = owner
         self._on_bytes = owner.on_bytes
         self._out: deque[bytes | memoryview] = deque()
         self.backlog_bytes = 0
         self.closed = False
         self._clear = False
-        """Whether a send may write at once: open, not finishing, nothing kept."""
+        """Whether a send may write at once: open, not finishing, nothing kept, nothing due."""
+        self._due = b""
+        """What `send_soon` was given, until it is written."""
         self.reading = False
         """Whether the owner is told of bytes; see `pause`."""
         self._writing = self._want_drained = self._finishing = False
@@ -175,7 +212,10 @@ class Wire:
     def send(self, data: bytes) -> None:
         """Write, or keep for writing. On a closed wire it does nothing."""
         if not self._clear:
-            if not self.closed and not self._finishing:
+            if self._due:
+                self.write_due()
+                self.send(data)
+            elif not self.closed and not self._finishing:
                 self._keep(data)
             return
         try:
@@ -188,6 +228,22 @@ class Wire:
             return
         if sent < len(data):
             self._keep(memoryview(data)[sent:] if sent else data)
+
+    def send_soon(self, data: bytes) -> None:
+        """Write with what other readers of this round write (rule 4), or now, where nobody else has anything to do."""
+        if self._clear and self._batch.open:
+            self._clear = False
+            self._due = data
+            self._batch.add(self)
+        else:
+            self.send(data)
+
+    def write_due(self) -> None:
+        """Write what `send_soon` was given, if that has not happened yet."""
+        data, self._due = self._due, b""
+        if data:
+            self._clear = True
+            self.send(data)
 
     def _keep(self, data: bytes | memoryview) -> None:
         self._clear = False
@@ -307,6 +363,7 @@ class Wire:
         """Write what is kept, then end our side (FIN); the owner goes on reading, and closes when the peer does."""
         if self.closed or self._finishing:
             return
+        self.write_due()
         self._finishing = True
         self._clear = False
         if not self._out:
@@ -320,6 +377,7 @@ class Wire:
         """Close at once: FIN, after TLS its close_notify. Bytes kept for writing are dropped."""
         if self.closed:
             return
+        self.write_due()
         if self.tls is not None and self._state == "open":
             with contextlib.suppress(OSError, ValueError):
                 self.tls.unwrap()
@@ -329,6 +387,7 @@ class Wire:
         """Close with a RST."""
         if self.closed:
             return
+        self.write_due()
         with contextlib.suppress(OSError):
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RST_ON_CLOSE)
         self._release()
@@ -336,6 +395,7 @@ class Wire:
     def _release(self) -> None:
         self.closed = True
         self._clear = False
+        self._due = b""
         self._state = "closed"
         if self.reading:
             self.reading = False

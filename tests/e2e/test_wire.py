@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trustme
 
+from drillmaster.proxy.loop import BATCH_READERS, make_loop
 from drillmaster.wire import HIGH_BYTES, Wire, dial
 
 pytestmark = pytest.mark.e2e
@@ -78,6 +79,86 @@ def test_bytes_and_the_end_are_told_in_order() -> None:
             assert far.recv(10) == b""
 
     run(body)
+
+
+class Batched(Heard):
+    """Answers each piece soon, and notes what the peers had by then."""
+
+    def __init__(self, then: Callable[["Batched"], None] | None = None) -> None:
+        super().__init__()
+        self.then = then
+        self.wire: Wire | None = None
+        self.far: socket.socket | None = None
+        self.open = False
+
+    def on_bytes(self, data: bytes) -> None:
+        assert self.wire is not None
+        self.open = asyncio.get_running_loop().batch.open  # type: ignore[attr-defined]  # the proxy's loop has one
+        self.wire.send_soon(b"soon")
+        if self.then is not None:
+            self.then(self)
+        super().on_bytes(data)
+
+
+def batched(
+    count: int, then: Callable[[Batched], None] | None, body: Callable[[list[Batched]], Awaitable[None]]
+) -> None:
+    """Run `body` in the proxy's loop once `count` owners were told of bytes in one round."""
+
+    async def main() -> None:
+        owners = [Batched(then) for _ in range(count)]
+        for owner in owners:
+            owner.wire, owner.far = pair(owner)
+            owner.far.sendall(b"x")
+        try:
+            for owner in owners:
+                await owner.until(lambda owner=owner: bool(owner.data))  # type: ignore[misc]  # bound per turn
+            await body(owners)
+        finally:
+            for owner in owners:
+                assert owner.wire is not None and owner.far is not None
+                owner.wire.close()
+                owner.far.close()
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        runner.run(main())
+
+
+def test_what_is_sent_soon_is_written_within_the_round_and_at_once_where_nobody_else_writes() -> None:
+    async def body(owners: list[Batched]) -> None:
+        for owner in owners:
+            assert owner.far is not None
+            owner.far.settimeout(5)
+            assert owner.far.recv(10) == b"soon"
+            assert owner.open == (len(owners) > 1)
+
+    batched(BATCH_READERS + 3, None, body)
+    batched(1, None, body)
+
+
+@pytest.mark.parametrize(
+    ("then", "arrives"),
+    [
+        (lambda owner: owner.wire.send(b", then"), b"soon, then"),
+        (lambda owner: owner.wire.send_soon(b", then"), b"soon, then"),
+        (lambda owner: owner.wire.finish(), b"soon"),
+        (lambda owner: owner.wire.close(), b"soon"),
+    ],
+)
+def test_what_is_sent_soon_is_written_before_anything_else_that_is_asked(
+    then: Callable[[Batched], None], arrives: bytes
+) -> None:
+    async def body(owners: list[Batched]) -> None:
+        for owner in owners:
+            assert owner.far is not None and owner.wire is not None
+            owner.wire.close()
+            owner.far.settimeout(5)
+            got = b""
+            while data := owner.far.recv(100):
+                got += data
+            assert got == arrives
+
+    batched(3, then, body)
 
 
 def test_what_the_peer_does_not_take_is_kept_counted_and_told_when_it_is_gone() -> None:

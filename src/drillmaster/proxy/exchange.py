@@ -246,10 +246,12 @@ class Exchange(Witness):
         if drive is not None and not drive.lifted and drive.reads_answer:
             lines = [line for line in lines if line[:16].lower() != b"accept-encoding:"]
             lines.append(b"Accept-Encoding: identity")
-        wire.send(b"\r\n".join((self.route.opening, *lines, framing, framed)))
+        message = b"\r\n".join((self.route.opening, *lines, framing, framed))
         if self.req_done:
+            wire.send_soon(message)
             self.client.deadline_ns = mono_ns() + self.hub.answer_ns
         else:
+            wire.send(message)
             self._renew_deadline()
             if wire.backlog_bytes > HIGH_BYTES:
                 self.client.wire.pause()
@@ -325,7 +327,10 @@ class Exchange(Witness):
             else:
                 self.watch(data)
             self.first_ns = mono_ns()
-            self.client.wire.send(first + data)
+            if self.keep:
+                self.client.wire.send_soon(first + data)
+            else:
+                self.client.wire.send(first + data)
             self.finish("clean")
             return
         payload = b""

@@ -9,6 +9,8 @@ rest: writers, its own wake-up pipe, timers, tasks, signals.
 3. A reader may close any descriptor, and another may be opened under the same number within a round. A reader that is
    called for its predecessor's event reads nothing, so readers bear that; a writer would take itself for connected, so an
    event for asyncio counts only while the registration stands that it was reported for.
+4. What readers have to write soon is written together, after every `BATCH_READERS` of them (`wire.Batch`): no peer waits
+   for longer than that many take.
 """
 
 import asyncio
@@ -20,7 +22,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVarTuple, Unpack
 
-__all__ = ["make_loop"]
+from drillmaster.wire import Batch
+
+__all__ = ["BATCH_READERS", "make_loop"]
+
+BATCH_READERS = 8
 
 _Args = TypeVarTuple("_Args")
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -34,6 +40,7 @@ class _Poll(selectors.BaseSelector):
         self._calls: dict[int, Callable[[], object]] = {}
         self._keys: dict[int, selectors.SelectorKey] = {}
         self.failed: Callable[[BaseException, Callable[[], object]], None] | None = None
+        self.batch = Batch()
 
     def call(self, fd: int, reader: Callable[[], object]) -> None:
         """Call `reader` whenever `fd` can be read, or is broken."""
@@ -96,17 +103,23 @@ class _Poll(selectors.BaseSelector):
             return []
         others = [(keys[fd], event) for fd, event in events if fd in keys]
         call: Callable[[], object] | None = None
+        batch = self.batch
         try:
-            for fd, event in events:
-                call = calls.get(fd)
-                if call is not None and event != select.EPOLLOUT:
-                    call()
+            for at in range(0, len(events), BATCH_READERS):
+                batch.open = len(events) > 1
+                for fd, event in events[at : at + BATCH_READERS]:
+                    call = calls.get(fd)
+                    if call is not None and event != select.EPOLLOUT:
+                        call()
+                batch.write()
         except (SystemExit, KeyboardInterrupt):
             raise
         except BaseException as error:
             if self.failed is None or call is None:
                 raise
             self.failed(error, call)
+        finally:
+            batch.write()
         if not others:
             return []
         ready = []
@@ -127,6 +140,7 @@ class _Loop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._poll = _Poll()
+        self.batch = self._poll.batch
         super().__init__(self._poll)
         self._poll.failed = self._reader_failed
 

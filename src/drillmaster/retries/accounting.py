@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from drillmaster.outcomes import Attempt, Request, Run, Window
 from drillmaster.retries.shapes import (
@@ -196,7 +197,7 @@ class _Ledger:
         following = next(
             (
                 later
-                for later in own[place + 1 :]
+                for later in islice(own, place + 1, None)
                 if later.start_ns >= said_ns and (later.dialect, later.model) == (asking.dialect, asking.model)
             ),
             None,
@@ -268,9 +269,12 @@ class _Ledger:
 
 def _follow(attempt: Attempt, open_ones: list[_Open], chains: list[_Chain]) -> tuple[str, _Chain, Attempt | None]:
     """Say why an attempt was sent, which call it is of, and which failed attempt it follows; rule 3."""
-    over = [one for one in open_ones if one.attempt.end_ns <= attempt.start_ns + _GRAIN_NS]
-    same = [one for one in over if one.attempt.model == attempt.model]
     count = attempt.retry_count
+    over = same = open_ones
+    if open_ones:
+        until_ns, model = attempt.start_ns + _GRAIN_NS, attempt.model
+        over = [one for one in open_ones if one.attempt.end_ns <= until_ns]
+        same = [one for one in over if one.attempt.model == model]
     chosen: _Open | None = None
     if count:
         layer = "sdk"

@@ -1,6 +1,7 @@
 """Write the pages of docs/reference/ that are made from the code: `python -m tools.reference [--check]`.
 
-`cli.md` comes from the verbs' own help; `faults.md`, `gates.md` and `dialects.md` from docstrings and fields of the entries;
+`cli.md` comes from the verbs' own help; `faults.md`, `gates.md` and `dialects.md` from docstrings and fields of the entries,
+and with `faults.md` the index of faults that ships with the package (`reference_faults`);
 `plan.md`, `policy.md` and `run-folder.md` from the types that the files are decoded into.
 With `--check` nothing is written, and a page that differs from the code is named and makes exit 1.
 """
@@ -20,6 +21,8 @@ import msgspec
 
 from drillmaster.cli import Verbs
 from drillmaster.dialects import Dialect
+from drillmaster.faults import Fault
+from tools import reference_faults
 
 __all__ = ["CATALOGUES", "commands", "entries", "main", "pages"]
 
@@ -31,7 +34,13 @@ CATALOGUES: dict[str, tuple[str, str]] = {
     "faults": (
         "Faults",
         "What the proxy can do to an exchange. The plan names one by its tag (`fault: {mode: TAG}`), and so does "
-        "`--mode`. A new fault is one file in `src/drillmaster/faults/` and its test.",
+        "`--mode`. `drillmaster fault list` finds one, `fault show TAG` explains it, and `fault try TAG` [plays it once by "
+        "hand](../howto/rehearse-one-fault.md). A new fault is one file in `src/drillmaster/faults/` and its test.\n\n"
+        "*Scope* is what it strikes: single exchanges, connections before any request was read, or the port. *Proof* is what "
+        "shows that it met somebody: bytes that a client sent, connections, or a probe of the proxy's own. *A plain client "
+        "sees* what it is left with: no answer (`refused`, `unanswered`, `reset`, `closed`, `silent`), half of one (`stalled`, "
+        "`broken`: an end, a framing, a coding or a JSON text that cannot be read), or a whole one: an error `status`, a "
+        "`redirect`, or one that ends in the API's own terms `complete`, `incomplete`, `cut` or with an `error` inside a 200.",
     ),
     "gates": (
         "Gates",
@@ -194,7 +203,7 @@ def catalogue_page(catalogue: str) -> str:
         lines += [f"## {tag}", "", *_parts(page_text(module)), ""]
         owner = entry_class(module)
         if owner is not None:
-            lines += _fields(owner)
+            lines += reference_faults.fields(owner) if issubclass(owner, Fault) else _fields(owner)
         if catalogue == "dialects" and owner is not None:
             lines += _errors(owner())
     return "\n".join(lines).rstrip() + "\n"
@@ -296,7 +305,8 @@ def pages() -> dict[Path, str]:
     """Write every generated page: path and text."""
     made = {SHELF / f"{catalogue}.md": catalogue_page(catalogue) for catalogue in CATALOGUES}
     shaped = {SHELF / f"{name}.md": shapes_page(name) for name in SHAPES}
-    return {SHELF / "cli.md": cli_page(), **made, **shaped}
+    shelf = {reference_faults.INDEX: reference_faults.index(made[SHELF / "faults.md"])}
+    return {SHELF / "cli.md": cli_page(), **made, **shaped, **shelf}
 
 
 def main(arguments: list[str]) -> int:

@@ -3,9 +3,10 @@
 import random
 import subprocess
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, get_args
 
+import msgspec
 import pytest
 
 from drillmaster import faults
@@ -36,6 +37,30 @@ def test_every_name_loads_an_entry_that_says_what_it_is() -> None:
         assert kind.__struct_config__.tag == tag
         for word in ("Breaks:", "Looks like:", "Cannot show:"):
             assert word in (kind.__doc__ or ""), f"{tag} does not say {word}"
+
+
+@pytest.mark.parametrize("tag", faults.names())
+def test_an_entry_says_what_fails_and_what_a_plain_client_is_left_with(tag: str) -> None:
+    kind = faults.load(tag)
+    assert kind.group in set(get_args(faults.Group)) - {"other"}
+    assert kind.seen
+    assert set(kind.seen) <= set(get_args(faults.Seen))
+    assert set(kind.needs) <= set(get_args(faults.Need))
+
+
+@pytest.mark.parametrize("tag", faults.names())
+def test_a_parameter_says_what_it_is_and_one_that_must_be_given_has_an_example(tag: str) -> None:
+    for field in msgspec.structs.fields(faults.load(tag)):
+        said = [found for found in _metas(field.type) if found.description]
+        assert said, f"{tag}: {field.name} has no description"
+        if field.required:
+            assert any(found.examples for found in said), f"{tag}: {field.name} has no example"
+
+
+def _metas(kind: Any) -> Iterator[msgspec.Meta]:
+    yield from (found for found in getattr(kind, "__metadata__", ()) if isinstance(found, msgspec.Meta))
+    for part in get_args(kind):
+        yield from _metas(part)
 
 
 def test_listing_imports_no_entry_and_loading_imports_one() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import click
 
-__all__ = ["bugs", "faults", "notes", "runs", "runs_going_on"]
+__all__ = ["bugs", "dialects", "fault_groups", "faults", "notes", "runs", "runs_going_on"]
 
 
 def _that_begin(words: Iterable[str], incomplete: str) -> list[str]:
@@ -13,6 +13,18 @@ def _that_begin(words: Iterable[str], incomplete: str) -> list[str]:
 
 def faults(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     from drillmaster.faults import names
+
+    return _that_begin(names(), incomplete)
+
+
+def fault_groups(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from drillmaster.trying.shelf import read
+
+    return _that_begin(sorted({entry.group for entry in read().faults.values()}), incomplete)
+
+
+def dialects(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from drillmaster.dialects import names
 
     return _that_begin(names(), incomplete)
 

@@ -39,16 +39,19 @@ __all__ = [
     "Event",
     "Fault",
     "Frame",
+    "Group",
     "Head",
     "Late",
     "Lifted",
     "Lost",
+    "Need",
     "Pass",
     "Passed",
     "Raw",
     "Read",
     "Refuse",
     "Script",
+    "Seen",
     "Send",
     "Wait",
     "answer_error",
@@ -65,6 +68,29 @@ __all__ = [
 Side = Literal["client", "upstream"]
 Scope = Literal["port", "connection", "exchange"]
 Proof = Literal["bytes", "connections", "probe"]
+Group = Literal["connection", "time", "status", "quota", "credentials", "content", "stream", "tools", "other"]
+"""What fails, for people who look for a fault; `quota` is money too, `tools` includes MCP."""
+Need = Literal["stream", "whole", "tools", "model", "mcp", "listing"]
+"""What a request must be, or the fault lets it pass: answered by a stream, answered whole, one that offers tools, one to a
+model's API, a call of MCP, MCP's `tools/list`."""
+Seen = Literal[
+    "refused",
+    "unanswered",
+    "reset",
+    "closed",
+    "silent",
+    "stalled",
+    "broken",
+    "status",
+    "redirect",
+    "complete",
+    "incomplete",
+    "cut",
+    "error",
+]
+"""What a plain client is left with. No answer: the port refused, the connect was not answered, a RST, a FIN, silence. Half
+of one: silence behind its head (`stalled`), or an end, a framing, a coding or a JSON text that cannot be read (`broken`). A
+whole one: an error status, a redirect, or else how it ended in the API's terms, `error` being one inside a 200."""
 
 SEEN_BYTES = 65_536
 
@@ -259,6 +285,14 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """False: no path through the script reads from the upstream or passes, so what it reads of a body is not kept."""
     reads_answer: ClassVar[bool] = False
     """True: the script has to understand the upstream's answer, which is asked for without a content coding."""
+    group: ClassVar[Group] = "other"
+    seen: ClassVar[tuple[Seen, ...]] = ()
+    """What a plain client may be left with once it was met; which of several depends on parameters, API and time limit."""
+    needs: ClassVar[tuple[Need, ...]] = ()
+
+    def first_met(self) -> int | None:
+        """Which request of a client, on one connection and with one key, it meets first. None: the requests decide."""
+        return 1
 
     def script(self, cx: Cx) -> Script:
         """What happens to one exchange (one connection, one port: see `scope`)."""

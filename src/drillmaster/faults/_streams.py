@@ -15,7 +15,23 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta
 
 from drillmaster.dialects import Says
-from drillmaster.faults import Action, Close, Cx, Data, End, Fault, Frame, Head, Lifted, Lost, Raw, Read, Script, Send
+from drillmaster.faults import (
+    Action,
+    Close,
+    Cx,
+    Data,
+    End,
+    Fault,
+    Frame,
+    Head,
+    Lifted,
+    Lost,
+    Need,
+    Raw,
+    Read,
+    Script,
+    Send,
+)
 from drillmaster.http1 import answer_head
 
 __all__ = ["AfterEvents", "Events", "StreamFault"]
@@ -153,6 +169,8 @@ class Events:
 class StreamFault(Fault, frozen=True, kw_only=True):
     """A fault that strikes inside a stream. `strike` is all that an entry says; what it leaves is relayed."""
 
+    group = "stream"
+    needs: ClassVar[tuple[Need, ...]] = ("stream",)
     reads_answer: ClassVar[bool] = True
 
     def script(self, cx: Cx) -> Script:

@@ -16,6 +16,8 @@ class BadGzip(Fault, frozen=True, kw_only=True, tag="bad-gzip"):
     Cannot show: a coding that the client does not know, or a body that goes bad half way.
     """
 
+    group = "content"
+    seen = ("broken",)
     reads_answer: ClassVar[bool] = True
 
     def script(self, cx: Cx) -> Script:

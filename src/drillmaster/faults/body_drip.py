@@ -17,7 +17,12 @@ class BodyDrip(Fault, frozen=True, kw_only=True, tag="body-drip"):
     Cannot show: a head that drips (see header-drip), which other limits guard.
     """
 
-    bytes_per_s: Annotated[float, Meta(ge=0.01, le=1_000, description="single bytes of the answer's body")]
+    group = "time"
+    seen = ("complete", "stalled")
+
+    bytes_per_s: Annotated[
+        float, Meta(ge=0.01, le=1_000, description="single bytes of the answer's body", examples=[400])
+    ]
 
     def script(self, cx: Cx) -> Script:
         sent_bytes = 0

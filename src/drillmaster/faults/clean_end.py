@@ -21,6 +21,8 @@ class CleanEnd(StreamFault, frozen=True, kw_only=True, tag="clean-end"):
     Cannot show: a connection that breaks (see cut-stream, reset-stream); an answer that is no stream passes untouched.
     """
 
+    seen = ("cut",)
+
     after_events: AfterEvents = None
     framing: Annotated[Literal["chunked", "close"], Meta(description="how the stream's end is told")] = "chunked"
 

@@ -16,6 +16,8 @@ class ContextLength(Fault, frozen=True, kw_only=True, tag="context-length"):
     Cannot show: at which length your model really refuses; short prompts are refused as well.
     """
 
+    group = "status"
+    seen = ("status",)
     asks_upstream: ClassVar[bool] = False
 
     def script(self, cx: Cx) -> Script:

@@ -22,6 +22,10 @@ class CutAnswer(Fault, frozen=True, kw_only=True, tag="cut-answer"):
     Cannot show: a stream that ends without a reason (see clean-end); the real model is not asked.
     """
 
+    group = "content"
+    seen = ("incomplete",)
+    needs = ("model",)
+
     reason: Annotated[Literal["length", "content_filter"], Meta(description="why the model stopped")] = "length"
     asks_upstream: ClassVar[bool] = False
 

@@ -19,7 +19,12 @@ class CutBody(Fault, frozen=True, kw_only=True, tag="cut-body"):
     Cannot show: a stream that ends early by its framing's own rules (see clean-end): that one raises nothing.
     """
 
-    after_bytes: Annotated[int, Meta(ge=1, le=1_000_000_000, description="of the body, counted across chunks")]
+    group = "connection"
+    seen = ("broken",)
+
+    after_bytes: Annotated[
+        int, Meta(ge=1, le=1_000_000_000, description="of the body, counted across chunks", examples=[60])
+    ]
     how: Annotated[Literal["rst", "fin"], Meta(description="how the connection ends")] = "rst"
 
     def script(self, cx: Cx) -> Script:

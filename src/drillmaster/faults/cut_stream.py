@@ -21,6 +21,8 @@ class CutStream(StreamFault, frozen=True, kw_only=True, tag="cut-stream"):
     Cannot show: an end that the framing allows (see clean-end), which raises nothing.
     """
 
+    seen = ("broken",)
+
     after_events: AfterEvents = None
     after_bytes: Annotated[int, Meta(ge=1, le=1_000_000_000, description="of the stream's body")] | None = None
 

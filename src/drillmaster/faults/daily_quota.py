@@ -21,8 +21,14 @@ class DailyQuota(Fault, frozen=True, kw_only=True, tag="daily-quota"):
     Cannot show: at which hour of which zone a provider's day begins.
     """
 
-    requests: Annotated[int, Meta(ge=1, le=100_000_000, description="a day, for each credential")]
+    group = "quota"
+    seen = ("status",)
+
+    requests: Annotated[int, Meta(ge=1, le=100_000_000, description="a day, for each credential", examples=[1])]
     day_s: Annotated[float, Meta(ge=1, le=604_800, description="how long a day is")] = 86_400.0
+
+    def first_met(self) -> int | None:
+        return self.requests + 1
 
     def script(self, cx: Cx) -> Script:
         now_ns = cx.now_ns()

@@ -19,7 +19,12 @@ class DateSkew(Fault, frozen=True, kw_only=True, tag="date-skew"):
     Cannot show: a client whose own clock is wrong.
     """
 
-    skew_s: Annotated[float, Meta(ge=-3.2e8, le=3.2e8, description="added to the true time; negative: the past")]
+    group = "content"
+    seen = ("complete",)
+
+    skew_s: Annotated[
+        float, Meta(ge=-3.2e8, le=3.2e8, description="added to the true time; negative: the past", examples=[3_600])
+    ]
 
     def script(self, cx: Cx) -> Script:
         try:

@@ -19,6 +19,8 @@ class DuplicateEvents(StreamFault, frozen=True, kw_only=True, tag="duplicate-eve
     Cannot show: a whole answer that is delivered twice.
     """
 
+    seen = ("complete",)
+
     every: Annotated[int, Meta(ge=1, le=1_000_000, description="of the events with words or tool calls; 1: each")] = 1
 
     def strike(self, events: Events) -> Script:

@@ -17,6 +17,8 @@ class Empty200(Fault, frozen=True, kw_only=True, tag="empty-200"):
     Cannot show: an answer that is JSON and holds nothing (see empty-object).
     """
 
+    group = "content"
+    seen = ("broken", "cut")
     asks_upstream: ClassVar[bool] = False
 
     def script(self, cx: Cx) -> Script:

@@ -17,6 +17,8 @@ class EmptyObject(Fault, frozen=True, kw_only=True, tag="empty-object"):
     Cannot show: an empty body (see empty-200).
     """
 
+    group = "content"
+    seen = ("cut",)
     asks_upstream: ClassVar[bool] = False
 
     def script(self, cx: Cx) -> Script:

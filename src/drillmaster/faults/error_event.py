@@ -22,6 +22,8 @@ class ErrorEvent(StreamFault, frozen=True, kw_only=True, tag="error-event"):
     Cannot show: an error before the first word with a status of its own (see status, overloaded).
     """
 
+    seen = ("error",)
+
     after_events: AfterEvents = None
     shape: Annotated[str, Meta(pattern="^[a-z][a-z0-9-]{0,39}$", description="how the API says it")] | None = None
     condition: Annotated[str, Meta(pattern="^[a-z][a-z0-9-]{0,39}$", description="which of the API's errors")] = (

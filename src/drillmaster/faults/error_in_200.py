@@ -19,6 +19,9 @@ class ErrorIn200(Fault, frozen=True, kw_only=True, tag="error-in-200"):
     Cannot show: an error behind the first words of a stream (see error-event).
     """
 
+    group = "content"
+    seen = ("error", "cut")
+
     condition: Annotated[str, Meta(pattern="^[a-z][a-z0-9-]{0,39}$", description="which of the API's errors")] = (
         "overloaded"
     )

@@ -15,6 +15,8 @@ class FinBeforeHeaders(Fault, frozen=True, kw_only=True, tag="fin-before-headers
     Cannot show: whether the provider has done the work (and billed it) before it went away.
     """
 
+    group = "connection"
+    seen = ("closed",)
     asks_upstream: ClassVar[bool] = False
 
     def script(self, cx: Cx) -> Script:

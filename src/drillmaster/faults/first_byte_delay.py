@@ -19,7 +19,10 @@ class FirstByteDelay(Fault, frozen=True, kw_only=True, tag="first-byte-delay"):
     Cannot show: a provider that is slow from token to token (see slow-tokens, throttle).
     """
 
-    delay_ms: Annotated[int, Meta(ge=1, le=600_000, description="added before the first byte")]
+    group = "time"
+    seen = ("complete", "silent")
+
+    delay_ms: Annotated[int, Meta(ge=1, le=600_000, description="added before the first byte", examples=[500])]
     jitter_ms: Annotated[int, Meta(ge=0, le=600_000, description="evenly drawn, both ways; at most delay_ms")] = 0
 
     def __post_init__(self) -> None:

@@ -15,6 +15,8 @@ class Hang(Fault, frozen=True, kw_only=True, tag="hang"):
     Cannot show: a write that stalls because nobody reads (another exception in most clients).
     """
 
+    group = "time"
+    seen = ("silent",)
     asks_upstream: ClassVar[bool] = False
 
     def script(self, cx: Cx) -> Script:

@@ -13,6 +13,9 @@ class HangAfterHeaders(Fault, frozen=True, kw_only=True, tag="hang-after-headers
     Cannot show: a body that stops part way (see stall).
     """
 
+    group = "time"
+    seen = ("stalled",)
+
     def script(self, cx: Cx) -> Script:
         head = yield Read("upstream")
         if not isinstance(head, Head):

@@ -20,7 +20,12 @@ class HeaderDrip(Fault, frozen=True, kw_only=True, tag="header-drip"):
     Cannot show: a slow body (see body-drip), or a client that resets by itself what is too slow for it.
     """
 
-    bytes_per_s: Annotated[float, Meta(ge=0.01, le=1_000, description="single bytes of the answer's head")]
+    group = "time"
+    seen = ("complete", "silent")
+
+    bytes_per_s: Annotated[
+        float, Meta(ge=0.01, le=1_000, description="single bytes of the answer's head", examples=[400])
+    ]
 
     def script(self, cx: Cx) -> Script:
         head = yield Read("upstream")

@@ -22,6 +22,8 @@ class Html200(Fault, frozen=True, kw_only=True, tag="html-200"):
     Cannot show: a redirect to such a page (see login-redirect).
     """
 
+    group = "content"
+    seen = ("cut",)
     asks_upstream: ClassVar[bool] = False
 
     def script(self, cx: Cx) -> Script:

@@ -20,6 +20,9 @@ class KeyExpired(Fault, frozen=True, kw_only=True, tag="key-expired"):
     Cannot show: whether the new key has the old one's rights.
     """
 
+    group = "credentials"
+    seen = ("status",)
+
     after_s: Annotated[float, Meta(ge=0, le=86_400, description="from the injection to the expiry; 0: at once")] = 0.0
 
     def script(self, cx: Cx) -> Script:

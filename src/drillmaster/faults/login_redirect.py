@@ -25,6 +25,8 @@ class LoginRedirect(Fault, frozen=True, kw_only=True, tag="login-redirect"):
     Cannot show: a redirect to another host, where clients drop their Authorization.
     """
 
+    group = "content"
+    seen = ("redirect",)
     asks_upstream: ClassVar[bool] = False
 
     def script(self, cx: Cx) -> Script:

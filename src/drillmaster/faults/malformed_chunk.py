@@ -22,6 +22,8 @@ class MalformedChunk(StreamFault, frozen=True, kw_only=True, tag="malformed-chun
     Cannot show: a whole answer that is no JSON (see malformed-json).
     """
 
+    seen = ("broken",)
+
     after_events: AfterEvents = None
     where: Annotated[Literal["json", "framing"], Meta(description="what of the event is broken")] = "json"
 

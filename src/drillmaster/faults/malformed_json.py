@@ -19,6 +19,9 @@ class MalformedJson(Fault, frozen=True, kw_only=True, tag="malformed-json"):
     Cannot show: a body shorter than its framing (see cut-body); a stream passes untouched (see malformed-chunk).
     """
 
+    group = "content"
+    seen = ("broken",)
+    needs = ("whole",)
     reads_answer: ClassVar[bool] = True
 
     def script(self, cx: Cx) -> Script:

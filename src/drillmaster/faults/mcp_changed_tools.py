@@ -21,6 +21,10 @@ class McpChangedTools(Fault, frozen=True, kw_only=True, tag="mcp-changed-tools")
     Cannot show: a description that was changed to mislead the model; a notification that the list has changed.
     """
 
+    group = "tools"
+    seen = ("complete",)
+    needs = ("mcp", "listing")
+
     change: Annotated[
         Literal["renamed", "removed", "argument"], Meta(description="what has become of the first tool")
     ] = "renamed"

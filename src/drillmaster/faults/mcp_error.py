@@ -22,6 +22,10 @@ class McpError(Fault, frozen=True, kw_only=True, tag="mcp-error"):
     Cannot show: a server that is gone (see status, refused).
     """
 
+    group = "tools"
+    seen = ("error",)
+    needs = ("mcp",)
+
     method: Method = "tools/call"
     how: Annotated[Literal["rpc", "tool"], Meta(description="a JSON-RPC error, or a result with isError")] = "rpc"
 

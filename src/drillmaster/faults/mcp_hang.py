@@ -18,6 +18,10 @@ class McpHang(Fault, frozen=True, kw_only=True, tag="mcp-hang"):
     Cannot show: a server that hangs while it lists its tools, unless `method` says so (`tools/list`, `initialize`).
     """
 
+    group = "tools"
+    seen = ("silent",)
+    needs = ("mcp",)
+
     method: Method = "tools/call"
 
     def script(self, cx: Cx) -> Script:

@@ -18,6 +18,9 @@ class MissingTerminal(StreamFault, frozen=True, kw_only=True, tag="missing-termi
     Cannot show: an answer that is short (see clean-end).
     """
 
+    seen = ("cut", "complete")
+    needs = ("stream", "model")
+
     def strike(self, events: Events) -> Script:
         struck = False
         while (event := (yield from events.next())) is not None:

@@ -18,6 +18,9 @@ class Overloaded(Fault, frozen=True, kw_only=True, tag="overloaded"):
     Cannot show: an overload that is told inside a stream, in a 200 (see error-event).
     """
 
+    group = "status"
+    seen = ("status",)
+
     retry_after_s: Annotated[float, Meta(gt=0, le=MAX_WAIT_S, description="said where the API says it")] | None = None
     asks_upstream: ClassVar[bool] = False
 

@@ -19,6 +19,8 @@ class PingStall(StreamFault, frozen=True, kw_only=True, tag="ping-stall"):
     Cannot show: a dead connection (see stall).
     """
 
+    seen = ("stalled",)
+
     after_events: AfterEvents = None
     every_ms: Annotated[int, Meta(ge=10, le=600_000, description="between two pings")] = 500
 

@@ -18,6 +18,9 @@ class QuotaSpent(Fault, frozen=True, kw_only=True, tag="quota-spent"):
     Cannot show: a limit that passes by itself (see rate-limit, daily-quota).
     """
 
+    group = "quota"
+    seen = ("status",)
+
     status: Annotated[int, Meta(ge=400, le=499, description="where the API has several, as 402 and 429")] | None = None
     condition: Annotated[
         str, Meta(pattern="^money(-[a-z0-9]+)*$", max_length=40, description="which of the API's errors about money")

@@ -26,8 +26,15 @@ class RateLimit(Fault, frozen=True, kw_only=True, tag="rate-limit"):
     Cannot show: a limit that a slower client would keep (see requests-per-minute), or one that money lifts (quota-spent).
     """
 
+    group = "quota"
+    seen = ("status",)
+
     retry_after_s: (
-        Annotated[float, Meta(gt=0, le=MAX_WAIT_S, description="the wait that is asked for; not with form none")] | None
+        Annotated[
+            float,
+            Meta(gt=0, le=MAX_WAIT_S, description="the wait that is asked for; not with form none", examples=[60]),
+        ]
+        | None
     ) = None
     form: Annotated[
         Literal["own", "seconds", "ms", "date", "body", "none"], Meta(description="where and how it is said")

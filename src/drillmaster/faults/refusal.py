@@ -18,6 +18,9 @@ class Refusal(Fault, frozen=True, kw_only=True, tag="refusal"):
     Cannot show: which prompts a real model refuses; the real model is not asked.
     """
 
+    group = "content"
+    seen = ("complete", "incomplete")
+    needs = ("model",)
     asks_upstream: ClassVar[bool] = False
 
     def script(self, cx: Cx) -> Script:

@@ -17,6 +17,8 @@ class Refused(Fault, frozen=True, kw_only=True, tag="refused"):
     Cannot show: a host that is gone (see syn-black-hole), a name that does not resolve; single requests cannot be chosen.
     """
 
+    group = "connection"
+    seen = ("refused",)
     scope: ClassVar[Scope] = "port"
     proof: ClassVar[Proof] = "probe"
     asks_upstream: ClassVar[bool] = False

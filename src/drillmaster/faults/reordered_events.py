@@ -17,6 +17,8 @@ class ReorderedEvents(StreamFault, frozen=True, kw_only=True, tag="reordered-eve
     Cannot show: events that overtake the end of the stream.
     """
 
+    seen = ("complete",)
+
     def strike(self, events: Events) -> Script:
         while (event := (yield from events.next())) is not None:
             if not _swaps(events, event):

@@ -22,8 +22,14 @@ class RequestsPerMinute(Fault, frozen=True, kw_only=True, tag="requests-per-minu
     Cannot show: a provider's real limits, which nobody but the provider knows.
     """
 
-    requests: Annotated[int, Meta(ge=1, le=1_000_000, description="a minute, for each credential")]
+    group = "quota"
+    seen = ("status",)
+
+    requests: Annotated[int, Meta(ge=1, le=1_000_000, description="a minute, for each credential", examples=[1])]
     burst: Annotated[int, Meta(ge=1, le=1_000_000, description="at once; None: all of a minute's")] | None = None
+
+    def first_met(self) -> int | None:
+        return (self.requests if self.burst is None else self.burst) + 1
 
     def script(self, cx: Cx) -> Script:
         capacity = self.requests if self.burst is None else self.burst

@@ -13,5 +13,8 @@ class Reset(Fault, frozen=True, kw_only=True, tag="reset"):
     Cannot show: a provider that is gone before the connection stands (see refused), nor one that fails mid-answer.
     """
 
+    group = "connection"
+    seen = ("reset",)
+
     def script(self, cx: Cx) -> Script:
         yield Close("rst")

@@ -15,6 +15,8 @@ class ResetStream(StreamFault, frozen=True, kw_only=True, tag="reset-stream"):
     Cannot show: a connection reset before the answer (see reset); words in flight at the reset may be lost with it.
     """
 
+    seen = ("broken",)
+
     after_events: AfterEvents = None
 
     def strike(self, events: Events) -> Script:

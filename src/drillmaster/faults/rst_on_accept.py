@@ -18,6 +18,8 @@ class RstOnAccept(Fault, frozen=True, kw_only=True, tag="rst-on-accept"):
     Cannot show: a reset that depends on what was asked (see reset); single requests cannot be chosen.
     """
 
+    group = "connection"
+    seen = ("reset",)
     scope: ClassVar[Scope] = "connection"
     proof: ClassVar[Proof] = "connections"
     asks_upstream: ClassVar[bool] = False

@@ -20,7 +20,10 @@ class SlowClose(Fault, frozen=True, kw_only=True, tag="slow-close"):
     Cannot show: anything to a client that stops reading at the API's own last word (`[DONE]`, `message_stop`).
     """
 
-    delay_ms: Annotated[int, Meta(ge=1, le=600_000, description="between the last byte and the FIN")]
+    group = "time"
+    seen = ("complete", "stalled")
+
+    delay_ms: Annotated[int, Meta(ge=1, le=600_000, description="between the last byte and the FIN", examples=[500])]
 
     def script(self, cx: Cx) -> Script:
         head = yield Read("upstream")

@@ -19,7 +19,9 @@ class SlowTokens(StreamFault, frozen=True, kw_only=True, tag="slow-tokens"):
     Cannot show: a stream that stops (see stall); the provider itself has long finished, and is held by backpressure.
     """
 
-    per_s: Annotated[float, Meta(ge=0.001, le=1_000, description="events with words or tool calls")]
+    seen = ("complete", "stalled")
+
+    per_s: Annotated[float, Meta(ge=0.001, le=1_000, description="events with words or tool calls", examples=[20])]
 
     def strike(self, events: Events) -> Script:
         cx = events.cx

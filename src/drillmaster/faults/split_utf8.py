@@ -18,6 +18,8 @@ class SplitUtf8(StreamFault, frozen=True, kw_only=True, tag="split-utf8"):
     Cannot show: anything about characters where the answer is plain ASCII; a client's buffer may join chunks again.
     """
 
+    seen = ("complete",)
+
     bytes: Annotated[int, Meta(ge=1, le=65_536, description="of each chunk but the last")] = 7
 
     def strike(self, events: Events) -> Script:

@@ -17,7 +17,13 @@ class StaleKeepAlive(Fault, frozen=True, kw_only=True, tag="stale-keep-alive"):
     Cannot show: a client that opens a connection per request; it never meets this fault, and the evidence says so.
     """
 
+    group = "connection"
+    seen = ("reset",)
+
     nth: Annotated[int, Meta(ge=2, le=10_000, description="which request on a connection, from 1")] = 2
+
+    def first_met(self) -> int | None:
+        return self.nth
 
     def script(self, cx: Cx) -> Script:
         if cx.nth >= self.nth:

@@ -15,6 +15,8 @@ class Stall(StreamFault, frozen=True, kw_only=True, tag="stall"):
     Cannot show: a stall that pings (see ping-stall), which read timeouts do not end.
     """
 
+    seen = ("stalled",)
+
     after_events: AfterEvents = None
 
     def strike(self, events: Events) -> Script:

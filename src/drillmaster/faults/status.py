@@ -21,7 +21,10 @@ class Status(Fault, frozen=True, kw_only=True, tag="status"):
     Cannot show: an error inside a 200 (see error-in-200), or what a status does once it heals (see rate-limit).
     """
 
-    status: Annotated[int, Meta(ge=400, le=599, description="any error status, registered or not")]
+    group = "status"
+    seen = ("status",)
+
+    status: Annotated[int, Meta(ge=400, le=599, description="any error status, registered or not", examples=[500])]
     condition: (
         Annotated[str, Meta(pattern="^[a-z][a-z0-9-]{0,39}$", description="which of the API's errors of this status")]
         | None

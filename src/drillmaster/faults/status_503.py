@@ -15,6 +15,8 @@ class Status503(Fault, frozen=True, kw_only=True, tag="503"):
     Cannot show: a busy provider that sends `Retry-After`, or an error page that some other machine wrote.
     """
 
+    group = "status"
+    seen = ("status",)
     asks_upstream: ClassVar[bool] = False
 
     def script(self, cx: Cx) -> Script:

@@ -18,6 +18,8 @@ class SynBlackHole(Fault, frozen=True, kw_only=True, tag="syn-black-hole"):
     Cannot show: packets lost on a connection that stands; single requests cannot be chosen.
     """
 
+    group = "connection"
+    seen = ("unanswered",)
     scope: ClassVar[Scope] = "port"
     proof: ClassVar[Proof] = "probe"
     asks_upstream: ClassVar[bool] = False

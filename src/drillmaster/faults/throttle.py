@@ -19,7 +19,10 @@ class Throttle(Fault, frozen=True, kw_only=True, tag="throttle"):
     Cannot show: a slow upload, or a read timeout that fires (pieces come more often than any timeout; see body-drip).
     """
 
-    bytes_per_s: Annotated[float, Meta(ge=1, le=1e9, description="of the answer's body")]
+    group = "time"
+    seen = ("complete", "stalled")
+
+    bytes_per_s: Annotated[float, Meta(ge=1, le=1e9, description="of the answer's body", examples=[1_000])]
 
     def script(self, cx: Cx) -> Script:
         piece_bytes = max(1, round(self.bytes_per_s * PIECE_S))

@@ -30,7 +30,15 @@ class TokensPerMinute(Fault, frozen=True, kw_only=True, tag="tokens-per-minute")
     Cannot show: what a provider's tokenizer counts, nor limits on what comes out.
     """
 
-    tokens: Annotated[int, Meta(ge=1, le=1_000_000_000, description="a minute, for each credential; as many at once")]
+    group = "quota"
+    seen = ("status",)
+
+    tokens: Annotated[
+        int, Meta(ge=1, le=1_000_000_000, description="a minute, for each credential; as many at once", examples=[300])
+    ]
+
+    def first_met(self) -> int | None:
+        return None
 
     def script(self, cx: Cx) -> Script:
         # Read no more than the driver can still hand to the upstream: what is beyond is known by its length.

@@ -18,6 +18,10 @@ class ToolBadJson(Fault, frozen=True, kw_only=True, tag="tool-bad-json"):
     Cannot show: arguments that are JSON and do not fit the schema.
     """
 
+    group = "tools"
+    seen = ("complete",)
+    needs = ("tools",)
+
     def script(self, cx: Cx) -> Script:
         asked = yield from read_asked(cx, may_pass=True)
         if asked is not None and asked.tool is not None:

@@ -19,6 +19,10 @@ class ToolDuplicateId(Fault, frozen=True, kw_only=True, tag="tool-duplicate-id")
     Cannot show: one id in two answers.
     """
 
+    group = "tools"
+    seen = ("complete",)
+    needs = ("tools",)
+
     def script(self, cx: Cx) -> Script:
         asked = yield from read_asked(cx, may_pass=True)
         if asked is not None and asked.tool is not None:

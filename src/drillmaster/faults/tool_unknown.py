@@ -21,6 +21,10 @@ class ToolUnknown(Fault, frozen=True, kw_only=True, tag="tool-unknown"):
     Cannot show: a known tool that is called where it should not be.
     """
 
+    group = "tools"
+    seen = ("complete",)
+    needs = ("tools",)
+
     name: Annotated[str, Meta(min_length=1, max_length=64, description="the tool that is called")] = "no_such_tool"
 
     def script(self, cx: Cx) -> Script:

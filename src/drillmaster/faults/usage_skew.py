@@ -25,7 +25,13 @@ class UsageSkew(Fault, frozen=True, kw_only=True, tag="usage-skew"):
     Cannot show: counts that are missing; the proxy's own token cap sees the changed counts as well.
     """
 
-    factor: Annotated[float, Meta(ge=0, le=1_000, description="1.3 is what a change of tokenizer can make")]
+    group = "content"
+    seen = ("complete",)
+    needs = ("model",)
+
+    factor: Annotated[
+        float, Meta(ge=0, le=1_000, description="1.3 is what a change of tokenizer can make", examples=[3])
+    ]
     reads_answer: ClassVar[bool] = True
 
     def script(self, cx: Cx) -> Script:

@@ -25,6 +25,9 @@ class WeakerAnswer(Fault, frozen=True, kw_only=True, tag="weaker-answer"):
     Cannot show: how a real weaker model fails on your tasks; the words are always the same.
     """
 
+    group = "content"
+    seen = ("complete",)
+
     model: Annotated[str, Meta(min_length=1, max_length=128, description="the name in the answer")] | None = None
     asks_upstream: ClassVar[bool] = False
 

@@ -23,7 +23,13 @@ class WrongModel(Fault, frozen=True, kw_only=True, tag="wrong-model"):
     Cannot show: another model's words (see weaker-answer).
     """
 
-    model: Annotated[str, Meta(min_length=1, max_length=128, description="the name that is put in")]
+    group = "content"
+    seen = ("complete",)
+    needs = ("model",)
+
+    model: Annotated[
+        str, Meta(min_length=1, max_length=128, description="the name that is put in", examples=["another-model"])
+    ]
     reads_answer: ClassVar[bool] = True
 
     def script(self, cx: Cx) -> Script:

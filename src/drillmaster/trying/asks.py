@@ -1,0 +1,153 @@
+"""A request of each API, as a plain client would put it. Pure: a table, and nothing is sent here."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from drillmaster.errors import Problem
+from drillmaster.faults import Fault
+from drillmaster.standins.provider import PRIMARY_MODEL
+from drillmaster.trying import Ask
+
+__all__ = ["KEY", "PROMPT", "ask_for", "usual", "why_not"]
+
+PROMPT = "What about my order?"
+KEY = "sk-standin-0000"
+"""Made up; whoever is asked neither wants nor checks one."""
+_SCHEMA = {"type": "object", "properties": {"order": {"type": "string"}}, "required": ["order"]}
+_TOOL = "order_status"
+_SAYS = "Say where an order is."
+_MAX_TOKENS = 64
+
+Make = Callable[[str, bool, bool], tuple[str, dict[str, Any]]]
+"""Model, stream or not, tools or not: the path, and what the body says."""
+
+
+def _messages(model: str, stream: bool) -> dict[str, Any]:
+    body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": PROMPT}]}
+    return {**body, "stream": True} if stream else body
+
+
+def _function() -> dict[str, Any]:
+    return {"type": "function", "function": {"name": _TOOL, "description": _SAYS, "parameters": _SCHEMA}}
+
+
+def _chat(path: str, *, usage: bool = True) -> Make:
+    def make(model: str, stream: bool, tools: bool) -> tuple[str, dict[str, Any]]:
+        body = {**_messages(model, stream), "max_tokens": _MAX_TOKENS}
+        if stream and usage:
+            body["stream_options"] = {"include_usage": True}
+        if tools:
+            body["tools"] = [_function()]
+        return path.replace("MODEL", model), body
+
+    return make
+
+
+def _responses(model: str, stream: bool, tools: bool) -> tuple[str, dict[str, Any]]:
+    body: dict[str, Any] = {"model": model, "input": PROMPT, "max_output_tokens": _MAX_TOKENS}
+    if stream:
+        body["stream"] = True
+    if tools:
+        body["tools"] = [{"type": "function", "name": _TOOL, "description": _SAYS, "parameters": _SCHEMA}]
+    return "/v1/responses", body
+
+
+def _anthropic(model: str, stream: bool, tools: bool) -> tuple[str, dict[str, Any]]:
+    body = {**_messages(model, stream), "max_tokens": _MAX_TOKENS}
+    if tools:
+        body["tools"] = [{"name": _TOOL, "description": _SAYS, "input_schema": _SCHEMA}]
+    return "/v1/messages", body
+
+
+def _gemini(model: str, stream: bool, tools: bool) -> tuple[str, dict[str, Any]]:
+    verb = "streamGenerateContent?alt=sse" if stream else "generateContent"
+    body: dict[str, Any] = {"contents": [{"role": "user", "parts": [{"text": PROMPT}]}]}
+    body["generationConfig"] = {"maxOutputTokens": _MAX_TOKENS}
+    if tools:
+        body["tools"] = [{"functionDeclarations": [{"name": _TOOL, "description": _SAYS, "parameters": _SCHEMA}]}]
+    return f"/v1beta/models/{model}:{verb}", body
+
+
+def _ollama(model: str, stream: bool, tools: bool) -> tuple[str, dict[str, Any]]:
+    body = {**_messages(model, stream), "stream": stream, "options": {"num_predict": _MAX_TOKENS}}
+    if tools:
+        body["tools"] = [_function()]
+    return "/api/chat", body
+
+
+_MAKES: dict[str, Make] = {
+    "openai_chat": _chat("/v1/chat/completions"),
+    "openai_responses": _responses,
+    "azure_openai": _chat("/openai/deployments/MODEL/chat/completions?api-version=2024-10-21"),
+    "anthropic": _anthropic,
+    "gemini": _gemini,
+    "openrouter": _chat("/api/v1/chat/completions"),
+    "groq": _chat("/openai/v1/chat/completions"),
+    "mistral": _chat("/v1/chat/completions", usage=False),
+    "ollama": _ollama,
+    "plain": _chat("/v1/chat/completions", usage=False),
+}
+_KEYS: dict[str, tuple[str, str]] = {
+    "azure_openai": ("api-key", KEY),
+    "anthropic": ("x-api-key", KEY),
+    "gemini": ("x-goog-api-key", KEY),
+}
+_MORE: dict[str, tuple[tuple[str, str], ...]] = {
+    "anthropic": (("anthropic-version", "2023-06-01"),),
+    "mcp": (("accept", "application/json, text/event-stream"), ("mcp-protocol-version", "2025-06-18")),
+}
+
+
+def usual(fault: Fault) -> tuple[str, bool]:
+    """The API and whether to ask for a stream, where nobody said: what the fault needs to strike."""
+    return "mcp" if "mcp" in fault.needs else "openai_chat", "stream" in fault.needs
+
+
+def why_not(fault: Fault, dialect: str, *, stream: bool) -> str | None:
+    """Why the fault lets such a request pass, as its entry says; None: it strikes."""
+    needs = fault.needs
+    if "mcp" in needs and dialect != "mcp":
+        return "it strikes calls of MCP alone; take --dialect mcp"
+    if dialect == "mcp" and {"model", "tools"} & set(needs):
+        return "it strikes calls of a model's API, and MCP is none"
+    if dialect == "mcp" and "stream" in needs:
+        return "it strikes streams, and the stand-in's MCP server answers whole"
+    if dialect == "plain" and {"model", "tools"} & set(needs):
+        return "it needs to know whose API it is; name a --dialect"
+    if "stream" in needs and not stream:
+        return "it strikes streamed answers alone; take --stream"
+    if "whole" in needs and stream:
+        return "it strikes whole answers alone; take --whole"
+    if dialect == "plain" and "stream" in needs and getattr(fault, "after_events", 0) is None:
+        return "plain HTTP has no last word to strike before; take --param after_events=2, or name a --dialect"
+    return None
+
+
+def ask_for(fault: Fault, dialect: str, *, stream: bool, model: str | None = None, body: bytes | None = None) -> Ask:
+    """The request that the fault is tried on. `body` None: a question to the model, or what the fault strikes of MCP.
+
+    Raises Problem for a dialect that is not in the catalogue.
+    """
+    path, made = _made(fault, dialect, stream, model or PRIMARY_MODEL)
+    key = _KEYS.get(dialect, ("authorization", f"Bearer {KEY}"))
+    return Ask(
+        method="POST",
+        path=path,
+        fields=(("content-type", "application/json"), *_MORE.get(dialect, ()), key),
+        body=json.dumps(made).encode() if body is None else body,
+    )
+
+
+def _made(fault: Fault, dialect: str, stream: bool, model: str) -> tuple[str, dict[str, Any]]:
+    if dialect == "mcp":
+        method = "tools/list" if "listing" in fault.needs else str(getattr(fault, "method", "tools/call"))
+        params = {"name": _TOOL, "arguments": {"order": "A-1001"}} if method == "tools/call" else {}
+        return "/mcp", {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    make = _MAKES.get(dialect)
+    if make is None:
+        from drillmaster.dialects import load
+
+        load(dialect)  # tells what there is
+        raise Problem("--dialect", found=dialect, wanted="a dialect that a request is known for", remedy="name another")
+    return make(model, stream, "tools" in fault.needs)

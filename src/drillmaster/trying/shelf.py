@@ -1,0 +1,119 @@
+"""The index of faults: what there is and what stands behind each, told without importing an entry.
+
+It is made by `make reference` from the entries, from the captures and from the page of what SDKs do, and ships with the
+package, since captures and pages do not. A fault that is not in it yet is listed all the same.
+"""
+
+from collections.abc import Iterable
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+
+from drillmaster.errors import Problem
+from drillmaster.faults import names
+from drillmaster.strict import near
+
+__all__ = ["Cell", "Entry", "Index", "find", "near_misses", "read"]
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What one client did with it, as the page of SDKs says it."""
+
+    label: str
+    """The fault with its parameters."""
+    client: str
+    stream: bool
+    said: str
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One fault, as far as a list needs it."""
+
+    line: str
+    group: str
+    scope: str
+    proof: str
+    needs: tuple[str, ...] = ()
+    seen: tuple[str, ...] = ()
+    captured: bool = False
+    """Whether its bytes on the wire are kept, and compared by a test."""
+    page: bool = False
+    sdks: tuple[Cell, ...] = ()
+
+
+class Index(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it."""
+
+    sdks_measured: str
+    """The day of the table of SDKs; empty: there is none."""
+    clients: dict[str, str]
+    """Their versions then."""
+    faults: dict[str, Entry]
+
+
+NOT_YET = Entry(line="(not in the index yet: make reference)", group="other", scope="?", proof="?")
+
+
+@cache
+def read() -> Index:
+    """The index, with every fault that is installed and none that is not. Raises Problem where it cannot be read."""
+    place = files("drillmaster.faults").joinpath("index.json")
+    try:
+        index = msgspec.json.decode(place.read_bytes(), type=Index)
+    except FileNotFoundError:
+        index = Index(sdks_measured="", clients={}, faults={})
+    except (OSError, msgspec.DecodeError) as error:
+        raise Problem(
+            str(place), found=str(error), wanted="the index of faults", remedy="make reference, or install anew"
+        ) from None
+    there = {tag: index.faults.get(tag, NOT_YET) for tag in names()}
+    return msgspec.structs.replace(index, faults=there)
+
+
+def find(
+    words: Iterable[str] = (), *, group: str | None = None, scope: str | None = None
+) -> tuple[tuple[str, Entry], ...]:
+    """The faults whose tag or line holds every one of these words, in that group and scope; by group, then by tag.
+
+    Raises Problem for a group or scope that no fault has.
+    """
+    every = read().faults
+    for option, wanted, known in (
+        ("--group", group, {entry.group for entry in every.values()}),
+        ("--scope", scope, {entry.scope for entry in every.values()}),
+    ):
+        if wanted is not None and wanted not in known:
+            meant = near(wanted, known)
+            raise Problem(
+                option,
+                found=repr(wanted[:40]),
+                wanted="one of " + ", ".join(sorted(known)),
+                remedy=f"did you mean {meant}?" if meant else "write one of these",
+            )
+    asked = [word.lower() for word in words]
+    found = [
+        (tag, entry)
+        for tag, entry in every.items()
+        if (group is None or entry.group == group)
+        and (scope is None or entry.scope == scope)
+        and all(word in f"{tag} {entry.line} {entry.group}".lower() for word in asked)
+    ]
+    return tuple(sorted(found, key=lambda one: (_ORDER.get(one[1].group, len(_ORDER)), one[0])))
+
+
+_ORDER = {
+    group: number
+    for number, group in enumerate(
+        ("connection", "time", "status", "quota", "credentials", "content", "stream", "tools")
+    )
+}
+
+
+def near_misses(word: str) -> tuple[str, ...]:
+    """Tags that may have been meant: spelled alike, or with that word in their tag or line; at most five."""
+    import difflib
+
+    alike = difflib.get_close_matches(word, names(), 3)
+    inside = [tag for tag, entry in read().faults.items() if word and word.lower() in f"{tag} {entry.line}".lower()]
+    return tuple(dict.fromkeys([*alike, *inside]))[:5]

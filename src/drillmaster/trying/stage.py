@@ -1,0 +1,133 @@
+"""A provider and a proxy with one fault on, on loopback, for as long as somebody looks.
+
+They run in a thread of their own, so that the client can be an ordinary blocking socket. Leaving ends them, however it is
+left; and a process that dies takes them along.
+"""
+
+import asyncio
+import threading
+import time
+from types import TracebackType
+from typing import Any
+
+from drillmaster.errors import Problem
+from drillmaster.faults import load
+from drillmaster.proxy import Settings
+from drillmaster.proxy.control import Inject
+from drillmaster.proxy.loop import make_loop
+from drillmaster.proxy.server import Server
+from drillmaster.proxy.switch import MAX_TTL_S
+from drillmaster.standins.provider import Latency
+from drillmaster.standins.provider_http import Provider
+from drillmaster.trying import Trial
+
+__all__ = ["Stage"]
+
+START_S = 15.0
+END_S = 5.0
+PROBE_S = 3.0
+_LATENCY = Latency(median_ms=2, token_ms=3, seed=1)
+
+
+class _Rows:
+    """Evidence that is kept for as long as the stage stands: how often the fault was met."""
+
+    def __init__(self) -> None:
+        self.met = 0
+
+    def write(self, event: str, /, **fields: Any) -> None:
+        self.met += event == "fault_met"
+
+    def write_encoded(self, event: str, fields: bytes, ns: int | None = None) -> None:
+        """Attempts are not counted here."""
+
+
+class Stage:
+    """`with Stage(trial) as stage`: provider and proxy listen, and the fault is on. Raises Problem where they cannot."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.address: tuple[str, int] = ("", 0)
+        """Where the proxy listens."""
+        self._trial = trial
+        self._rows = _Rows()
+        self._failed: BaseException | None = None
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._told: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._run, name="stage", daemon=True)
+
+    @property
+    def met(self) -> int:
+        """How often the fault was met; with port scope, whether the proxy's own probe was."""
+        return self._rows.met
+
+    def __enter__(self) -> "Stage":
+        self._thread.start()
+        try:
+            if not self._ready.wait(START_S):
+                raise Problem(
+                    "fault try",
+                    found=f"no proxy after {START_S:g} s",
+                    wanted="one that listens",
+                    remedy="try again when this machine is less busy",
+                )
+            if self._failed is not None:
+                raise self._failed
+            if load(self._trial.tag).scope == "port":
+                self._await_probe()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def _await_probe(self) -> None:
+        """The proxy shows first that its port is shut."""
+        give_up = time.monotonic() + PROBE_S
+        while not self.met and time.monotonic() < give_up:
+            time.sleep(0.01)
+
+    def _end(self) -> None:
+        if self._loop is not None and self._told is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._told.set)
+        self._thread.join(END_S)
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=make_loop) as runner:
+                runner.run(self._serve())
+        except BaseException as error:  # noqa: BLE001 - told in the thread that waits for it
+            self._failed = error
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        trial = self._trial
+        self._loop, self._told = asyncio.get_running_loop(), asyncio.Event()
+        provider: Provider | None = None
+        listening: asyncio.Server | None = None
+        upstream = trial.upstream
+        try:
+            if upstream is None:
+                provider = Provider(_LATENCY, trial.dialect)
+                listening = await provider.start("127.0.0.1", 0)
+                upstream = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+            settings = Settings(port=0, upstream=upstream, dialect=trial.dialect)
+            server = Server(settings, self._loop, self._rows)
+            try:
+                await server.start()
+                server.inject(Inject(window="try", fault=trial.tag, params=trial.params, ttl_s=MAX_TTL_S))
+                self.address = server.address
+                self._ready.set()
+                await self._told.wait()
+            finally:
+                server.stop("ordered")
+                await server.wait()
+        finally:
+            if listening is not None and provider is not None:
+                listening.close()
+                await provider.drop()

@@ -18,7 +18,20 @@ __all__ = ["Band", "Callout", "Kind", "Point", "Rule", "Tone", "mark", "scatter"
 
 Tone = Literal["good", "other", "unsure", "soft", "bad", "worst"]
 Shape = Literal[
-    "dot", "diamond", "lozenge", "triangle", "wedge", "square", "box", "cross", "plus", "star", "bar", "dash", "gate"
+    "dot",
+    "diamond",
+    "lozenge",
+    "triangle",
+    "wedge",
+    "square",
+    "box",
+    "cross",
+    "plus",
+    "star",
+    "bar",
+    "dash",
+    "gate",
+    "half",
 ]
 
 _FALLBACK: Final[dict[Tone, str]] = {
@@ -44,6 +57,7 @@ _SHAPES: Final[dict[Shape, tuple[str, bool]]] = {
     "bar": ("m0-4.5v9", False),
     "dash": ("m-4 0h8", False),
     "gate": ("m-2-4v8m4-8v8", False),
+    "half": ("m3-3h-6v6h6", False),
 }
 
 

@@ -12,7 +12,7 @@ from drillmaster.outcomes import FAILED, OK, Attempt, Mark, Request, Run, Window
 from drillmaster.policy import seconds_text
 from drillmaster.retries import Accounting, account, retry_findings
 from drillmaster.stats import median
-from drillmaster.verdict import Exact, Finding, Status
+from drillmaster.verdict import Cite, Exact, Finding, Status
 
 __all__ = ["SIGNATURES", "Limits", "diagnose"]
 
@@ -41,6 +41,8 @@ class _Scene(NamedTuple):
     served: list[Request]
     books: Accounting | None
     """None: a bare file."""
+    attempts: Mapping[str, list[Attempt]]
+    """Request -> its attempts, by start."""
 
     def status(self, check: str) -> Status | None:
         return self.statuses.get(check) or self.statuses.get(f"{check} [{self.window.id}]")
@@ -50,11 +52,16 @@ def diagnose(run: Run, limits: Limits, statuses: Mapping[str, Status]) -> Iterat
     """Yield what every signature finds in every window, the first of each id only."""
     said: set[str] = set()
     books = account(run) if run.windows else None
+    attempts: dict[str, list[Attempt]] = {}
+    for attempt in run.attempts:
+        if attempt.request is not None:
+            attempts.setdefault(attempt.request, []).append(attempt)
     for window in run.windows:
         during = run.during(window)
         lift_ns = run.lifted_or_end_ns(window)
         served = [r for r in during if r.outcome in ("ok_fallback", "ok") and (r.end_ns or lift_ns) < lift_ns]
-        scene = _Scene(run, window, limits, statuses, run.before(window), during, run.after(window), served, books)
+        around = run.before(window), during, run.after(window)
+        scene = _Scene(run, window, limits, statuses, *around, served, books, attempts)
         for signature in SIGNATURES:
             for finding in signature(scene):
                 if finding.id not in said:
@@ -65,8 +72,8 @@ def diagnose(run: Run, limits: Limits, statuses: Mapping[str, Status]) -> Iterat
 def _no_fallback(s: _Scene) -> Iterator[Finding]:
     if s.status("fallback") != "fail" or s.served:
         return
-    if _phantoms(s) or _hollow(s) or _silent_from(s) is not None:
-        return  # those say more
+    if _phantoms(s) or _hollow(s) or _silent_from(s) is not None or _streams_say_more(s):
+        return
     raised = Counter(m.kind for m in _raised(s) if m.kind)
     seen = Counter(r.outcome for r in s.during if r.outcome in FAILED)
     named = ", ".join(kind for kind, _ in raised.most_common(3) if kind != "unknown")
@@ -96,7 +103,7 @@ def _no_client_limit(s: _Scene) -> Iterator[Finding]:
 
 def _late_fallback(s: _Scene) -> Iterator[Finding]:
     came = [r for r in s.served if r.outcome == "ok_fallback"]
-    if any(_no_client_limit(s)):
+    if any(_no_client_limit(s)) or any(_no_stream_limit(s)):
         return  # that says more; what came is what the lift let go
     if s.status("fallback") == "fail" and came:
         lost = [r for r in s.during if r.outcome in FAILED and r.due_ns <= came[0].due_ns]
@@ -112,7 +119,7 @@ def _late_fallback(s: _Scene) -> Iterator[Finding]:
 def _fallback_errs(s: _Scene) -> Iterator[Finding]:
     if s.status("failed") != "fail" or s.status("fallback") == "fail" or not s.served:
         return
-    if _silent_from(s) is not None or _phantoms(s):
+    if _silent_from(s) is not None or _phantoms(s) or _streams_say_more(s):
         return
     first_ns = min(r.end_ns or r.due_ns for r in s.served)
     failed = [r for r in s.during if r.outcome in FAILED and r.due_ns >= first_ns]
@@ -192,12 +199,110 @@ def _phantom(s: _Scene) -> Iterator[Finding]:
 
 def _hollow_answers(s: _Scene) -> Iterator[Finding]:
     hollow = _hollow(s)
-    if hollow and not _phantoms(s):
+    if hollow and not _phantoms(s) and not any(_in_band(s)):
         yield Finding(
             id="hollow-fallback",
             cause=f"the agent answered {len(hollow)} requests of the fault with a good status and nothing that counts as an answer",
             next="find what returns early with an empty text, and check the text before it is sent",
             cites=tuple(r.cite for r in hollow[:3]),
+        )
+
+
+def _truncated(s: _Scene) -> Iterator[Finding]:
+    half = [r for r in s.during if r.outcome == "truncated"]
+    if half and not any(_in_band(s)):
+        yield Finding(
+            id="truncated-answer",
+            cause=f"the agent took the beginning of an answer for all of it: {len(half)} of {len(s.during)} users got a good "
+            f"status over a stream that never said it was finished{_under(s.window)}, and nothing was raised that anybody heeded",
+            next="send an answer on only once the API has said its last word (finish_reason, message_stop, "
+            "response.completed), and fall back where it has not (docs/howto/was-it-finished.md)",
+            cites=tuple(r.cite for r in half[:2]) + _attempt_cites(s, half),
+        )
+
+
+def _in_band(s: _Scene) -> Iterator[Finding]:
+    if s.window.fault not in ("error-event", "error-in-200"):
+        return
+    missed = [r for r in s.during if r.outcome in ("truncated", "empty", "degraded")]
+    if missed:
+        yield Finding(
+            id="in-band-error-missed",
+            cause=f"the API said under a status of 200 that it had failed, and the agent did not hear it: {len(missed)} users got "
+            "what had come before the error, or nothing, with a good status, and no fallback engaged",
+            next="read errors where this API tells them: an `error` object or event, a finish reason of `error`, a body without "
+            "choices; raise there what the fallback catches",
+            cites=tuple(r.cite for r in missed[:2]) + _attempt_cites(s, missed),
+        )
+
+
+def _escaped_mid_stream(s: _Scene) -> Iterator[Finding]:
+    broke = [
+        r
+        for r in s.during
+        if r.outcome in ("http_5xx", "cut", "reset", "protocol")
+        and any(a.stream and (a.broken or a.altered) for a in s.attempts.get(r.id, ()))
+    ]
+    if not broke:
+        return
+    kinds = Counter(m.kind for m in _raised(s) if m.kind and m.kind != "unknown")
+    named = " and ".join(kind for kind, _ in kinds.most_common(2))
+    yield Finding(
+        id="mid-stream-error-escaped",
+        cause=f"{named or 'an exception that nobody named'} escaped where a stream broke behind its first words"
+        f"{_under(s.window)}, {len(broke)} times: what the reading of a stream raises is often no error class of the SDK's, and "
+        "comes after the call has returned",
+        next=f"put the loop over the stream inside the try, catch {named or 'what it raises'} there beside the SDK's own "
+        "class, and fall back",
+        cites=tuple(m.cite for m in _raised(s)[:2]) + tuple(r.cite for r in broke[:2]),
+    )
+
+
+def _no_stream_limit(s: _Scene) -> Iterator[Finding]:
+    held = [a for a in s.run.attempts if a.window == s.window.id and a.broken]
+    held = [a for a in held if (a.end_ns - a.start_ns) / 1e9 > s.limits.max_fallback_s]
+    waited = [r for r in s.during if r.outcome in ("timeout", "never_ended")]
+    if held and waited and "fail" in (s.status("fallback"), s.status("failed")):
+        yield Finding(
+            id="no-stream-limit",
+            cause=f"{len(waited)} users gave up on streams that had begun and then said no more: the agent held on to them for "
+            f"{seconds_text(round(_held_s(s), 1))} and longer. A read timeout begins anew with each byte, and a keep-alive ping "
+            "is one; without one it is for ever",
+            next="limit the time between two words, or the whole answer (asyncio.timeout, AbortSignal.timeout), to what fits "
+            f"into {seconds_text(s.limits.max_fallback_s)}, and fall back",
+            cites=tuple(a.cite for a in held[:2]) + tuple(r.cite for r in waited[:2]),
+        )
+
+
+def _shown_twice(s: _Scene) -> Iterator[Finding]:
+    twice = []
+    for request in s.during:
+        tried = s.attempts.get(request.id, [])
+        for first in tried:
+            begun = first.broken and request.first_ns is not None and request.first_ns < first.end_ns
+            if begun and any(a.start_ns >= first.end_ns and a.down_bytes for a in tried):
+                twice.append(request)
+                break
+    if twice:
+        yield Finding(
+            id="half-shown-twice",
+            cause=f"{len(twice)} users were being answered when the stream broke, and the agent asked for it again from its "
+            "start inside the same answer: they have its beginning twice, or two beginnings",
+            next="ask again only while nothing has been shown; afterwards end the answer so that the user sees that it broke, "
+            "or take back what was shown",
+            cites=tuple(r.cite for r in twice[:2]) + _attempt_cites(s, twice),
+        )
+
+
+def _evicted_nobody(s: _Scene) -> Iterator[Finding]:
+    through = [r for r in s.during if r.outcome == "ok_primary" and s.window.id in r.met]
+    if 2 * len(through) > len(s.during):
+        yield Finding(
+            id="evicted-nobody",
+            cause=f"the fault acted on {len(through)} requests, and their users had the primary's answer all the same: this is one "
+            "that a client ought to bear, and it says nothing about the fallback",
+            next="nothing to mend, if the answers were right; to see the fallback, drill with clean-end, reset-stream or stall",
+            cites=tuple(r.cite for r in through[:2]),
         )
 
 
@@ -232,7 +337,7 @@ def _lost_class(s: _Scene) -> Iterator[Finding]:
 
 
 def _claims_primary(s: _Scene) -> Iterator[Finding]:
-    if s.run.bare or any(a.upstream and a.window is None for a in _inside(s)):
+    if s.run.bare or any(a.upstream and (a.window is None or a.broken or a.altered) for a in _inside(s)):
         return
     # Answers on their way at the injection may still arrive; a second later none can. And helpers that stamp whole seconds
     # put what they saw just after the lift up to a second before it.
@@ -329,6 +434,12 @@ SIGNATURES: tuple[Callable[[_Scene], Iterator[Finding]], ...] = (
     _late_fallback,
     _phantom,
     _hollow_answers,
+    _truncated,
+    _in_band,
+    _escaped_mid_stream,
+    _no_stream_limit,
+    _shown_twice,
+    _evicted_nobody,
     _worker_silent,
     _fallback_errs,
     _slow_fallback,
@@ -341,6 +452,14 @@ SIGNATURES: tuple[Callable[[_Scene], Iterator[Finding]], ...] = (
     _one_payload,
     _transport_only,
 )
+
+
+def _streams_say_more(s: _Scene) -> bool:
+    return any(any(signature(s)) for signature in (_truncated, _in_band, _escaped_mid_stream, _no_stream_limit))
+
+
+def _attempt_cites(s: _Scene, requests: list[Request]) -> tuple[Cite, ...]:
+    return tuple(a.cite for r in requests for a in s.attempts.get(r.id, ()) if a.window == s.window.id)[:2]
 
 
 def _raised(s: _Scene) -> list[Mark]:

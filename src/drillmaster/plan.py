@@ -62,6 +62,9 @@ class Expect(_Part, frozen=True, kw_only=True):
     min_chars: int = 1
     not_matching: str | None = None
     """A regular expression: text that matches is a degraded answer ("sorry, try later")."""
+    fallback_matching: str | None = None
+    """A regular expression that finds in the body what only the fallback's answers have. Every other answer is then the
+    primary's: where a stream broke off behind it, it is half an answer, and failed."""
 
 
 class Target(_Part, frozen=True, kw_only=True):

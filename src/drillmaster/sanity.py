@@ -247,13 +247,14 @@ def _target(plan: Plan, place: str) -> Iterator[Problem]:
         yield _wrong(
             place, "/target/expect/pointer", repr(pointer)[:80], "a JSON pointer", "write it as `/choices/0/text`"
         )
-    if target.expect.not_matching is not None:
+    for name in ("not_matching", "fallback_matching"):
+        pattern = getattr(target.expect, name)
         try:
-            re.compile(target.expect.not_matching)
+            re.compile(pattern or "")
         except re.error as error:
             yield _wrong(
                 place,
-                "/target/expect/not_matching",
+                f"/target/expect/{name}",
                 f"a pattern that is none: {error}",
                 "a regular expression",
                 "mend it",

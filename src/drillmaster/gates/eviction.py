@@ -7,9 +7,10 @@ Rules, in the order the checks are listed:
    1/budget requests; the clocks are sane; the fault was gone afterwards. One that does not pass refuses the verdict.
 2. A fallback engaged when the first user had an answer after the injection with no unfaulted byte of the real endpoint
    behind it. The anchor is the injection; a fallback never anchors itself, and one from before it counts for nothing.
-   One that never came took at least the whole window, and that fails.
+   One that never came took at least the whole window, and that fails. Where every answer is of unknown origin, nobody can
+   say whether it came, and that is refused.
 3. Every failed outcome counts against the budget, not the 5xx alone, over the window that the policy names, undiluted by
-   rows from outside it. A request cut at its time limit failed.
+   rows from outside it. A request cut at its time limit failed; so did half an answer that was taken for a whole one.
 4. No unhandled exception, no worker that died, no request without an end.
 5. The primary came back within its limit after the lift.
 6. Of the answers that decide, no more than the policy's share may be of unknown origin.
@@ -35,8 +36,13 @@ _DAY_NS = 86_400 * 10**9
 _ATTRIBUTE = (
     "let the agent pass traceparent on, or put {nonce} into target.url or target.body of the plan, and run again"
 )
+_TELL = (
+    "write into target.expect.fallback_matching of the plan what only the fallback's answers have, or have the worker mark "
+    "model_ok and fallback_engaged with the id of x-drill-request, and run again"
+)
 _WAYS = {"trace": "by traceparent", "nonce": "by nonce", "alone": "alone in flight"}
 _TOLD = {
+    "truncated": "half an answer taken for one",
     "http_3xx": "3xx",
     "http_4xx": "4xx",
     "http_5xx": "5xx",
@@ -272,8 +278,8 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
             why=why,
             remedy=""
             if status != "refused"
-            else _ATTRIBUTE
-            if isinstance(observed, AtMost)
+            else _attribute(run)
+            if isinstance(observed, AtMost | Absent)
             else "let the fault last longer than max_fallback_s, and run again",
         )
 
@@ -376,7 +382,7 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
             unit="ratio",
             cites=tuple(r.cite for r in unknown[:3]),
             why=", ".join(f"{n} joined {_WAYS[how]}" for how, n in sorted(ways.items()) if how in _WAYS),
-            remedy="" if ok else _ATTRIBUTE,
+            remedy="" if ok else _attribute(run),
         )
 
 
@@ -400,6 +406,12 @@ def met_requests(run: Run, window: Window) -> list[Request]:
     return [r for r in run.during(window) if r.outcome not in ("ok_primary", "ok")]
 
 
+def _attribute(run: Run) -> str:
+    """Say what tells an answer's origin: what joins attempts to users, or, where they are joined, what tells two texts apart."""
+    unknown = [r for w in run.windows for r in run.during(w) if r.outcome == "ok"]
+    return _TELL if unknown and all(r.met for r in unknown) else _ATTRIBUTE
+
+
 def until_fallback(run: Run, window: Window) -> tuple[Measure, tuple[Cite, ...], str]:
     """Measure from the injection to the end of the first answer that the primary had no part in."""
     end_ns = run.lifted_or_end_ns(window)
@@ -416,6 +428,9 @@ def until_fallback(run: Run, window: Window) -> tuple[Measure, tuple[Cite, ...],
     certain = next((r for r in answered if r.outcome == "ok_fallback"), None)
     marks = [m for m in run.marks if m.event == "fallback_engaged" and m.ns >= window.injected_ns]
     cited = tuple(m.cite for m in marks[:1])
+    if certain is None and answered:
+        why = f"{len(answered)} answers, each of unknown origin"
+        return Absent(why), (window.cite, answered[0].cite, *cited), why
     if certain is None or certain.end_ns is None:
         whole_s = (end_ns - window.injected_ns) / 1e9
         return AtLeast(whole_s), (window.cite, *cited), "no answer without the primary behind it before the lift"

@@ -8,8 +8,13 @@
    fault slowed and did not alter; and from a fallback when neither can. Attempts that began before the request was sent,
    or after it was over, cannot lie behind it. Where an attempt that belongs to nobody could, the path is unknown: the
    outcome is `ok`, and it is counted.
-5. A request that the user gave up on may still be under way inside the agent. For one more time limit it counts as such.
-6. Times are nanoseconds since the run began, on the monotonic clock; a worker's marks come by wall time.
+5. A stream that a fault broke gave the agent the beginning of an answer, and an answer that a fault changed ends as the
+   API's own. A good answer to a user that may rest on one of these came from where its own text says (the plan's
+   `fallback_matching`), or else the worker (`model_ok`, `fallback_engaged`, the last of them, by the request's id or because
+   it was alone in flight). The beginning of a stream that was taken for an answer is `truncated`, and a failure, whatever
+   the status. Where nobody says, the path is unknown: nobody is blamed, and nobody is believed.
+6. A request that the user gave up on may still be under way inside the agent. For one more time limit it counts as such.
+7. Times are nanoseconds since the run began, on the monotonic clock; a worker's marks come by wall time.
 """
 
 from drillmaster.outcomes.joining import join, join_bare

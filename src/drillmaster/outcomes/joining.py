@@ -3,12 +3,13 @@
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import msgspec
 
 from drillmaster.evidence import Defect, Manifest, Row
 from drillmaster.outcomes.reading import Lines
-from drillmaster.outcomes.shapes import OK, Attempt, JoinedBy, Request, Run
+from drillmaster.outcomes.shapes import OK, Attempt, JoinedBy, Mark, Outcome, Request, Run
 
 __all__ = ["join", "join_bare"]
 
@@ -28,7 +29,8 @@ def join(
         lines.take(row)
     requests = lines.user_requests()
     lines.attempts.sort(key=lambda a: (a.start_ns, a.id))
-    attempts, requests = _attribute(lines.attempts, requests, lines.tokens, manifest.time_limit_s)
+    marks = sorted(lines.marks, key=lambda m: m.ns)
+    attempts, requests = _attribute(lines.attempts, requests, lines.tokens, marks, manifest.time_limit_s)
     requests.sort(key=lambda r: (r.due_ns, r.id))
     return Run(
         name=manifest.run,
@@ -43,7 +45,7 @@ def join(
         requests=tuple(requests),
         worker_requests=tuple(lines.worker_requests()),
         attempts=tuple(attempts),
-        marks=tuple(sorted(lines.marks, key=lambda m: m.ns)),
+        marks=tuple(marks),
         notes=tuple(sorted(lines.notes, key=lambda n: n.ns)),
         phases=lines.phases(),
         code=tuple(sorted(lines.code, key=lambda c: c.cite.line)),
@@ -101,7 +103,11 @@ def join_bare(name: str, rows: Iterable[Row | Defect], *, place: str = "", diges
 
 
 def _attribute(
-    attempts: list[Attempt], requests: list[Request], tokens: dict[str, str], time_limit_s: float
+    attempts: list[Attempt],
+    requests: list[Request],
+    tokens: dict[str, str],
+    marks: list[Mark],
+    time_limit_s: float,
 ) -> tuple[list[Attempt], list[Request]]:
     underway = _Underway(requests, round(time_limit_s * 1e9))
     owners: list[tuple[str | None, JoinedBy]] = []
@@ -118,8 +124,11 @@ def _attribute(
     for attempt, (owner, way) in zip(joined, owners, strict=True):
         if owner is not None:
             mine[owner].append((attempt, way))
-    # Unfaulted attempts that nobody owns, by start: each could lie behind any answer it falls into.
-    nobodys = sorted(a.start_ns for a in joined if a.request is None and _answered(a))
+    # What nobody owns, by start: each could lie behind any answer it falls into.
+    whole = _Spread(a.start_ns for a in joined if a.request is None and _answered(a))
+    broken = _Spread(a.start_ns for a in joined if a.request is None and a.broken)
+    altered = _Spread(a.start_ns for a in joined if a.request is None and a.altered)
+    told = _told(marks, requests, underway)
     settled = []
     for request in requests:
         own = mine.get(request.id, [])
@@ -127,10 +136,14 @@ def _attribute(
         how: JoinedBy = own[0][1] if own else "none"
         outcome = request.outcome
         if outcome == "ok":
-            if any(_answered(a) and a.start_ns <= end_ns for a, _ in own):
-                outcome = "ok_primary"
-            elif bisect_right(nobodys, end_ns) == bisect_left(nobodys, request.sent_ns):
-                outcome = "ok_fallback"
+            mine_then = [a for a, _ in own if a.start_ns <= end_ns]
+            outcome = _source(
+                whole=any(map(_answered, mine_then)),
+                maybe_whole=whole.any(request.sent_ns, end_ns),
+                broken=any(a.broken for a in mine_then) or broken.any(request.sent_ns, end_ns),
+                altered=any(a.altered for a in mine_then) or altered.any(request.sent_ns, end_ns),
+                told=request.told or told.get(request.id),
+            )
         settled.append(
             msgspec.structs.replace(
                 request,
@@ -143,9 +156,53 @@ def _attribute(
     return joined, settled
 
 
+def _source(
+    *, whole: bool, maybe_whole: bool, broken: bool, altered: bool, told: Literal["primary", "fallback"] | None
+) -> Outcome:
+    """Say where an answer that a user took for one came from; see rules 4 and 5.
+
+    `whole`: a whole answer of the primary's lies behind it, or may lie (`maybe_whole`); `broken`, `altered`: so may half a
+    stream, or an answer that a fault changed. `told` is what the answer itself says of its source, or the worker.
+    """
+    if whole:
+        return "ok_primary"
+    if not (maybe_whole or broken or altered):
+        return "ok_fallback"
+    if maybe_whole or told is None:
+        return "ok"
+    if told == "fallback":
+        return "ok_fallback"
+    return "truncated" if broken and not altered else "ok_primary" if altered and not broken else "ok"
+
+
+def _told(
+    marks: list[Mark], requests: list[Request], underway: "_Underway"
+) -> dict[str, Literal["primary", "fallback"]]:
+    """Collect what the worker said last of each request's source: by the request's id, or because it was alone in flight."""
+    known = {request.id for request in requests}
+    found: dict[str, Literal["primary", "fallback"]] = {}
+    for mark in marks:
+        if mark.event in ("model_ok", "fallback_engaged"):
+            owner = mark.id if mark.id in known else underway.only(mark.ns)
+            if owner is not None:
+                by_primary = mark.event == "model_ok" and mark.path in (None, "primary")
+                found[owner] = "primary" if by_primary else "fallback"
+    return found
+
+
 def _answered(attempt: Attempt) -> bool:
     """Whether an answer of the real endpoint's can lie behind what the user got: no fault touched it, or slowed it only."""
     return attempt.upstream and (attempt.window is None or (attempt.intact and attempt.terminal))
+
+
+class _Spread:
+    """Instants, and whether one of them lies in a span."""
+
+    def __init__(self, instants: Iterable[int]) -> None:
+        self._sorted = sorted(instants)
+
+    def any(self, start_ns: int, end_ns: int) -> bool:
+        return bisect_right(self._sorted, end_ns) > bisect_left(self._sorted, start_ns)
 
 
 class _Underway:

@@ -135,6 +135,8 @@ class Lines:
                 asked_by=f.asked_by,
                 tokens=f.tokens,
                 tokens_estimated=f.tokens_estimated,
+                stream=f.stream,
+                down_bytes=f.down_bytes,
             )
         )
 
@@ -328,6 +330,7 @@ class Lines:
                     status=status,
                     outcome=outcome,
                     payload=start.payload,
+                    told=end.source if end else None,
                     cite=end_cite,
                 )
             )
@@ -452,6 +455,8 @@ class _Attempted(msgspec.Struct, frozen=True):
     asked_by: str | None = None
     tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
     tokens_estimated: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    stream: bool | None = None
+    down_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class _UserStart(msgspec.Struct, frozen=True, tag_field="phase", tag="start"):
@@ -471,6 +476,7 @@ class _UserEnd(msgspec.Struct, frozen=True, tag_field="phase", tag="end"):
     status: int | None
     sent_ns: int | None = None
     first_ns: int | None = None
+    source: Literal["primary", "fallback"] | None = None
 
 
 class _Noted(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 Outcome = Literal[
-    "ok_primary", "ok_fallback", "ok", "degraded", "empty", "http_3xx", "http_4xx", "http_5xx",
+    "ok_primary", "ok_fallback", "ok", "truncated", "degraded", "empty", "http_3xx", "http_4xx", "http_5xx",
     "timeout", "reset", "refused", "cut", "protocol", "never_ended",
 ]  # fmt: skip
 JoinedBy = Literal["trace", "nonce", "alone", "none"]
@@ -85,6 +85,24 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """What the real endpoint's answer says it cost."""
     tokens_estimated: int | None = None
     """What it cost by its bytes, where it does not say, high rather than low."""
+    stream: bool | None = None
+    """Whether a stream was asked for; None where that is not known."""
+    down_bytes: int = 0
+    """Of the answer's body, that went to the client."""
+
+    @property
+    def broken(self) -> bool:
+        """Whether a fault left the client with the beginning of the endpoint's stream, and without its end."""
+        return self._worded and self.stream is True and not self.terminal
+
+    @property
+    def altered(self) -> bool:
+        """Whether the client got an answer that ended as the API's end, and that a fault had changed on its way."""
+        return self._worded and self.terminal and not self.intact
+
+    @property
+    def _worded(self) -> bool:
+        return self.window is not None and self.upstream and self.status == 200 and self.down_bytes > 0
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +121,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     met: tuple[str, ...] = ()
     """Windows whose fault acted on one of its attempts."""
     payload: int | None = None
+    told: Literal["primary", "fallback"] | None = None
+    """Where its answer came from by its own text, where the plan says how the fallback's looks."""
     cite: Cite
 
     @property

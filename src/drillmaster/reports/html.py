@@ -48,6 +48,7 @@ KINDS: Final[dict[Outcome, Kind]] = {
     "ok_primary": Kind("answered by the primary", "good", "dot"),
     "ok_fallback": Kind("answered by the fallback", "other", "diamond"),
     "ok": Kind("answered, path unknown", "unsure", "lozenge"),
+    "truncated": Kind("half an answer, taken for one", "bad", "half"),
     "degraded": Kind("degraded answer", "soft", "triangle"),
     "empty": Kind("empty answer", "soft", "wedge"),
     "http_3xx": Kind("HTTP 3xx", "bad", "gate"),

@@ -45,6 +45,7 @@ __all__ = [
     "judge_answer",
     "outcome_of",
     "prepare",
+    "source_of",
 ]
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
@@ -78,6 +79,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     sent_ns: int
     first_ns: int | None
     end_ns: int
+    source: str | None = None
+    """`primary` or `fallback` of a good answer, where the plan says how the two are told apart."""
 
 
 def outcome_of(answer: Answer) -> str:
@@ -196,6 +199,14 @@ def judge_answer(expect: Expect, status: int, body: bytes) -> tuple[str | None, 
     return "ok", ""
 
 
+def source_of(expect: Expect, body: bytes) -> str | None:
+    """Say by its own text where a good answer came from; None: the plan does not say how that is told."""
+    if expect.fallback_matching is None:
+        return None
+    text = body.decode("utf-8", "replace")[:_MATCHED_CHARS]
+    return "fallback" if re.search(expect.fallback_matching, text) else "primary"
+
+
 def _at(value: Any, pointer: str) -> Any:
     """Follow a JSON pointer (RFC 6901). Raises LookupError where it leads nowhere."""
     for raw in pointer.split("/")[1:]:
@@ -243,12 +254,13 @@ class Asker:
                 "timeout",
                 "connecting" if not seen.connected else "no answer" if seen.first_ns is None else "half an answer",
             )
-        answer = None
+        answer, source = None, None
         if result == "answered" and seen.status is not None:
             answer, why = judge_answer(self._target.expect, seen.status, bytes(seen.body))
+            source = source_of(self._target.expect, bytes(seen.body)) if answer == "ok" else None
         return Answer(
             result=result, status=seen.status, answer=answer, why=why, sent_ns=seen.sent_ns, first_ns=seen.first_ns,
-            end_ns=self._clock.mono_ns(),
+            end_ns=self._clock.mono_ns(), source=source,
         )  # fmt: skip
 
     async def _exchange(self, request: Prepared, seen: "_Seen") -> tuple[str, str]:
@@ -476,6 +488,7 @@ class Traffic:
             start["payload"] = request.payload
         self._log.write("user_request", id=request.id, phase="start", **start)
         answer = await self._asker.ask(request, due_ns=due_ns, time_limit_s=self._time_limit_s)
+        told = {} if answer.source is None else {"source": answer.source}
         self._log.write(
             "user_request",
             id=request.id,
@@ -489,6 +502,7 @@ class Traffic:
             answer=answer.answer,
             why=answer.why,
             ms=round((answer.end_ns - due_ns) / 1e6, 3),
+            **told,
         )
         self.tally.count(answer)
 

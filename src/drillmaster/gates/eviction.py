@@ -16,6 +16,7 @@ Rules, in the order the checks are listed:
 6. Of the answers that decide, no more than the policy's share may be of unknown origin.
 7. The Scribe saw the injection, the first fallback (or none), and the end. For completeness their lines decide.
 8. Every injection of the file is judged, not the first.
+9. Where the policy limits them: attempts of one user request, and the load on the endpoint against the baseline's.
 """
 
 from collections import Counter
@@ -28,6 +29,7 @@ from drillmaster.admissions import anchored, folded, tail_of, whole
 from drillmaster.gates import Gate
 from drillmaster.outcomes import FAILED, OK, Request, Run, Window
 from drillmaster.policy import seconds_text, share_text
+from drillmaster.retries import retry_checks, retry_limit_problem
 from drillmaster.verdict import Absent, AtLeast, AtMost, Check, Cite, Exact, Finding, Measure, Status, at_most, holds
 
 __all__ = ["Eviction", "gate"]
@@ -80,6 +82,10 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
     max_baseline_failed_ratio: float
     max_unattributed_ratio: float
     max_clock_step_s: float
+    max_attempts_per_request: int | None = None
+    """Attempts that one user request may become on the wire, over all layers, in the fault and behind it. Left out: not judged."""
+    max_storm_factor: float | None = None
+    """Attempts for each user request due, over the baseline's, in the fault and just behind it. Left out: not judged."""
 
     def __post_init__(self) -> None:
         """Raise ValueError, naming field, value and range, for a limit that decides nothing."""
@@ -100,6 +106,8 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
                 raise ValueError(f"{name}: found {value}, wanted {wanted}")
         if self.min_met < 1:
             raise ValueError(f"min_met: found {self.min_met}, wanted at least 1")
+        if problem := retry_limit_problem(self.max_attempts_per_request, self.max_storm_factor):
+            raise ValueError(problem)
 
     def headline(self, evidence: Run) -> tuple[str, ...]:
         return (self.sentence(evidence),)
@@ -145,6 +153,7 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
             if recovery is not None:
                 yield recovery
             yield self._settled(run, window, tail)
+        yield from retry_checks(run, self.max_attempts_per_request, self.max_storm_factor)
         if not run.bare:
             yield self._attribution(run)
         yield from _scribe(run)

@@ -25,6 +25,7 @@
 
 from drillmaster.retries.accounting import account
 from drillmaster.retries.findings import retry_findings
+from drillmaster.retries.limits import retry_checks, retry_limit_problem
 from drillmaster.retries.shapes import (
     AT_ONCE_S,
     GRAIN_S,
@@ -56,5 +57,7 @@ __all__ = [
     "Tokens",
     "Waits",
     "account",
+    "retry_checks",
     "retry_findings",
+    "retry_limit_problem",
 ]

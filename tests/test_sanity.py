@@ -414,3 +414,41 @@ def test_keys_come_from_the_environment_and_only_by_name() -> None:
     with pytest.raises(Problem, match="export KEY"):
         fill_in(given_values, {}, place="p")
     assert look(plan(target__headers={"Authorization": "Bearer ${KEY}"})).problems == ()
+
+
+# The fault
+
+
+@pytest.mark.parametrize(
+    ("fault", "pointer", "found"),
+    [
+        ({"mode": "no-such"}, "/fault: fault", "no-such"),
+        ({"mode": "stall", "params": {"after_events": -1}}, "/fault: fault stall", ""),
+        ({"mode": "reset", "rules": [{"mode": "503"}]}, "/fault", "rules beside mode"),
+        ({"params": {"a": 1}, "rules": [{"mode": "503"}]}, "/fault", "rules beside mode"),
+        ({"rules": [{"mode": "503"}, {"mode": "no-such"}]}, "/fault/rules/1: fault", "no-such"),
+        ({"rules": [{"mode": "503", "share": 7}]}, "/fault/rules/0/share", "7"),
+        ({"rules": [{"mode": "refused", "first": 1}]}, "/fault/rules/0/mode", "port"),
+        ({"rules": [{"mode": "503", "schedule": [[900, 901]]}]}, "/fault/rules/0/schedule", "900 s"),
+    ],
+)
+def test_a_fault_that_cannot_be_or_meets_nobody_is_named_by_its_place(
+    fault: dict[str, Any], pointer: str, found: str
+) -> None:
+    problem = look(plan(fault=fault)).problems[0]
+    assert f"plan.yaml: {pointer}" in problem.place
+    assert found in problem.found
+
+
+def test_a_rule_that_will_hardly_meet_anybody_is_warned_of() -> None:
+    said = " ".join(look(plan(fault={"rules": [{"mode": "503", "share": 0.001, "name": "rare"}]})).warnings)
+    assert "rule rare would take 0.18 of the 180 user requests" in said
+    assert "rule" not in " ".join(look(plan(fault={"rules": [{"mode": "503", "share": 0.5}]})).warnings)
+
+
+def test_the_times_of_rules_shrink_with_the_phases() -> None:
+    given = plan(fault={"rules": [{"mode": "503", "schedule": [[60, 120]], "flap": {"on_s": 30, "off_s": 30}}]})
+    rule = compress(given, 2, RUNBOOK).fault.rules[0]
+    assert rule.schedule == ((30, 60),)
+    assert rule.flap is not None
+    assert rule.flap.on_s == 15

@@ -7,11 +7,11 @@ says anything about the agent.
 import unicodedata
 from collections.abc import Iterator, Sequence
 
-from drillmaster.outcomes import FAILED, Run, Window
+from drillmaster.outcomes import FAILED, RuleMet, Run, Window
 from drillmaster.policy import seconds_text
 from drillmaster.verdict import Check, Cite, Exact, holds
 
-__all__ = ["anchored", "bare", "folded", "sealed", "tail_of", "whole"]
+__all__ = ["anchored", "bare", "folded", "sealed", "tail_of", "targeted", "whole"]
 
 _DAY_NS = 86_400 * 10**9
 
@@ -293,6 +293,44 @@ def whole(run: Run, window: Window, tail: str) -> Check:
         why=why,
         remedy="" if ok else "run the drill to its end",
     )
+
+
+def targeted(window: Window, tail: str) -> Check:
+    """Admit an injection with rules of which each has met somebody: one that met nobody was not rehearsed."""
+    idle = [rule for rule in window.rules if not rule.met]
+    met = ", ".join(f"{rule.name} ({rule.fault}) {rule.met}" for rule in window.rules if rule.met)
+    return Check(
+        id=f"rules{tail}",
+        role="admission",
+        status=holds(not idle, otherwise="refused"),
+        title=f"every rule met somebody: {len(window.rules) - len(idle)} of {len(window.rules)}{tail}",
+        observed=Exact(len(window.rules) - len(idle)),
+        limit=len(window.rules),
+        cites=tuple(rule.cite for rule in (idle or window.rules)),
+        why="; ".join(_idle(rule) for rule in idle) or met,
+        remedy=_mend(idle[0]) if idle else "",
+    )
+
+
+def _idle(rule: RuleMet) -> str:
+    if rule.matched is None:
+        return f"{rule.name} ({rule.fault}) met nobody, and its proxy ended before it could say why"
+    if rule.undecided and not rule.matched:
+        return f"{rule.name} ({rule.fault}) could not decide: {rule.undecided} requests were larger than it reads"
+    if not rule.matched:
+        saw = f"; what came: {', '.join(rule.saw)}" if rule.saw else "; nothing came"
+        return f"{rule.name} ({rule.fault}) fits no request{saw}"
+    if not rule.taken:
+        return f"{rule.name} ({rule.fault}) fits {rule.matched} requests and took none of them"
+    return f"{rule.name} ({rule.fault}) took {rule.taken} requests and acted on none: another rule had answered them"
+
+
+def _mend(rule: RuleMet) -> str:
+    if not rule.matched:
+        return f"correct `when` of rule {rule.name} in the plan, or take the rule out, and run again"
+    if not rule.taken:
+        return f"raise share, or correct nth, skip, first, schedule of rule {rule.name}, and run again"
+    return f"put rule {rule.name} before the one that answers, or give them different `when`, and run again"
 
 
 def tail_of(run: Run, window: Window) -> str:

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from drillmaster.targeting import Rule
+
 __all__ = [
     "Attest",
     "Expect",
@@ -118,19 +120,29 @@ class Phases(_Part, frozen=True, kw_only=True):
 
 
 class Fault(_Part, frozen=True, kw_only=True):
-    """Which fault, its parameters, and how long a script that is running at the lift may go on."""
+    """Which fault for all requests, or rules for some, and how long a script that is running at the lift may go on."""
 
-    tag: str | int = msgspec.field(default="reset", name="mode")
-    """A fault's tag. `503` may stand without quotes, which YAML reads as a number: the one place where a number is text."""
+    tag: str | int | None = msgspec.field(default=None, name="mode")
+    """A fault's tag; without rules and without one, `reset`. `503` may stand without quotes, which YAML reads as a number:
+    here and in a rule a number is text."""
     params: dict[str, Any] = {}
+    rules: tuple[Rule, ...] = ()
+    """In place of `mode`: several faults, each with the requests that it meets. See [rules](#rule)."""
     linger_s: float = 0
 
     def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "tag", str(self.tag))  # text in the manifest too, however it was written
+        if self.tag is not None:  # text in the manifest too, however it was written
+            msgspec.structs.force_setattr(self, "tag", str(self.tag))
 
     @property
     def mode(self) -> str:
-        return str(self.tag)
+        """What people call it."""
+        return " + ".join(dict.fromkeys(rule.tag for rule in self.wanted))
+
+    @property
+    def wanted(self) -> tuple[Rule, ...]:
+        """As the proxy is told: a fault for everybody is one rule without conditions."""
+        return self.rules or (Rule(mode="reset" if self.tag is None else self.tag, params=self.params),)
 
 
 class Worker(_Part, frozen=True, kw_only=True):

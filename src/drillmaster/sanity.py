@@ -4,8 +4,8 @@
    and the command line repeats the host. The name is judged here; the connected address is judged at each connect.
 2. One person, one seat. Seats that nobody holds make the run a rehearsal; one name in two seats is refused.
 3. A budget of one in N needs N requests to be told at all. A budget in seconds must fit into its window.
-4. Compression divides phases and traffic period. Budgets and the user's patience stay in seconds: they are facts about
-   people and clients, and do not shrink with a rehearsal.
+4. Compression divides phases, the times of rules and the traffic period. Budgets and the user's patience stay in seconds:
+   they are facts about people and clients, and do not shrink with a rehearsal.
 5. What cannot work is a problem and is refused before anything starts; what can but should not is a warning.
 """
 
@@ -22,9 +22,11 @@ import msgspec
 
 from drillmaster.clock import parse_rfc3339, rfc3339
 from drillmaster.errors import Problem, Refused
+from drillmaster.faults import make
 from drillmaster.pace import arrivals_in
 from drillmaster.plan import Attest, Phases, Plan, Spend
 from drillmaster.policy import share_text
+from drillmaster.targeting import faster, most_taken, named, what_is_wrong
 
 __all__ = [
     "Numbers",
@@ -95,6 +97,7 @@ def check(
         *_seats(plan, place, rehearsal),
         *_texts(plan, place),
         *_window(plan, place),
+        *_fault(plan, place),
     ]
     warnings: tuple[str, ...] = ()
     if not problems:
@@ -608,6 +611,41 @@ def _bounds(plan: Plan, place: str) -> Iterator[Problem]:
         )
 
 
+def _fault(plan: Plan, place: str) -> Iterator[Problem]:
+    """The fault, or the rules: each can be made, and each can meet somebody while it is on."""
+    fault = plan.fault
+    if fault.rules and (fault.tag is not None or fault.params):
+        yield _wrong(
+            place, "/fault", "rules beside mode or params", "one of the two", "move mode and params into a rule"
+        )
+        return
+    scopes: dict[str, str] = {}
+    for at, rule in enumerate(fault.wanted):
+        pointer = f"/fault/rules/{at}" if fault.rules else "/fault"
+        try:
+            scopes[rule.tag] = make(rule.tag, rule.params).scope
+        except Problem as problem:
+            yield Problem(
+                f"{place}: {pointer}: {problem.place}",
+                found=problem.found,
+                wanted=problem.wanted,
+                remedy=problem.remedy,
+            )
+    if len(scopes) < len({rule.tag for rule in fault.wanted}):
+        return
+    for wrong in what_is_wrong(fault.rules, scopes.__getitem__, "/fault/rules"):
+        yield _wrong(place, wrong.pointer, wrong.found, wrong.wanted, wrong.remedy)
+    for at, rule in enumerate(fault.rules):
+        if rule.schedule and min(start for start, _ in rule.schedule) >= plan.phases.fault_s:
+            yield _wrong(
+                place,
+                f"/fault/rules/{at}/schedule",
+                f"a first span from {min(start for start, _ in rule.schedule):g} s on",
+                f"one that begins within the fault phase of {plan.phases.fault_s:g} s",
+                "seconds count from the injection",
+            )
+
+
 def _arithmetic(plan: Plan, place: str, numbers: Numbers) -> Iterator[Problem]:
     window_s = _window_s(plan, numbers)
     requests, least = arrivals_in(window_s, plan.traffic.every_s), least_requests(numbers.max_failed_ratio)
@@ -647,7 +685,14 @@ def _warnings(plan: Plan, numbers: Numbers | None) -> Iterator[str]:
     host = (parse_listen(plan.proxy.listen) or ("", 0))[0]
     if not is_loopback(host):
         yield f"the proxy listens on {plan.proxy.listen}: who reaches that address reaches the real endpoint"
-    if plan.fault.mode == "hang":
+    due = arrivals_in(plan.phases.fault_s, plan.traffic.every_s)
+    for rule in named(plan.fault.rules):
+        if (likely := most_taken(rule, due)) < 1:
+            yield (
+                f"rule {rule.name} would take {likely:.2g} of the {due} user requests of the fault phase: a rule that meets nobody "
+                "refuses the run"
+            )
+    if any(rule.tag == "hang" for rule in plan.fault.wanted):
         yield (
             "mode hang: openai and anthropic wait 3 x 600 s by default, requests and others for ever; "
             "without a time limit of its own the agent cannot fall back within a minute"
@@ -773,7 +818,8 @@ def compress(plan: Plan, factor: float, numbers: Numbers) -> Plan:
     short_phases = Phases(
         baseline_s=phases.baseline_s / factor, fault_s=phases.fault_s / factor, recovery_s=phases.recovery_s / factor
     )
-    shorter = msgspec.structs.replace(plan, phases=short_phases)
+    rules = tuple(faster(rule, factor) for rule in plan.fault.rules)
+    shorter = msgspec.structs.replace(plan, phases=short_phases, fault=msgspec.structs.replace(plan.fault, rules=rules))
     needed_s = _window_s(shorter, numbers) / (least_requests(numbers.max_failed_ratio) + 2)
     every_s = min(plan.traffic.every_s / factor, needed_s, short_phases.baseline_s, short_phases.recovery_s)
     every_s = max(every_s, MIN_EVERY_S)  # the bound above holds but for its rounding

@@ -30,9 +30,12 @@ __all__ = [
     "Flap",
     "Ramp",
     "Rule",
+    "Rules",
     "When",
     "Wrong",
+    "faster",
     "fingerprint",
+    "most_taken",
     "named",
     "what_is_wrong",
 ]
@@ -131,6 +134,12 @@ class Rule(_Part, frozen=True, kw_only=True):
         return self == Rule(mode=self.mode, params=self.params, name=self.name)
 
 
+class Rules(_Part, frozen=True, kw_only=True):
+    """A file of rules alone, as `drillmaster proxy inject --rules` takes it."""
+
+    rules: tuple[Rule, ...]
+
+
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """One request, as far as rules look at it. `model`, `stream`, `tools` and `print` None: its body was not read."""
 
@@ -161,6 +170,26 @@ def fingerprint(method: str, target: bytes, body: bytes) -> bytes:
     said = hashlib.sha256(b"%b %b\n" % (method.encode("latin-1"), _NONCE.sub(b"", target)))
     said.update(_NONCE.sub(b"", body) if b"dmn" in body else body)
     return said.digest()
+
+
+def most_taken(rule: Rule, requests: int) -> float:
+    """How many of so many requests a rule takes on average, if all fit its `when` and its times."""
+    if rule.nth:
+        chosen = sum(1 for number in rule.nth if number <= requests)
+    else:
+        chosen = max(0, requests - rule.skip) // rule.every
+        chosen = chosen if rule.first is None else min(chosen, rule.first)
+    return chosen * (rule.share if rule.ramp is None else max(rule.share, rule.ramp.to))
+
+
+def faster(rule: Rule, factor: float) -> Rule:
+    """The rule with its times divided by `factor`."""
+    return msgspec.structs.replace(
+        rule,
+        schedule=tuple((start / factor, end / factor) for start, end in rule.schedule),
+        flap=None if rule.flap is None else Flap(on_s=rule.flap.on_s / factor, off_s=rule.flap.off_s / factor),
+        ramp=None if rule.ramp is None else Ramp(to=rule.ramp.to, over_s=rule.ramp.over_s / factor),
+    )
 
 
 def named(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:

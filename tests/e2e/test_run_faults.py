@@ -68,10 +68,45 @@ def test_an_agent_that_goes_elsewhere_is_refused_and_never_passed(drill: Drill, 
     assert done.returncode == 2, done.stderr
 
 
-def test_a_primary_that_is_slow_and_still_answers_is_no_fallback(drill: Drill) -> None:
+def test_a_primary_that_is_slow_and_still_answers_is_no_fallback_and_needs_none(drill: Drill) -> None:
     code, checks = rehearse(drill, "first-byte-delay", {"delay_ms": 100})
-    assert code != 0
-    assert checks["fallback"]["status"] == "fail", checks["fallback"]
+    assert checks["proof"]["status"] == "pass", checks["proof"]
+    assert "no fallback was needed" in checks["fallback"]["title"]
+    assert code == 0
+
+
+def rules(drill: Drill, *rules: dict[str, Any], kind: str = "healthy") -> tuple[int, dict[str, Any]]:
+    drill.plan(kind=kind, fault={"rules": list(rules)})
+    done = drill.run("--rehearsal", "--yes")
+    path = drill.run_dir / "verdict.json"
+    assert path.exists(), done.stderr
+    return done.returncode, {check["id"]: check for check in json.loads(path.read_text())["checks"]}
+
+
+def test_rules_meet_whom_they_name_and_the_verdict_counts_each(drill: Drill) -> None:
+    code, checks = rules(
+        drill,
+        {"mode": "first-byte-delay", "params": {"delay_ms": 20}, "name": "slow", "share": 0.9},
+        {"mode": 503, "name": "down", "when": {"path": "/ask*", "method": "POST"}},
+    )
+    assert checks["rules"]["status"] == "pass", checks["rules"]
+    assert "slow (first-byte-delay)" in checks["rules"]["why"]
+    assert checks["fallback"]["status"] == "pass"
+    assert code == 0, {name: check for name, check in checks.items() if check["status"] != "pass"}
+
+
+def test_a_rule_that_nobody_fits_refuses_the_drill_and_says_what_came(drill: Drill) -> None:
+    code, checks = rules(drill, {"mode": 503, "name": "chat"}, {"mode": "reset", "when": {"model": "no-such-*"}})
+    assert code == 2
+    assert checks["rules"]["status"] == "refused"
+    assert "r2 (reset) fits no request; what came: POST /ask" in checks["rules"]["why"]
+
+
+def test_rules_that_make_no_sense_are_refused_before_anything_starts(drill: Drill) -> None:
+    drill.plan(fault={"rules": [{"mode": "refused", "share": 0.5}]})
+    done = drill.run("--rehearsal", "--yes")
+    assert done.returncode == 2
+    assert "/fault/rules/0/mode" in done.stderr
 
 
 @pytest.mark.parametrize("tag", ["refused", "syn-black-hole"])

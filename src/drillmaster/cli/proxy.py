@@ -4,12 +4,16 @@ import ipaddress
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from drillmaster.errors import Problem
 
 __all__ = ["command"]
+
+_TOKEN_FILE_BYTES = 4_096
+_CA_FILE_BYTES = 16 << 20
 
 _EXAMPLES = """
 \b
@@ -83,6 +87,7 @@ def command(
     if ctx.invoked_subcommand is not None:
         return
     from drillmaster.faults import make
+    from drillmaster.intake import read_bytes
     from drillmaster.proxy.server import Server, run
     from drillmaster.proxy.settings import Settings
 
@@ -100,6 +105,9 @@ def command(
             remedy=f"if you mean it: drillmaster proxy --listen {host}:{port}",
         )
     make(mode or "503")  # an unknown mode is told before anything listens
+    for file, cap_bytes in ((upstream_ca, _CA_FILE_BYTES), (token_file, _TOKEN_FILE_BYTES)):
+        if file is not None:
+            read_bytes(file, cap_bytes)  # what is no file is told too, and a FIFO is not waited for
     if control is None:
         control = _default_control(port)
     settings = Settings(
@@ -151,14 +159,13 @@ def _where(control: str | None, port: int) -> str:
 def _token(token_file: str | None) -> str | None:
     if token_file is None:
         return None
+    from drillmaster.intake import read_bytes
+
     try:
-        return Path(token_file).read_text("ascii").split("\n", 1)[0]
-    except (OSError, UnicodeDecodeError) as error:
+        return read_bytes(token_file, _TOKEN_FILE_BYTES).decode("ascii").split("\n", 1)[0]
+    except UnicodeDecodeError:
         raise Problem(
-            f"token file {token_file}",
-            found=str(error),
-            wanted="a readable token",
-            remedy="name the proxy's token file",
+            token_file, found="bytes that are not ASCII", wanted="a token", remedy="name the proxy's token file"
         ) from None
 
 
@@ -174,7 +181,11 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print the answer a
 @_control
 @_port
 @_token_file
-@click.option("--mode", default="reset", show_default=True, metavar="FAULT", help="reset, 503, hang.")
+@click.option(
+    "--mode", metavar="FAULT", help="reset (the default), 503, hang, or any other of `drillmaster fault list`."
+)
+@click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="One of the fault's parameters.")
+@click.option("--rules", "rules_file", metavar="FILE", help="A file with `rules:` as in a plan, in place of --mode.")
 @click.option("--for", "for_s", default=60.0, show_default=True, help="Seconds until it ends by itself.")
 @click.option("--linger", "linger_s", default=0.0, help="Seconds a request in flight may go on after the lift.")
 @click.option("--window", help="Name of this injection; by default one is made up.")
@@ -183,7 +194,9 @@ def inject(
     control: str | None,
     port: int,
     token_file: str | None,
-    mode: str,
+    mode: str | None,
+    params: tuple[str, ...],
+    rules_file: str | None,
     for_s: float,
     linger_s: float,
     window: str | None,
@@ -195,16 +208,41 @@ def inject(
     Examples:
       drillmaster proxy inject --mode reset --for 60
       drillmaster proxy inject --control ./proxy.sock --mode hang --for 900 --linger 5
+      drillmaster proxy inject --mode rate-limit --param retry_after_s=30
+      drillmaster proxy inject --rules rules.yaml --for 60
     """
     import time
 
     from drillmaster.proxy.remote import ask
 
+    fault = _fault(mode, params, rules_file)
+
     window = window or f"hand-{time.time_ns() // 1_000_000:x}"
     where = _where(control, port)
-    order = {"window": window, "fault": mode, "params": {}, "ttl_s": for_s, "linger_s": linger_s}
+    order = {"window": window, **fault, "ttl_s": for_s, "linger_s": linger_s}
     answer = ask(where, "POST", "/inject", order, token=_token(token_file))
-    _print(as_json, {"window": window, **answer}, f"{mode} is on for {for_s:g} s (window {window})")
+    what = fault.get("fault") or f"{len(fault['rules'])} rules"
+    _print(as_json, {"window": window, **answer}, f"{what} on for {for_s:g} s (window {window})")
+
+
+def _fault(mode: str | None, params: tuple[str, ...], rules_file: str | None) -> dict[str, Any]:
+    """What an order of injection says of the fault. Raises Problem."""
+    if rules_file is None:
+        from drillmaster.faults import load
+        from drillmaster.trying.parameters import parse
+
+        tag = mode or "reset"
+        return {"fault": tag, "params": parse(tag, load(tag), params)}
+    if mode is not None or params:
+        raise Problem(
+            "--rules", found="--mode or --param beside it", wanted="one of the two", remedy="write the fault as a rule"
+        )
+    import msgspec
+
+    from drillmaster.intake import read_strict
+    from drillmaster.targeting import Rules
+
+    return {"rules": msgspec.to_builtins(read_strict(rules_file, Rules).rules)}
 
 
 @command.command("lift")
@@ -254,8 +292,8 @@ def state(control: str | None, port: int, token_file: str | None, as_json: bool)
 
 def _print(as_json: bool, value: dict[str, object], text: str) -> None:
     if as_json:
-        import msgspec
+        from drillmaster.cli import say_json
 
-        print(msgspec.json.encode(value).decode())
+        say_json(value)
     else:
         print(text)

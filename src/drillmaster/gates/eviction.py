@@ -25,7 +25,7 @@ from itertools import pairwise
 from typing import Literal
 
 from drillmaster import admissions, diagnosis
-from drillmaster.admissions import anchored, folded, tail_of, whole
+from drillmaster.admissions import anchored, folded, tail_of, targeted, whole
 from drillmaster.gates import Gate
 from drillmaster.outcomes import FAILED, OK, Request, Run, Window
 from drillmaster.policy import seconds_text, share_text
@@ -137,6 +137,8 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
         for window in run.windows:
             tail = tail_of(run, window)
             yield self._proof(run, window, tail)
+            if window.rules:
+                yield targeted(window, tail)
             yield whole(run, window, tail)
             yield self._enough(run, window, tail)
         for window in run.windows:
@@ -272,6 +274,18 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
         return during
 
     def _fallback(self, run: Run, window: Window, tail: str) -> Check:
+        if unharmed := rode_out(run, window):
+            return Check(
+                id=f"fallback{tail}",
+                role="judgement",
+                status="pass",
+                title=f"no fallback was needed: the primary answered all {len(unharmed)} requests that met the fault{tail}",
+                observed=Exact(0.0, n=len(unharmed)),
+                limit=self.max_fallback_s,
+                unit="s",
+                cites=(window.cite, *(r.cite for r in unharmed[:3])),
+                why="so the fallback was not rehearsed: a fault that takes the endpoint away does that (mode: reset)",
+            )
         observed, cites, why = until_fallback(run, window)
         seen = _observed_text(observed, self.max_fallback_s)
         status = at_most(observed, self.max_fallback_s)
@@ -405,14 +419,23 @@ gate = Eviction
 
 
 def met_requests(run: Run, window: Window) -> list[Request]:
-    """List the user requests that met the fault: due in its window and not served by an unfaulted byte.
+    """List the user requests that met the fault: it acted on one of their attempts, or they went without the primary.
 
     One that a breaker kept away from the endpoint counts: the fault is what opened the breaker. None counts before the
     fault has acted on at least one attempt.
     """
     if window.met == 0:
         return []
-    return [r for r in run.during(window) if r.outcome not in ("ok_primary", "ok")]
+    return [r for r in run.during(window) if window.id in r.met or r.outcome not in ("ok_primary", "ok")]
+
+
+def rode_out(run: Run, window: Window) -> list[Request]:
+    """List the user requests that met the fault, if the primary answered every one of them all the same.
+
+    A fault that slows, or that meets one attempt and not the next, takes nothing away that a fallback would have to replace.
+    """
+    met = [] if run.bare else met_requests(run, window)
+    return met if all(r.outcome == "ok_primary" for r in met) else []
 
 
 def _attribute(run: Run) -> str:
@@ -422,10 +445,16 @@ def _attribute(run: Run) -> str:
 
 
 def until_fallback(run: Run, window: Window) -> tuple[Measure, tuple[Cite, ...], str]:
-    """Measure from the injection to the end of the first answer that the primary had no part in."""
+    """Measure from the injection to the end of the first answer that the primary had no part in.
+
+    Where rules say whom the fault meets, and when, from the first request that it met: before that nothing was taken away.
+    """
     end_ns = run.lifted_or_end_ns(window)
     if run.bare:
         return _bare_fallback(run, window, end_ns)
+    since_ns = window.injected_ns
+    if window.rules and window.first_met_ns is not None:
+        since_ns = window.first_met_ns
     answered = sorted(
         (
             r
@@ -441,9 +470,9 @@ def until_fallback(run: Run, window: Window) -> tuple[Measure, tuple[Cite, ...],
         why = f"{len(answered)} answers, each of unknown origin"
         return Absent(why), (window.cite, answered[0].cite, *cited), why
     if certain is None or certain.end_ns is None:
-        whole_s = (end_ns - window.injected_ns) / 1e9
+        whole_s = max(0, end_ns - since_ns) / 1e9
         return AtLeast(whole_s), (window.cite, *cited), "no answer without the primary behind it before the lift"
-    taken_s = (certain.end_ns - window.injected_ns) / 1e9
+    taken_s = max(0, certain.end_ns - since_ns) / 1e9
     cites = (window.cite, certain.cite, *cited)
     if answered[0] is not certain:
         return AtMost(taken_s), cites, "an earlier answer is of unknown origin"

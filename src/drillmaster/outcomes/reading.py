@@ -18,6 +18,7 @@ from drillmaster.outcomes.shapes import (
     Preflight,
     Proof,
     Request,
+    RuleMet,
     Span,
     Window,
 )
@@ -54,6 +55,11 @@ class Lines:
         self._injected: dict[str, tuple[int, str, Cite]] = {}
         self._lifted: dict[str, tuple[int, str]] = {}
         self._met: defaultdict[str, list[int]] = defaultdict(list)
+        self._rules: defaultdict[str, dict[str, tuple[_FaultRule, Cite]]] = defaultdict(dict)
+        self._rule_met: defaultdict[tuple[str, str], int] = defaultdict(int)
+        self._met_by_rules: set[str] = set()
+        self._first_met: dict[str, int] = {}
+        self._tallies: dict[tuple[str, str], _RuleTally] = {}
         self._proofs: dict[str, Proof] = {}
         self._starts: dict[str, tuple[_UserStart, Cite]] = {}
         self._ends: dict[str, tuple[_UserEnd, Cite]] = {}
@@ -104,7 +110,20 @@ class Lines:
     def _fault_lifted(self, ns: int, f: "_Lifted", cite: Cite) -> None:
         self._lifted.setdefault(f.window, (ns, f.why))
 
+    def _fault_rule(self, ns: int, f: "_FaultRule", cite: Cite) -> None:
+        self._rules[f.window][f.rule] = (f, cite)
+
+    def _rule_tally(self, ns: int, f: "_RuleTally", cite: Cite) -> None:
+        self._tallies[f.window, f.rule] = f
+
     def _fault_met(self, ns: int, f: "_Met", cite: Cite) -> None:
+        self._first_met[f.window] = min(ns, self._first_met.get(f.window, ns))
+        if f.rule is not None:
+            self._rule_met[f.window, f.rule] += 1
+            assert f.attempt is not None
+            if f.attempt in self._met_by_rules:
+                return  # by the rule before
+            self._met_by_rules.add(f.attempt)
         self._met[f.window].append(f.client_bytes)
         self._proofs[f.window] = f.proof
 
@@ -302,9 +321,25 @@ class Lines:
                     client_bytes=sum(met),
                     cite=cite,
                     proof=self._proofs.get(key, "bytes"),
+                    rules=tuple(self._rule(key, name) for name in self._rules[key]),
+                    first_met_ns=self._first_met.get(key),
                 )
             )
         return tuple(sorted(found, key=lambda w: w.injected_ns))
+
+    def _rule(self, window: str, name: str) -> RuleMet:
+        rule, cite = self._rules[window][name]
+        tally = self._tallies.get((window, name))
+        return RuleMet(
+            name=_plain(name),
+            fault=_plain(rule.fault),
+            matched=None if tally is None else tally.matched,
+            taken=None if tally is None else tally.taken,
+            undecided=0 if tally is None else tally.undecided,
+            met=self._rule_met[window, name],
+            saw=() if tally is None else tuple(_plain(kind) for kind in tally.saw),
+            cite=cite,
+        )
 
     def phases(self) -> tuple[Span, ...]:
         rows = sorted(self._phase_rows)
@@ -433,6 +468,30 @@ class _Met(msgspec.Struct, frozen=True):
     window: str
     client_bytes: Annotated[int, msgspec.Meta(ge=0)]
     proof: Proof = "bytes"
+    rule: str | None = None
+    attempt: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.rule is not None and self.attempt is None:
+            raise ValueError("a rule met no attempt")
+
+
+class _FaultRule(msgspec.Struct, frozen=True):
+    window: str
+    rule: str
+    fault: str
+
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _RuleTally(msgspec.Struct, frozen=True):
+    window: str
+    rule: str
+    matched: _Count
+    taken: _Count
+    undecided: _Count = 0
+    saw: tuple[str, ...] = ()
 
 
 class _Attempted(msgspec.Struct, frozen=True):
@@ -527,6 +586,8 @@ _OURS: dict[tuple[str, str], tuple[Callable[[Lines, int, Any, Cite], None], Any]
     ("events/proxy.jsonl", "fault_injected"): (Lines._fault_injected, _Injected),
     ("events/proxy.jsonl", "fault_lifted"): (Lines._fault_lifted, _Lifted),
     ("events/proxy.jsonl", "fault_met"): (Lines._fault_met, _Met),
+    ("events/proxy.jsonl", "fault_rule"): (Lines._fault_rule, _FaultRule),
+    ("events/proxy.jsonl", "fault_rule_tally"): (Lines._rule_tally, _RuleTally),
     ("events/proxy.jsonl", "attempt"): (Lines._attempt, _Attempted),
     ("events/traffic.jsonl", "user_request"): (Lines._user_request, _UserStart | _UserEnd),
     ("events/notes.jsonl", "note"): (Lines._note, _Noted),

@@ -19,6 +19,7 @@ __all__ = [
     "Outcome",
     "Preflight",
     "Request",
+    "RuleMet",
     "Run",
     "Span",
     "Window",
@@ -52,6 +53,28 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     cite: Cite
     proof: Proof = "bytes"
     """What shows that it was on: a fault below HTTP reads no byte of anybody's."""
+    rules: tuple["RuleMet", ...] = ()
+    """Where the injection had rules: what each of them did."""
+    first_met_ns: int | None = None
+    """When the fault first acted on anything."""
+
+
+class RuleMet(msgspec.Struct, frozen=True, kw_only=True):
+    """One rule of an injection. `matched` and `taken` None: the proxy ended before it could say."""
+
+    name: str
+    fault: str
+    matched: int | None
+    """Requests that looked as the rule says."""
+    taken: int | None
+    """Of those, the ones that its times, numbers and share let it have."""
+    undecided: int
+    """Requests whose body was too large to decide on."""
+    met: int
+    """Of the taken, the ones it acted on."""
+    saw: tuple[str, ...]
+    """Where nothing matched: what came instead, the most frequent first."""
+    cite: Cite
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):

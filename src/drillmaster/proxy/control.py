@@ -31,7 +31,7 @@ from drillmaster.wire import Wire
 
 __all__ = ["ControlClient", "Orders", "peer_uid"]
 
-MAX_BODY_BYTES = 65_536
+MAX_BODY_BYTES = 131_072
 DEADLINE_S = 10.0
 _NAMED = frozenset((b"authorization",))
 

@@ -52,6 +52,13 @@ def ask(
         ) from None
     finally:
         door.close()
+    if answer.status == 400:
+        raise Refused(
+            f"control {control}",
+            found=str(body.get("error", answer.status)),
+            wanted="an order that makes sense",
+            remedy="correct the order; nothing was changed",
+        )
     if answer.status != 200:
         raise Refused(
             f"control {control}",

@@ -13,10 +13,8 @@ import contextlib
 import errno
 import gc
 import os
-import resource
 import signal
 import socket
-import ssl
 import sys
 import time
 from datetime import UTC, datetime
@@ -35,6 +33,7 @@ from drillmaster.proxy.control import ControlClient, Inject, Lift, Renew, peer_u
 from drillmaster.proxy.door import BACKLOG, Door, PortDrive
 from drillmaster.proxy.hub import NEVER_NS, EventSink, Hub, NullSink
 from drillmaster.proxy.loop import make_loop
+from drillmaster.proxy.means import descriptors_in_use, listen_unix, raise_descriptors, read_token, trust
 from drillmaster.proxy.settings import Settings, Upstream
 from drillmaster.proxy.switch import Conflict, Injection, arm
 from drillmaster.pulse import Pulse
@@ -48,7 +47,6 @@ SWEEP_S = 0.25
 DRAIN_S = 2.0
 RESOLVE_EVERY_S = 60.0
 ACCEPTS_PER_WAKE = 64
-MAX_DESCRIPTORS = 65_536
 KEPT_DESCRIPTORS = 8
 """For the control door, the evidence and the resolver, whatever clients do."""
 DEAD = "dead"
@@ -63,7 +61,7 @@ class Server:
         self.settings = settings
         self._loop = loop
         upstream = Upstream.parse(settings.upstream) if settings.upstream is not None else None
-        tls = _trust(settings.upstream_ca) if upstream is not None and upstream.tls else None
+        tls = trust(settings.upstream_ca) if upstream is not None and upstream.tls else None
         clock = SystemClock()
         given: EventSink = sink if sink is not None else NullSink()
         if sink is None and settings.events is not None:
@@ -83,7 +81,7 @@ class Server:
             self.hub.tell = _tell
         dead = (Rule(mode=settings.mode, params=settings.params),)
         self._dead = arm(dead, settings.seed) if upstream is None else None
-        self._token = _token(settings.token_file)
+        self._token = read_token(settings.token_file)
         if settings.control_port is not None and self._token is None:
             raise Problem(
                 "--control-port",
@@ -92,7 +90,7 @@ class Server:
                 remedy="add --token-file FILE",
             )
         self._reserve: int | None = None
-        self._limit = _raise_descriptors()
+        self._limit = raise_descriptors()
         self._turned_away = 0
         self._told_away_ns = 0
         self._stopping = False
@@ -143,7 +141,7 @@ class Server:
         if hub.upstream is not None:
             await self._resolve()
         if settings.control_path is not None:
-            self.control = _listen_unix(Path(settings.control_path))
+            self.control = listen_unix(Path(settings.control_path))
             self._loop.add_reader(self.control.fileno(), self._accept_control, self.control)
         if settings.control_port is not None:
             self.control_tcp = socket.create_server(("127.0.0.1", settings.control_port))
@@ -162,7 +160,7 @@ class Server:
             hub.switch.inject(injection)
         self._reserve = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         # Listeners and the loop's own descriptors stand; what is left is shared by clients and upstream connections.
-        self._limit = max(self._limit - _descriptors_in_use() - KEPT_DESCRIPTORS, 4)
+        self._limit = max(self._limit - descriptors_in_use() - KEPT_DESCRIPTORS, 4)
         # A predecessor that was killed may have left the shared socket without ears.
         self.door.open()
         if injection is not None:
@@ -493,93 +491,6 @@ class Server:
             self._reserve = None
         if not self._done.done():
             self._done.set_result(2 if hub.counters.evidence_lost else 0)
-
-
-def _trust(ca_file: str | None) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.set_alpn_protocols(["http/1.1"])
-    if ca_file is not None:
-        try:
-            context.load_verify_locations(ca_file)
-        except (OSError, ssl.SSLError) as error:
-            raise Problem(
-                f"--upstream-ca {ca_file}",
-                found=error.strerror or str(error),
-                wanted="a PEM file of certificates",
-                remedy="give the file of the authority that signed the upstream's certificate",
-            ) from None
-    return context
-
-
-def _token(path: str | None) -> bytes | None:
-    if path is None:
-        return None
-    try:
-        file = Path(path)
-        mode = file.stat().st_mode
-        lines = file.read_bytes()[:4_096].split(b"\n")
-    except OSError as error:
-        raise Problem(
-            f"token file {path}",
-            found=error.strerror or "an error",
-            wanted="a readable file",
-            remedy="name the token file",
-        ) from None
-    if mode & 0o077:
-        raise Problem(
-            f"token file {path}",
-            found=f"mode {mode & 0o777:04o}",
-            wanted="0600: nobody else may read it",
-            remedy=f"chmod 600 {path}",
-        )
-    if len(lines[0]) < 16:
-        raise Problem(
-            f"token file {path}",
-            found="a first line of under 16 characters",
-            wanted="a token that cannot be guessed",
-            remedy=f"head -c 24 /dev/urandom | base64 > {path}",
-        )
-    return lines[0]
-
-
-def _listen_unix(path: Path) -> socket.socket:
-    with contextlib.suppress(FileNotFoundError):
-        path.unlink()
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)  # never open to others, not even between bind and chmod
-    try:
-        sock.bind(str(path))
-        sock.listen(64)
-    except OSError as error:
-        sock.close()
-        raise Problem(
-            f"control socket {path}",
-            found=error.strerror or str(error),
-            wanted="a path of under 100 bytes in a folder of yours",
-            remedy="choose another --control",
-        ) from None
-    finally:
-        os.umask(before)
-    sock.setblocking(False)
-    return sock
-
-
-def _raise_descriptors() -> int:
-    """Raise the soft limit as far as it may go; the limit that holds."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-            return wanted
-    return MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
-
-
-def _descriptors_in_use() -> int:
-    try:
-        return sum(1 for _ in Path("/proc/self/fd").iterdir())
-    except OSError:
-        return 16  # no /proc: standard streams, loop, listeners, evidence, and some
 
 
 def _tell(text: str) -> None:

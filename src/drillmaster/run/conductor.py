@@ -241,7 +241,7 @@ class Conductor:
         fault = self.plan.fault
         self._injected = True  # from here on nobody may take it for off
         try:
-            await self.proxy.inject(WINDOW, fault.mode, fault.params, ttl_s=TTL_S, linger_s=fault.linger_s)
+            await self.proxy.inject(WINDOW, fault.wanted, ttl_s=TTL_S, linger_s=fault.linger_s)
         except InjectorLost as lost:
             self.why = f"the injection failed: {lost.why}"
             return False

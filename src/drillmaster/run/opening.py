@@ -398,8 +398,6 @@ def _proxy_part(site: _Site) -> ProxyPart:
         listen_fd=site.listener.fileno(),
         upstream=without_v1(plan.proxy.upstream or ""),
         upstream_ca=None if site.upstream_ca is None else str(site.upstream_ca),
-        mode=plan.fault.mode,
-        params=plan.fault.params,
         dialect=plan.proxy.dialect,
         control_path=str(site.seats.proxy_control),
         events=str(folder.events / "proxy.jsonl"),

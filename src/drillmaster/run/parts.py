@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,6 +26,7 @@ from drillmaster.proxy.settings import Settings
 from drillmaster.run.keeper import PR_SET_CHILD_SUBREAPER, children, prctl
 from drillmaster.run.output import OutputCopy
 from drillmaster.screen import screen_text
+from drillmaster.targeting import Rule
 from drillmaster.timeline.opening import complaint
 
 __all__ = ["Injector", "InjectorLost", "ProxyPart", "WorkerPart", "bind", "listen_url", "raise_descriptor_limit"]
@@ -54,10 +55,8 @@ class Injector(Protocol):
     async def state(self) -> dict[str, Any]:
         """Mode, window, deadline and counts."""
 
-    async def inject(
-        self, window: str, fault: str, params: Mapping[str, Any], *, ttl_s: float, linger_s: float
-    ) -> None:
-        """Put the fault on for `ttl_s` seconds, unless renewed."""
+    async def inject(self, window: str, rules: Sequence[Rule], *, ttl_s: float, linger_s: float) -> None:
+        """Put these faults on for `ttl_s` seconds, unless renewed."""
 
     async def renew(self, window: str, *, ttl_s: float) -> bool:
         """Move the deadline; False when that fault is not on any more."""
@@ -137,13 +136,10 @@ class ProxyPart:
             raise InjectorLost(f"GET /state: status {status}")
         return body
 
-    async def inject(
-        self, window: str, fault: str, params: Mapping[str, Any], *, ttl_s: float, linger_s: float
-    ) -> None:
+    async def inject(self, window: str, rules: Sequence[Rule], *, ttl_s: float, linger_s: float) -> None:
+        given = [msgspec.to_builtins(rule) for rule in rules]
         status, body = await self._call(
-            "POST",
-            "/inject",
-            {"window": window, "fault": fault, "params": dict(params), "ttl_s": ttl_s, "linger_s": linger_s},
+            "POST", "/inject", {"window": window, "rules": given, "ttl_s": ttl_s, "linger_s": linger_s}
         )
         if status != 200:
             raise InjectorLost(f"POST /inject: status {status} {body.get('error', '')}".rstrip())

@@ -10,7 +10,6 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
-from drillmaster import faults
 from drillmaster.errors import Problem
 from drillmaster.gates.eviction import Eviction
 from drillmaster.intake import read_strict
@@ -20,6 +19,7 @@ from drillmaster.plan import Plan, Worker
 from drillmaster.policy import Pin, pin_problems
 from drillmaster.run.conductor import Scribe
 from drillmaster.run.progress import Progress, Silent
+from drillmaster.run.seats import writable_down
 from drillmaster.sanity import Numbers, check, compress, default_spend, fitting_factor, unnamed_seats
 
 __all__ = ["Options", "Ready", "base_urls", "check_program", "prepare_plan", "without_v1"]
@@ -68,12 +68,16 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
 
 def prepare_plan(plan_path: Path, options: Options, *, wall_ns: int) -> Ready:
     """Read plan and policy, apply the options, and check all that can be checked without a socket. Raises Problem."""
+    for what, path in (("plan", plan_path), ("--runs", options.runs), ("--timeline", options.timeline)):
+        if path is not None:
+            writable_down(path, place=what, remedy=f"name {what} by a path of UTF-8 alone")
     _what_is_it(plan_path, options.progress)
     plan = read_strict(plan_path, Plan)
     place = str(plan_path)
     if options.mode is not None:
-        params = plan.fault.params if options.mode == plan.fault.mode else {}
-        plan = msgspec.structs.replace(plan, fault=msgspec.structs.replace(plan.fault, tag=options.mode, params=params))
+        params = plan.fault.params if options.mode == plan.fault.mode and not plan.fault.rules else {}
+        fault = msgspec.structs.replace(plan.fault, tag=options.mode, params=params, rules=())
+        plan = msgspec.structs.replace(plan, fault=fault)
     if options.timeline is not None:
         plan = msgspec.structs.replace(plan, timeline=str(options.timeline.absolute()))
     if options.cmd is not None:
@@ -98,7 +102,6 @@ def prepare_plan(plan_path: Path, options: Options, *, wall_ns: int) -> Ready:
     said: list[str] = []
     sane = check(plan, place=place, wall_ns=wall_ns, rehearsal=options.rehearsal, permit_host=options.permit_host)
     _raise_first(sane.problems, options.progress)
-    faults.make(plan.fault.mode, plan.fault.params)
     factor = options.compress or 1.0
     if factor == "max":
         factor = fitting_factor(

@@ -42,6 +42,7 @@ __all__ = [
     "state_root",
     "sweep",
     "take_lock",
+    "writable_down",
 ]
 
 SEATS = (Role.LEAD, Role.SCRIBE, Role.VERIFIER)
@@ -123,8 +124,20 @@ def state_root() -> Path:
     return platformdirs.user_state_path("drillmaster")
 
 
+def writable_down(path: Path, *, place: str, remedy: str) -> None:
+    """Refuse a path with bytes that are no UTF-8: manifest, orders and what the proxy is told are text. Raises Problem."""
+    absolute = str(path.absolute())
+    try:
+        absolute.encode()
+    except UnicodeEncodeError:
+        raise Problem(
+            place, found=f"bytes that are no UTF-8 in {absolute}", wanted="a path that is text", remedy=remedy
+        ) from None
+
+
 def private_folder(path: Path) -> None:
-    """Make a folder that is this user's alone. Raises Problem where somebody else's stands."""
+    """Make a folder that is this user's alone. Raises Problem where somebody else's stands, or its path is no text."""
+    writable_down(path, place="the state folder", remedy="set DRILLMASTER_STATE to one of UTF-8 alone")
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         status = path.stat()
@@ -205,8 +218,8 @@ def live_runs() -> Iterator[tuple[Path, Live]]:
 
 def live_at(run_dir: Path) -> Live | None:
     """The live drill whose run folder this is; None where its conductor is not alive, or is another user's."""
-    wanted = run_dir.resolve()
-    return next((live for _, live in live_runs() if Path(live.run_dir).resolve() == wanted), None)
+    wanted = os.path.realpath(run_dir)  # unlike `Path.resolve`, no error on links that lead in a circle
+    return next((live for _, live in live_runs() if os.path.realpath(live.run_dir) == wanted), None)
 
 
 def sweep() -> None:

@@ -127,7 +127,7 @@ class Fault(_Part, frozen=True, kw_only=True):
     here and in a rule a number is text."""
     params: dict[str, Any] = {}
     rules: tuple[Rule, ...] = ()
-    """In place of `mode`: several faults, each with the requests that it meets. See [rules](#rule)."""
+    """In place of `mode`: several faults, each with the requests that it meets."""
     linger_s: float = 0
 
     def __post_init__(self) -> None:

@@ -12,7 +12,9 @@
 
 import re
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from itertools import compress
+from operator import ne
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -122,23 +124,43 @@ class RequestLine(msgspec.Struct, frozen=True):
 class RequestHead:
     """A request's head, cut once. `lines` are the field lines that travel on: no Host, no hop-by-hop field, no framing
     field. Whoever sends it writes those anew.
-
-    What a head seldom says has its default on the class, and costs nothing where it is not said.
     """
+
+    __slots__ = (
+        "came",
+        "chunked",
+        "expects",
+        "head_bytes",
+        "host",
+        "keep_alive",
+        "length",
+        "line",
+        "lines",
+        "memo",
+        "named",
+        "places",
+        "upgrade",
+    )
 
     line: RequestLine
     lines: list[bytes]
-    host: bytes | None = None
-    length: int | None = None
+    host: bytes | None
+    length: int | None
     """Content-Length; None where there is none."""
-    chunked: bool = False
+    chunked: bool
     keep_alive: bool
-    expects: bool = False
+    expects: bool
     """Waits for `100 Continue` before it sends the body."""
-    upgrade: bytes | None = None
+    upgrade: bytes | None
     named: dict[bytes, bytes]
     """The end-to-end fields that the reader was asked to keep by name, in lower case; the first of each."""
     head_bytes: int
+    memo: Any
+    """Room for what somebody found out from first line, Host and the named fields that are not fresh (`HeadReader`). None:
+    nothing yet. The next head of a connection has it from the one before, where it is the same in all of that."""
+    came: list[bytes]
+    """All lines as they came, for the next head of the connection; empty where that must be read by itself."""
+    places: "list[_Place | None] | None"
 
     @property
     def method(self) -> str:
@@ -166,7 +188,23 @@ class RequestHead:
 
 
 class ResponseHead:
-    """A response's head. `lines` are what travels on, Content-Length included. Defaults as in `RequestHead`."""
+    """A response's head. `lines` are what travels on, Content-Length included. It is never changed: see `HeadReader`."""
+
+    __slots__ = (
+        "came",
+        "chunked",
+        "content_encoding",
+        "content_type",
+        "keep_alive",
+        "length",
+        "lines",
+        "minor",
+        "opening",
+        "places",
+        "reason",
+        "status",
+        "upgrade",
+    )
 
     minor: int
     status: int
@@ -174,13 +212,15 @@ class ResponseHead:
     opening: bytes
     """The status line as we send it on: of HTTP/1.1, with the reason that was given."""
     lines: list[bytes]
-    length: int | None = None
-    chunked: bool = False
+    length: int | None
+    chunked: bool
     keep_alive: bool
-    content_type: bytes = b""
+    content_type: bytes
     """In lower case, parameters included; empty where there is none."""
-    content_encoding: bytes = b""
-    upgrade: bytes | None = None
+    content_encoding: bytes
+    upgrade: bytes | None
+    came: list[bytes]
+    places: "list[_Place | None] | None"
 
 
 def cut_head(data: bytes) -> int:
@@ -230,6 +270,8 @@ _Field = tuple[int, bytes, int, bytes]
 """Kind, value, of a Content-Length the number, and the line."""
 _Options = tuple[bool, bool, bool, frozenset[bytes]]
 """What Connection says: the connection stays, and in HTTP/1.0, it upgrades, and fields that end at this hop."""
+_Place = tuple[int, bytes, int]
+"""Of a line whose value may be another in the next head: its kind, its beginning up to the colon, its place in `lines` or -1."""
 _MEMO_LINES = 2_048
 _MEMO_LINE_BYTES = 512
 
@@ -296,13 +338,20 @@ class HeadReader:
 
     What is remembered is bounded, in lines and in their length, and forgotten as a whole when it is full. A head is cut at
     its line ends and looked up as a whole, line by line in C; Python sees only the few fields that say something to the hop.
+
+    Given the head before it on the same connection (`last`), only those lines are read that are not the same, as long as
+    they are fields of the same names that say nothing to the hop but how long the body is: a trace, an id, a date.
     """
 
-    __slots__ = ("_lines", "_look_up", "_look_up_kept", "_options", "_starts", "_statuses")
+    __slots__ = ("_fresh", "_kinds", "_lines", "_look_up", "_look_up_kept", "_options", "_starts", "_statuses")
 
-    def __init__(self, keep: frozenset[bytes] = frozenset(), *, response: bool = False) -> None:
-        """`keep` names, in lower case, the fields wanted in `RequestHead.named`."""
-        self._lines = _Lines({**dict.fromkeys(keep, _KEPT), **(_RESPONSE_KIND if response else _REQUEST_KIND)})
+    def __init__(
+        self, keep: frozenset[bytes] = frozenset(), *, fresh: frozenset[bytes] = frozenset(), response: bool = False
+    ) -> None:
+        """`keep` names, in lower case, the fields wanted in `RequestHead.named`; `fresh` those that are others each time."""
+        self._kinds = {**dict.fromkeys(keep, _KEPT), **(_RESPONSE_KIND if response else _REQUEST_KIND)}
+        self._fresh = fresh
+        self._lines = _Lines(self._kinds)
         self._look_up: Callable[[bytes], _Field | None] = self._lines.__getitem__
         self._look_up_kept = self._lines.kept.get
         self._starts: dict[bytes, RequestLine] = {}
@@ -341,13 +390,84 @@ class HeadReader:
             _remember(self._options, options, read)
         return read
 
-    def request(self, head: bytes) -> RequestHead:
+    def _places_of(self, came: list[bytes], lines: list[bytes]) -> "list[_Place | None]":
+        """Which lines of a head may be others in the next one. `lines` are those of `came` that travel."""
+        places: list[_Place | None] = [None]  # the first line
+        at = 0
+        seen = set()
+        for line in came[1:]:
+            written = line.partition(b":")[0]
+            name = written.lower()
+            kind = self._kinds.get(name, _ORDINARY)
+            if kind == _KEPT and name in seen:
+                kind = _ORDINARY
+            seen.add(name)
+            travels = at < len(lines) and lines[at] is line
+            can_differ = kind in (_ORDINARY, _KEPT, _LENGTH_FIELD)
+            places.append((kind, written + b":", at if travels else -1) if can_differ else None)
+            at += travels
+        return places
+
+    def _differences(
+        self, came: list[bytes], last: RequestHead | ResponseHead
+    ) -> list[tuple[int, bytes, bytes, int]] | None:
+        """How this head differs from the last one: kind, line, value and place of each line. None: it has to be read."""
+        if len(came) != len(last.came):
+            return None
+        differences = []
+        for i in compress(range(len(came)), map(ne, came, last.came)):
+            places = last.places
+            if places is None:
+                places = last.places = self._places_of(last.came, last.lines)
+            place, line = places[i], came[i]
+            if place is None:
+                return None
+            kind, beginning, at = place
+            if not line.startswith(beginning) or b"\r" in line or b"\n" in line or b"\x00" in line:
+                return None
+            value = line[len(beginning) :].strip(b" \t") if kind else b""
+            if kind == _LENGTH_FIELD and _LENGTH.fullmatch(value) is None:
+                return None
+            differences.append((kind, line, value, at))
+        return differences
+
+    def _request_after(self, last: RequestHead, came: list[bytes], head_bytes: int) -> RequestHead | None:
+        differences = self._differences(came, last)
+        if differences is None:
+            return None
+        request = RequestHead()
+        request.line, request.host, request.chunked = last.line, last.host, last.chunked
+        request.keep_alive, request.expects, request.upgrade = last.keep_alive, last.expects, last.upgrade
+        request.came, request.places, request.head_bytes = came, last.places, head_bytes
+        request.lines = lines = last.lines.copy()
+        length, named, memo = last.length, last.named, last.memo
+        for kind, line, value, at in differences:
+            if at >= 0:
+                lines[at] = line
+            if kind == _LENGTH_FIELD:
+                length = int(value)
+            elif kind == _KEPT:
+                name = line[: line.index(b":")].lower()
+                named = {**named, name: value}
+                if name not in self._fresh:
+                    memo = None
+        request.length, request.named, request.memo = length, named, memo
+        return request
+
+    def request(self, head: bytes, last: RequestHead | None = None) -> RequestHead:
         """Read one whole request head, its blank line included. Raises Malformed."""
         lines = head[:-4].split(b"\r\n")
+        if last is not None:
+            request = self._request_after(last, lines, len(head))
+            if request is not None:
+                return request
+        came = lines.copy()
         first = lines.pop(0)
         request = RequestHead()
         request.line = self._starts.get(first) or self._start(first)
         request.head_bytes = len(head)
+        request.host = request.length = request.upgrade = request.memo = request.places = None
+        request.chunked = request.expects = False
         if len(self._lines) > _MEMO_LINES:
             self._lines.forget()
         fields = [*filter(None, map(self._look_up, lines))]
@@ -401,15 +521,44 @@ class HeadReader:
                 request.upgrade = upgrade
             if nominated:
                 request.lines = _less_nominated(lines, nominated)
+        # What waits or upgrades is changed by whoever grants it.
+        request.came = [] if request.expects or request.upgrade is not None else came
         return request
 
-    def response(self, head: bytes) -> ResponseHead:
+    def _response_after(self, last: ResponseHead, came: list[bytes]) -> ResponseHead | None:
+        differences = self._differences(came, last)
+        if not differences:
+            return None if differences is None else last
+        response = ResponseHead()
+        response.minor, response.status, response.reason = last.minor, last.status, last.reason
+        response.opening, response.chunked, response.keep_alive = last.opening, last.chunked, last.keep_alive
+        response.content_type, response.content_encoding = last.content_type, last.content_encoding
+        response.upgrade, response.came, response.places = last.upgrade, came, last.places
+        response.lines = lines = last.lines.copy()
+        length = last.length
+        for kind, line, value, at in differences:
+            if at >= 0:
+                lines[at] = line
+            if kind == _LENGTH_FIELD:
+                length = int(value)
+        response.length = length
+        return response
+
+    def response(self, head: bytes, last: ResponseHead | None = None) -> ResponseHead:
         """Read one whole response head, its blank line included. Raises Malformed."""
         lines = head[:-4].split(b"\r\n")
+        if last is not None:
+            response = self._response_after(last, lines)
+            if response is not None:
+                return response
+        came = lines.copy()
         first = lines.pop(0)
         response = ResponseHead()
         minor, response.status, response.reason, response.opening = self._statuses.get(first) or self._status(first)
-        response.minor = minor
+        response.minor, response.came, response.places = minor, came, None
+        response.length = response.upgrade = None
+        response.chunked = False
+        response.content_type = response.content_encoding = b""
         length: int | None = None
         options: bytes | None = None
         response.lines = lines

@@ -3,7 +3,6 @@
 import contextlib
 import importlib
 import itertools
-import json
 import os
 import pkgutil
 import signal
@@ -15,7 +14,7 @@ import click
 
 from drillmaster.errors import Aborted, Exit, Problem
 
-__all__ = ["Verbs", "error_json", "main"]
+__all__ = ["Verbs", "error_json", "main", "say_json"]
 
 
 class Verbs(click.Group):
@@ -71,18 +70,37 @@ def error_json(problem: Problem) -> dict[str, object]:
     }
 
 
+def say_json(value: object) -> None:
+    """Print one JSON document on a line of stdout, whatever a path in it holds: a byte that is no UTF-8 is its escape."""
+    import msgspec
+
+    click.echo(msgspec.json.encode(_encodable(msgspec.to_builtins(value))).decode())
+
+
+def _encodable(value: object) -> object:
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case dict():
+            return {_encodable(name): _encodable(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [_encodable(inner) for inner in value]
+    return value
+
+
 def _tell_json(argv: list[str], problem: Problem) -> None:
     """Print a problem as JSON where JSON was asked for: a script finds one document on stdout, whatever happened."""
     asked = "--json" in argv or "--format=json" in argv or ("--format", "json") in itertools.pairwise(argv)
     if asked:
         with contextlib.suppress(OSError):
-            print(json.dumps(error_json(problem)), flush=True)
+            say_json(error_json(problem))
 
 
 def main(command: click.Command = _root, argv: list[str] | None = None) -> None:
     """Run the command line (`argv` None: this process's). What goes wrong is told in one line and in the exit code.
 
-    With --json it is on stdout too, as the one document there. A crash must not look like a failed gate, nor Ctrl-C, nor a
+    With --json it is on stdout too, as the one document there. What a file or folder did that no verb foresaw is told as a
+    problem of that path, and not as ours. A crash must not look like a failed gate, nor Ctrl-C, nor a
     reader that went away: an internal error and SIGTERM exit 2, an interrupt 3, and what the verb decided stays decided
     whoever reads it.
     """
@@ -125,16 +143,43 @@ def _code_of(command: click.Command, words: list[str]) -> int:
         _tell_json(words, said)
         return Exit.REFUSED
     except Problem as problem:
-        print(f"drillmaster: {problem}", file=sys.stderr)
-        _tell_json(words, problem)
-        return problem.exit
+        return _told(words, problem)
     except Exception as error:
         if os.environ.get("DRILLMASTER_DEBUG"):
             raise
+        of_path = _of_a_path(error)
+        if of_path is not None:
+            return _told(words, of_path)
         found = f"internal error, {type(error).__name__}: {error}"
         print(f"drillmaster: {found}; for the whole of it set DRILLMASTER_DEBUG=1", file=sys.stderr)
         _tell_json(words, Problem("drillmaster", found=found, wanted="none", remedy="set DRILLMASTER_DEBUG=1"))
         return Exit.REFUSED
+
+
+def _told(words: list[str], problem: Problem) -> int:
+    print(f"drillmaster: {problem}", file=sys.stderr)
+    _tell_json(words, problem)
+    return problem.exit
+
+
+def _of_a_path(error: Exception) -> Problem | None:
+    """What the system said of a path, or of the folder we stand in; None where an error is no such thing, but a bug of ours."""
+    if not isinstance(error, OSError):
+        return None
+    from drillmaster.timeline.opening import complaint
+
+    if error.filename is not None:
+        found, remedy = complaint(error)
+        return Problem(os.fsdecode(error.filename), found=found, wanted="a path that can be used", remedy=remedy)
+    with contextlib.suppress(OSError):
+        os.stat(os.getcwd())  # noqa: PTH109, PTH116  # whether it is there, and nothing of it
+        return None
+    return Problem(
+        "the folder you are in",
+        found="that it was removed",
+        wanted="one that is there",
+        remedy="cd to one, and do it again",
+    )
 
 
 @contextlib.contextmanager

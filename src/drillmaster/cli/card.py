@@ -35,6 +35,7 @@ def command(run: Path, out: Path | None, issues: Path | None, as_json: bool) -> 
     import msgspec
 
     from drillmaster import reports
+    from drillmaster.cli import say_json
     from drillmaster.errors import one_line
     from drillmaster.intake.runs import find_run, short
     from drillmaster.intake.written import STDOUT, judged_run, write_new, write_whole
@@ -60,7 +61,7 @@ def command(run: Path, out: Path | None, issues: Path | None, as_json: bool) -> 
             "issues_written": written,
             "issues_kept": kept,
         }
-        click.echo(msgspec.json.encode(said).decode())
+        say_json(said)
         return
     click.echo(text, nl=False)
     if path is not None:

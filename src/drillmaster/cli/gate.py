@@ -161,10 +161,11 @@ def _not_live(path: Path) -> None:
 def _judge_bare(
     path: Path, policy_path: str | None, budget: float | None, fallback_within: float | None, now_ns: int
 ) -> "Verdict":
+    from drillmaster.intake import is_there
     from drillmaster.intake.run import open_bare
     from drillmaster.intake.verdicts import judge_bare
 
-    if path.is_dir():
+    if is_there(path) and path.is_dir():
         raise Problem(
             str(path),
             found="a run folder",

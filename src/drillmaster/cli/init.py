@@ -38,8 +38,7 @@ def eviction(folder: Path, as_json: bool) -> None:
       drillmaster init eviction
       drillmaster init eviction --dir drills/
     """
-    import msgspec
-
+    from drillmaster.cli import say_json
     from drillmaster.intake import read_bytes
     from drillmaster.intake.runs import short
     from drillmaster.intake.written import write_new
@@ -61,7 +60,7 @@ def eviction(folder: Path, as_json: bool) -> None:
             "kept": [str(folder / name) for name, new in written.items() if not new],
             "blanks": {str(folder / name): pointers for name, pointers in open_blanks.items()},
         }
-        click.echo(msgspec.json.encode(said).decode())
+        say_json(said)
         return
     for name, new in written.items():
         state = "written" if new else "was there and is left as it is"

@@ -36,6 +36,7 @@ def command(
       drillmaster note other "support asks what is going on"
     """
     from drillmaster import strict
+    from drillmaster.cli import say_json
     from drillmaster.clock import parse_rfc3339
     from drillmaster.conduct import NOTE_KINDS, Role
     from drillmaster.run.verbs import give_order
@@ -59,8 +60,6 @@ def command(
         "note", run=run, token_file=token_file, seat=Role.SCRIBE, kind=kind, text=words, by=by, seen_at=seen_at
     )
     if as_json:
-        import msgspec
-
-        click.echo(msgspec.json.encode({"run": name, "state": told.state, "text": told.text}).decode())
+        say_json({"run": name, "state": told.state, "text": told.text})
     else:
         click.echo(f"{told.text}  run {name}")

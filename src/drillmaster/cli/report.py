@@ -28,9 +28,8 @@ def command(run: Path, html: Path | None, open_it: bool, as_json: bool) -> None:
       drillmaster report runs/20261129T153000Z-1a2b --open
       drillmaster report runs/20261129T153000Z-1a2b --html /tmp/drill.html
     """
-    import msgspec
-
     from drillmaster import reports
+    from drillmaster.cli import say_json
     from drillmaster.errors import one_line
     from drillmaster.intake.runs import find_run, short
     from drillmaster.intake.written import STDOUT, judged_run, write_whole
@@ -46,7 +45,7 @@ def command(run: Path, html: Path | None, open_it: bool, as_json: bool) -> None:
     path = write_whole(html if html is not None else run / "report.html", page, instead=elsewhere)
     if as_json:
         said = {"report": one_line(str(path)), "bytes": len(page.encode("utf-8", "backslashreplace"))}
-        click.echo(msgspec.json.encode(said).decode())
+        say_json(said)
     else:
         click.echo(one_line(str(path)))
     if open_it:

@@ -1,6 +1,5 @@
 """`drillmaster run`: do a drill, from the plan to the seal."""
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -150,6 +149,7 @@ def _confirm(plan: "Plan") -> None:
 def _close(result: "RunResult", *, as_json: bool) -> None:
     """Say what came of it and what to type next; ends the process."""
     from drillmaster import reports
+    from drillmaster.cli import say_json
     from drillmaster.intake.runs import short
     from drillmaster.intake.written import judged_run, write_whole
 
@@ -161,7 +161,7 @@ def _close(result: "RunResult", *, as_json: bool) -> None:
         click.echo(heading)
     if stopped or not result.rehearsal:
         if as_json:
-            click.echo(json.dumps(said))
+            say_json(said)
         gate = f"drillmaster gate eviction {run} --policy {short(result.policy_path)}"
         if stopped:
             click.echo(f"next: {gate}", err=True)
@@ -185,7 +185,7 @@ def _close(result: "RunResult", *, as_json: bool) -> None:
         except Problem as problem:
             click.echo(f"{form}: {problem}", err=True)
     if as_json:
-        click.echo(json.dumps(said | {"exit": int(verdict.exit), "verdict": verdict.status} | written))
+        say_json(said | {"exit": int(verdict.exit), "verdict": verdict.status} | written)
     else:
         for form, path in written.items():
             click.echo(f"{form + ':':<8}{short(Path(path))}")

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from drillmaster.cli import _completions as completions
-from drillmaster.errors import Refused
+from drillmaster.errors import Refused, one_line
 
 __all__ = ["command"]
 
@@ -28,6 +28,7 @@ def command(run: Path, key: Path | None, as_json: bool) -> None:
       drillmaster seal runs/20261129T153000Z-1a2b
       drillmaster seal runs/20261129T153000Z-1a2b --sign ~/.ssh/id_ed25519
     """
+    from drillmaster.cli import say_json
     from drillmaster.clock import SystemClock
     from drillmaster.intake.runs import find_run
     from drillmaster.run.seats import live_at
@@ -47,19 +48,18 @@ def command(run: Path, key: Path | None, as_json: bool) -> None:
     signature = sign(run / "seal.json", key) if key is not None else None
     lines = sum(file.lines for file in seal.files.values())
     if as_json:
-        import msgspec
-
-        said = {
-            "run": run.resolve().name,
-            "sealed_at": seal.sealed_at,
-            "head": seal.head,
-            "files": len(seal.files),
-            "lines": lines,
-            "signature": str(signature) if signature else None,
-        }
-        click.echo(msgspec.json.encode(said))
+        say_json(
+            {
+                "run": run.resolve().name,
+                "sealed_at": seal.sealed_at,
+                "head": seal.head,
+                "files": len(seal.files),
+                "lines": lines,
+                "signature": str(signature) if signature else None,
+            }
+        )
         return
     click.echo(f"sealed {len(seal.files)} files, {lines:,} lines at {seal.sealed_at}")
     click.echo(f"head {seal.head}")
     if signature:
-        click.echo(f"signed {signature}")
+        click.echo(f"signed {one_line(str(signature))}")

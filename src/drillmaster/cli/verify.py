@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -36,7 +36,7 @@ def command(run: Path, signer: Path | None, identity: str | None, as_json: bool)
       drillmaster verify runs/20261129T153000Z-1a2b --signer scribe.pub
       drillmaster verify runs/20261129T153000Z-1a2b --json
     """
-    from drillmaster.cli import error_json
+    from drillmaster.cli import error_json, say_json
     from drillmaster.intake.runs import find_run
     from drillmaster.signing import verify
     from drillmaster.timeline import verify_run
@@ -58,7 +58,7 @@ def command(run: Path, signer: Path | None, identity: str | None, as_json: bool)
         said["signed_by"] = msgspec.to_builtins(signed)
         if wrong is not None:
             said |= error_json(wrong)
-        click.echo(msgspec.json.encode(_encodable(said)))
+        say_json(said)
     else:
         if report.changes:
             _say(f"CHANGED {report.run}: not as it was sealed at {report.sealed_at}")
@@ -94,18 +94,6 @@ _SIGNED: dict["Signature", str] = {
 def _say(line: str) -> None:
     """Print one line. Names and words of a seal are anybody's: what would repaint a terminal is shown as an escape."""
     click.echo(one_line(line))
-
-
-def _encodable(value: Any) -> Any:
-    """JSON has no word for a path's byte that is no UTF-8: it is written as its escape."""
-    match value:
-        case str():
-            return value.encode("utf-8", "backslashreplace").decode()
-        case dict():
-            return {_encodable(name): _encodable(inner) for name, inner in value.items()}
-        case list() | tuple():
-            return [_encodable(inner) for inner in value]
-    return value
 
 
 def _change(change: "Change") -> str:

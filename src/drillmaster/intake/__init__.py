@@ -14,8 +14,9 @@ from typing import TypeVar
 
 from drillmaster import strict
 from drillmaster.errors import Problem
+from drillmaster.timeline.opening import complaint
 
-__all__ = ["read_bytes", "read_strict"]
+__all__ = ["is_there", "read_bytes", "read_strict"]
 
 T = TypeVar("T")
 
@@ -27,6 +28,21 @@ _OTHER_KINDS = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
+
+
+def is_there(path: str | os.PathLike[str]) -> bool:
+    """Whether something of that name is there, of whatever kind. Raises `Problem` where that cannot even be looked at."""
+    place = os.fspath(path)
+    try:
+        Path(place).lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except ValueError:
+        raise _zero(place) from None
+    except OSError as error:
+        found, remedy = complaint(error)
+        raise Problem(place, found=found, wanted="a path that can be looked at", remedy=remedy) from None
+    return True
 
 
 def read_strict(path: str | os.PathLike[str], type_: type[T], *, cap_bytes: int | None = None) -> T:
@@ -79,9 +95,7 @@ def _regular(place: str) -> None:
     try:
         mode = Path(place).stat().st_mode
     except ValueError:
-        raise Problem(
-            strict.shown(place), found="a zero character in the path", wanted="a path", remedy="correct the path"
-        ) from None
+        raise _zero(place) from None
     except OSError as error:
         raise _unreadable(place, error) from None
     _only_regular(place, mode)
@@ -96,6 +110,12 @@ def _only_regular(place: str, mode: int) -> None:
             else "copy its content to a file and name that"
         )
         raise Problem(place, found=found, wanted="a regular file", remedy=remedy)
+
+
+def _zero(place: str) -> Problem:
+    return Problem(
+        strict.shown(place), found="a zero character in the path", wanted="a path", remedy="correct the path"
+    )
 
 
 def _unreadable(place: str, error: OSError) -> Problem:

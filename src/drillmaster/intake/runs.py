@@ -5,6 +5,7 @@ from pathlib import Path
 
 from drillmaster import strict
 from drillmaster.errors import Problem
+from drillmaster.intake import is_there
 
 __all__ = ["find_run", "latest", "run_ids", "short"]
 
@@ -32,7 +33,7 @@ def find_run(named: str | Path, *, runs: Path = RUNS) -> Path:
     where there is nothing of that name, or more than one.
     """
     path = Path(named)
-    if path.exists():
+    if is_there(path):
         return path
     ids = run_ids(runs)
     word = path.name if path.parent in (Path(), runs) else ""

@@ -25,7 +25,7 @@ from drillmaster.errors import Problem
 from drillmaster.strict.fit import fit, near
 from drillmaster.strict.jcs import canonical, digest, digest_bytes
 from drillmaster.strict.jsontext import object_pairs, scan, strict_json
-from drillmaster.strict.malformed import MAX_DEPTH, SECRET_NAME, Kind, Malformed, Path, pointer, shown, utf8
+from drillmaster.strict.malformed import MAX_DEPTH, SECRET_NAME, Kind, Malformed, Path, name_fault, pointer, shown, utf8
 
 __all__ = [
     "CAP_BYTES",
@@ -41,6 +41,7 @@ __all__ = [
     "digest_bytes",
     "load",
     "load_as",
+    "name_fault",
     "near",
     "object_pairs",
     "pointer",

@@ -27,7 +27,7 @@ from drillmaster.evidence import (
     seal_head,
 )
 from drillmaster.signing import fits
-from drillmaster.strict import load_as
+from drillmaster.strict import load_as, name_fault
 from drillmaster.timeline.opening import Unwritable, chunks, complaint, open_evidence, read_whole
 from drillmaster.timeline.writer import sync_folder
 
@@ -79,7 +79,8 @@ def seal_run(run_dir: Path, clock: Clock) -> Seal:
     """Put everything on the disk, digest it, and write `seal.json`, whole or not at all.
 
     A run that is sealed and unchanged keeps its seal, which is returned. Raises Refused where it has changed since,
-    Problem where the folder is no run, Unwritable where the seal cannot be written.
+    Problem where the folder is no run or holds a file of a name that no seal can say, Unwritable where the seal cannot be
+    written.
     """
     # A FIFO or a link that somebody put in the place of lines does not keep the rest from being sealed: it is no evidence,
     # and whoever verifies the run is told of it, as of what came later.
@@ -98,6 +99,16 @@ def seal_run(run_dir: Path, clock: Clock) -> Seal:
                 remedy=f"drillmaster verify {shlex.quote(os.fspath(run_dir))}",
             )
         return read_seal(run_dir)
+    for name in names:
+        fault = name_fault(name)
+        if fault is not None:  # such a seal would be written, and refused by whoever reads it
+            raise Problem(
+                os.fspath(run_dir / name),
+                found=fault,
+                wanted="names that a seal can hold",
+                remedy="move that file out of the run's folder (`ls -b` shows its name), then: "
+                f"drillmaster seal {shlex.quote(os.fspath(run_dir))}",
+            )
     seal = make_seal({name: _digest(run_dir / name) for name in names}, sealed_at=rfc3339(clock.wall_ns()))
     if (run_dir / "events").is_dir():
         try:

@@ -129,7 +129,9 @@ def complaint(error: OSError) -> tuple[str, str]:
         case errno.EINVAL | errno.EISDIR | errno.ENXIO | errno.ENODEV:
             return "something that is no regular file (a FIFO, a folder or a device)", "name a regular file"
         case errno.ELOOP:
-            return "a link", "name the file itself"
+            return "a link, or links that lead in a circle", "name the file itself"
+        case errno.ENAMETOOLONG:
+            return "a name that is too long", "mend the path"
         case errno.ENOTDIR:
             return "a file where a folder belongs", "mend the path"
         case errno.EACCES | errno.EPERM:

@@ -14,6 +14,7 @@
 """
 
 import enum
+import functools
 import importlib
 import pkgutil
 from collections.abc import Iterable
@@ -361,6 +362,7 @@ class Dialect:
         raise NotImplementedError
 
 
+@functools.cache
 def names() -> tuple[str, ...]:
     """The catalogue, without importing an entry."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")))

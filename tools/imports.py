@@ -43,7 +43,7 @@ TIERS: tuple[frozenset[str], ...] = (
     frozenset({"timeline", "wire", "pulse", "signing", "stores", "intake", "history"}),
     frozenset({"engines", "proxy", "flags", "detectors"}),
     frozenset({"load", "run", "standins", "adapters"}),
-    frozenset({"cli", "console", "sdkcheck", "trying", "scaffold", "kits", "__main__"}),
+    frozenset({"backstage", "cli", "console", "pytest_plugin", "sdkcheck", "trying", "scaffold", "kits", "__main__"}),
 )
 PURE_TIERS = 4  # tiers 0 to 3
 CATALOGUES = frozenset({"rules", "dialects", "faults", "gates", "guards"})

@@ -10,6 +10,7 @@
    (`/mistral/v1/chat/completions`), or the provider was started as one.
 6. A tool is called when the request forces it, or when the last message names it and the choice is the model's. Its
    arguments are the plainest that its schema accepts.
+7. A test can have models say lines of its own (`provider_script`); then rules 1 and 6 do not hold for them.
 """
 
 import hashlib
@@ -25,6 +26,7 @@ from drillmaster.dialects import Reply as Said
 from drillmaster.http1 import Answer
 from drillmaster.standins.provider_asks import READERS, Asked, Bad, arguments_for, read_object, wanted_tools
 from drillmaster.standins.provider_mcp import mcp_answer
+from drillmaster.standins.provider_script import Script, worded
 
 __all__ = [
     "FALLBACK_MODEL",
@@ -94,10 +96,11 @@ def reply_to(
     number: int,
     now_s: int,
     dialect: str | None = None,
+    script: Script | None = None,
 ) -> Reply:
     """Answer one request. `headers` have lower-case names; `number` counts requests from 1 and makes the ids.
 
-    `dialect` is what the provider was started as; None: the path says.
+    `dialect` is what the provider was started as; None: the path says. `script` is what models say that it knows of.
     """
     request_id = _request_id(number)
     name, kind, path = _which(path, headers, dialect)
@@ -107,7 +110,7 @@ def reply_to(
     if kind in READERS:
         if method != "POST":
             return _error(speaker, 405, f"{method} is not allowed here", request_id, path)
-        return _words(speaker, kind, path, headers, body, request_id, now_s)
+        return _words(speaker, kind, path, headers, body, request_id, now_s, script)
     if kind == "models":
         if method not in ("GET", "HEAD"):
             return _error(speaker, 405, f"{method} is not allowed here", request_id, path)
@@ -215,13 +218,26 @@ def _models(speaker: Dialect, path: str, request_id: str) -> Reply:
 
 
 def _words(
-    speaker: Dialect, kind: str, path: str, headers: dict[str, str], body: bytes, request_id: str, now_s: int
+    speaker: Dialect,
+    kind: str,
+    path: str,
+    headers: dict[str, str],
+    body: bytes,
+    request_id: str,
+    now_s: int,
+    script: Script | None,
 ) -> Reply:
     try:
         asked = READERS[kind](path, headers, read_object(body))
     except Bad as bad:
         return _error(speaker, 400, bad.message, request_id, path, bad.param)
-    said = _said(asked, "toolu_" if kind == "messages" else "call_", request_id, now_s)
+    prefix = "toolu_" if kind == "messages" else "call_"
+    line = script.next_for(asked) if script is not None else None
+    if line is None:
+        said = _said(asked, prefix, request_id, now_s)
+    else:
+        spent = _tokens(asked.prompt)
+        said = worded(line, asked, call_prefix=prefix, answer_id=request_id, now_s=now_s, input_tokens=spent)
     more = dict(speaker.rate_headers(requests=_bucket(10_000, 1), tokens=_bucket(2_000_000, 100), now_s=now_s))
     if speaker.name.startswith("openai"):
         more["openai-version"] = "2020-10-01"

@@ -14,6 +14,7 @@ import msgspec
 from drillmaster import http1
 from drillmaster.standins import check_port, say, watch_parent
 from drillmaster.standins.provider import Latency, Reply, error_reply, reply_to
+from drillmaster.standins.provider_script import Script
 
 __all__ = ["Provider", "serve"]
 
@@ -49,12 +50,14 @@ class _Refuse(Exception):
 class Provider:
     """One provider on one listening socket. `served` counts requests answered.
 
-    `dialect` is the API that it is, for paths that several have; None: the path says.
+    `dialect` is the API that it is, for paths that several have; None: the path says. `script` is what its models say
+    that the script knows of; None: they speak for themselves.
     """
 
-    def __init__(self, latency: Latency, dialect: str | None = None) -> None:
+    def __init__(self, latency: Latency, dialect: str | None = None, script: Script | None = None) -> None:
         self.latency = latency
         self.dialect = dialect
+        self.script = script
         self.served = 0
         self._serving: set[asyncio.Task[None]] = set()
 
@@ -107,7 +110,16 @@ class Provider:
         number = self.served
         fields = {name.decode(): value.decode("latin-1") for name, value in head.named.items()}
         now_s = int(time.time())
-        reply = reply_to(head.method, path, fields, body, number=number, now_s=now_s, dialect=self.dialect)
+        reply = reply_to(
+            head.method,
+            path,
+            fields,
+            body,
+            number=number,
+            now_s=now_s,
+            dialect=self.dialect,
+            script=self.script,
+        )
         started = time.monotonic()
         if reply.thinks:
             await asyncio.sleep(self.latency.first_s(number))

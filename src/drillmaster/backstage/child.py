@@ -1,0 +1,136 @@
+"""The process with provider and proxy, from outside: started once, asked over a pipe, surely ended."""
+
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import threading
+from typing import Any
+
+from drillmaster.errors import Problem
+
+__all__ = ["Child", "NoAnswer"]
+
+START_S = 30
+ANSWER_S = 20
+END_S = 0.01
+ENDS = 300
+"""How long one look for its end lasts, and how many there are."""
+_KEPT = (
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LD_LIBRARY_PATH",
+    "PATH",
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "TMPDIR",
+    "TZ",
+    "VIRTUAL_ENV",
+)
+
+
+class NoAnswer(Exception):
+    """The process has ended, or is silent."""
+
+
+class Child:
+    """The process, and the one line to it."""
+
+    def __init__(self, *, upstream: str | None = None, dialect: str = "auto") -> None:
+        """Start it. Raises Problem for what it cannot be started with, NoAnswer where it does not come up."""
+        plot = {"parent": os.getpid(), "upstream": upstream, "dialect": dialect}
+        self._owner = os.getpid()
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, our own module
+            [sys.executable, "-P", "-m", "drillmaster.backstage", json.dumps(plot)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaints,
+            env={name: os.environ[name] for name in _KEPT if name in os.environ},
+        )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._in = self._process.stdin.fileno()
+        self._out = self._process.stdout.fileno()
+        self._held = b""
+        self._number = 0
+        self._lock = threading.Lock()
+        try:
+            told = self._line(START_S)
+            if "error" in told:
+                raise Problem(**told["error"])
+        except BaseException:
+            self.close()
+            raise
+        self.url: str = told["url"]
+        """Where clients connect, for as long as it lives."""
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, do: str, **order: Any) -> dict[str, Any]:
+        """Have an order carried out. Raises Problem where it is refused, NoAnswer where nobody is there to do so."""
+        if os.getpid() != self._owner:
+            raise NoAnswer("the provider belongs to the process that started it; this is a fork of that one")
+        with self._lock:
+            self._number += 1
+            number = self._number
+            self._write(json.dumps({"id": number, "do": do, **order}).encode() + b"\n")
+            while (told := self._line(ANSWER_S)).get("id") != number:
+                pass  # the answer to an order that was interrupted, say by a time limit of the test's
+        if "error" in told:
+            raise Problem(**told["error"])
+        answer: dict[str, Any] = told["ok"]
+        return answer
+
+    def _write(self, data: bytes) -> None:
+        try:
+            while data:
+                data = data[os.write(self._in, data) :]
+        except OSError:
+            raise self._gone() from None
+
+    def _line(self, within_s: float) -> dict[str, Any]:
+        while b"\n" not in self._held:
+            ready, _, _ = select.select([self._out], [], [], within_s)
+            if not ready:
+                raise NoAnswer(f"the provider's process {self.pid} is silent for {within_s} s")
+            data = os.read(self._out, 1 << 20)
+            if not data:
+                raise self._gone()
+            self._held += data
+        line, _, self._held = self._held.partition(b"\n")
+        told: dict[str, Any] = json.loads(line)
+        return told
+
+    def _gone(self) -> NoAnswer:
+        code = self._ended()
+        self._complaints.seek(0)
+        said = self._complaints.read()[-4_000:].decode("utf-8", "replace").strip().splitlines()
+        return NoAnswer(f"the provider's process ended with {code}: {said[-1] if said else 'no word'}")
+
+    def close(self) -> None:
+        """End it, and wait for its end."""
+        if os.getpid() != self._owner:
+            return
+        process = self._process
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+        if self._ended() is None:
+            process.kill()
+            process.wait()
+        self._complaints.close()
+
+    def _ended(self) -> int | None:
+        """Its exit code, None where it goes on. Counted by `select`, which no frozen clock stops."""
+        for _ in range(ENDS):
+            if self._process.poll() is not None:
+                break
+            select.select([], [], [], END_S)
+        return self._process.returncode

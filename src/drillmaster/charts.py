@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 import msgspec
 
-__all__ = ["Band", "Callout", "Kind", "Point", "Rule", "Tone", "mark", "scatter", "span_text"]
+__all__ = ["Band", "Callout", "Kind", "Point", "Rule", "Series", "Tone", "mark", "scatter", "span_text", "steps"]
 
 Tone = Literal["good", "other", "unsure", "soft", "bad", "worst"]
 Shape = Literal[
@@ -101,6 +101,15 @@ class Callout(msgspec.Struct, frozen=True):
     label: str
 
 
+class Series(msgspec.Struct, frozen=True):
+    """What is counted in each bin of time, as a rate a second; a `filled` one is drawn as an area."""
+
+    label: str
+    tone: Tone
+    per_s: tuple[float, ...]
+    filled: bool = False
+
+
 _WIDTH: Final = 960.0
 _LEFT: Final = 58.0
 _RIGHT: Final = 24.0
@@ -160,6 +169,74 @@ def scatter(
     return "".join(out)
 
 
+def steps(
+    series: Sequence[Series],
+    *,
+    bin_s: float,
+    title: str,
+    description: str,
+    y_title: str,
+    bands: Sequence[Band] = (),
+    rules: Sequence[Rule] = (),
+    prefix: str = "s",
+) -> str:
+    """Draw rates over time as steps on a scale from zero, the first series at the bottom; shorter than a scatter."""
+    top, bottom, height = 44.0, 170.0, 208.0
+    x_end = bin_s * max((len(one.per_s) for one in series), default=0) or 1.0
+    most = max((value for one in series for value in one.per_s), default=0.0)
+    tick = _tick(most)
+    scale = max(tick * math.ceil(most / tick - 1e-9), tick)
+
+    def across(x: float) -> float:
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * min(1.0, max(0.0, x / x_end))
+
+    def up(y: float) -> float:
+        return bottom - (bottom - top) * y / scale
+
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_n(_WIDTH)} {_n(height)}" role="img" class="chart"'
+        f' aria-labelledby="{prefix}-title {prefix}-desc" font-family="inherit" font-size="12">',
+        f'<title id="{prefix}-title">{escape(title)}</title><desc id="{prefix}-desc">{escape(description)}</desc>',
+    ]
+    for band in bands:
+        left, right = across(band.start), across(band.end)
+        if band.strong:
+            out.append(
+                f'<rect x="{_n(left)}" y="{_n(top - 12)}" width="{_n(max(0.0, right - left))}"'
+                f' height="{_n(bottom - top + 12)}" style="fill:var(--band,#f3e3df)"/>'
+            )
+        if len(band.label) * 6.4 < right - left:
+            out.append(_text((left + right) / 2, 16, band.label, anchor="middle", strong=band.strong))
+    for n in range(round(scale / tick) + 1):
+        out.append(_line(_LEFT, up(n * tick), _WIDTH - _RIGHT, up(n * tick)))
+        out.append(_text(_LEFT - 8, up(n * tick) + 4, f"{n * tick:g}", anchor="end", quiet=True))
+    out += _times(x_end, across, bottom, y_title)
+    for one in series:
+        colour = f"var(--mark-{one.tone},{_FALLBACK[one.tone]})"
+        path = f"M{_n(_LEFT)} {_n(up(one.per_s[0]))}" if one.per_s else ""
+        for place, value in enumerate(one.per_s):
+            path += f"V{_n(up(value))}H{_n(across((place + 1) * bin_s))}"
+        if one.filled and path:
+            area = f"{path}V{_n(bottom)}H{_n(_LEFT)}z"
+            out.append(f'<path d="{area}" style="fill:{colour};fill-opacity:.3;stroke:{colour};stroke-width:1"/>')
+        elif path:
+            out.append(f'<path d="{path}" style="fill:none;stroke:{colour};stroke-width:2"/>')
+    for rule in rules:
+        x = _n(across(rule.x))
+        out.append(
+            f'<path d="M{x} {_n(top - 12)}V{_n(bottom)}" style="fill:none;stroke:var(--ink,#1c1d1f)" stroke-dasharray="5 3"/>'
+        )
+    out.append("</svg>")
+    return "".join(out)
+
+
+def _tick(most: float) -> float:
+    """Choose a step of 1, 2 or 5 times a power of ten, so that four of them or fewer reach to the top."""
+    least = most / 4 if most > 0 and math.isfinite(most) else 0.25
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(power * step for step in (1, 2, 5, 10) if power * step >= least * (1 - 1e-9))
+
+
 def mark(kind: Kind) -> str:
     """Draw one mark alone, for a legend that stands in text. Its meaning is the text's to say."""
     path = _path(f"M6 6{_SHAPES[kind.shape][0]}", kind)
@@ -209,13 +286,18 @@ def _axes(
         y = up(10.0**power)
         out.append(_line(_LEFT, y, _WIDTH - _RIGHT, y))
         out.append(_text(_LEFT - 8, y + 4, _duration(power), anchor="end", quiet=True))
+    return out + _times(x_end, across, _BOTTOM, y_title)
+
+
+def _times(x_end: float, across: Callable[[float], float], bottom: float, y_title: str) -> list[str]:
+    out = []
     step = next((s for s in _STEPS_S if x_end / s <= 10), _STEPS_S[-1])
     for n in range(int(x_end / step + 1e-6) + 1):
         x = across(n * step)
-        out.append(_line(x, _BOTTOM, x, _BOTTOM + 5))
-        out.append(_text(x, _BOTTOM + 19, span_text(n * step), anchor="middle", quiet=True))
+        out.append(_line(x, bottom, x, bottom + 5))
+        out.append(_text(x, bottom + 19, span_text(n * step), anchor="middle", quiet=True))
     out.append(
-        _text(_LEFT, _BOTTOM + 35, f"{y_title}; time since the start, minutes:seconds", anchor="start", quiet=True)
+        _text(_LEFT, bottom + 35, f"{y_title}; time since the start, minutes:seconds", anchor="start", quiet=True)
     )
     return out
 

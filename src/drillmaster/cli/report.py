@@ -15,19 +15,23 @@ __all__ = ["command"]
     "--html", metavar="FILE", type=click.Path(path_type=Path), help="Where to; - prints it. Default: RUN/report.html."
 )
 @click.option("--open", "open_it", is_flag=True, help="Open it in the browser, where there is one.")
-@click.option("--json", "as_json", is_flag=True, help="Print path and size as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print path, size and the accounting of retries as JSON.")
 def command(run: Path, html: Path | None, open_it: bool, as_json: bool) -> None:
     """Write the page of a judged run, named by folder or id: one HTML file under 200 kB that needs no network, and prints on paper.
 
-    It holds the verdict, the outcome of every request as a picture and as a table, every check with what was observed and
-    what was allowed, the diagnosis, the manifest, and the machine form of it all.
+    It holds the verdict, the outcome of every request as a picture and as a table, what the endpoint got of it (attempts,
+    retries by layer, waits that were kept or cut short, tokens), every check with what was observed and what was allowed,
+    the diagnosis, the manifest, and the machine form of it all. --json gives the accounting of retries too.
 
     \b
     Examples:
       drillmaster report runs/20261129T153000Z-1a2b
       drillmaster report runs/20261129T153000Z-1a2b --open
+      drillmaster report runs/20261129T153000Z-1a2b --json | jq .retries.storms
       drillmaster report runs/20261129T153000Z-1a2b --html /tmp/drill.html
     """
+    import msgspec
+
     from drillmaster import reports
     from drillmaster.cli import say_json
     from drillmaster.errors import one_line
@@ -37,15 +41,17 @@ def command(run: Path, html: Path | None, open_it: bool, as_json: bool) -> None:
     if html == STDOUT and (as_json or open_it):
         raise click.UsageError("--html - prints the page: it goes with neither --json nor --open")
     run = find_run(run)
-    page = reports.form("html").render(*judged_run(run))
+    verdict, view = judged_run(run)
+    page = reports.form("html").render(verdict, view)
     if html == STDOUT:
         click.echo(page, nl=False)
         return
     elsewhere = f"write it elsewhere: drillmaster report {short(run)} --html FILE (or - to print it)"
     path = write_whole(html if html is not None else run / "report.html", page, instead=elsewhere)
     if as_json:
-        said = {"report": one_line(str(path)), "bytes": len(page.encode("utf-8", "backslashreplace"))}
-        say_json(said)
+        size = len(page.encode("utf-8", "backslashreplace"))
+        retries = msgspec.to_builtins(view.retries)
+        say_json({"report": one_line(str(path)), "bytes": size, "retries": retries})
     else:
         click.echo(one_line(str(path)))
     if open_it:

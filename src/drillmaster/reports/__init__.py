@@ -27,6 +27,7 @@ import msgspec
 from drillmaster.clock import rfc3339
 from drillmaster.errors import Problem, one_line
 from drillmaster.outcomes import OK, Outcome, Run, Span, Window
+from drillmaster.retries import Accounting, account
 from drillmaster.screen import screen_url, screen_value
 from drillmaster.stats import quantile
 from drillmaster.verdict import Absent, AtLeast, AtMost, Exact, Measure, Verdict
@@ -151,6 +152,8 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     owners: dict[str, str]
     """Check id to the owner of its follow-up issue; `default` for all others."""
     manifest: dict[str, Any] = {}
+    retries: Accounting | None = None
+    """None: there was no wire, or the view is from before they were accounted for."""
     issues: str = ""
     """The folder where the follow-up issues were written; empty where none were."""
 
@@ -209,6 +212,7 @@ def view(run: Run, verdict: Verdict, *, gate_command: str) -> RunView:
         requests=tuple(requests),
         gate_command=gate_command,
         evidence_head=run.digest,
+        retries=account(run),
         owners={str(check): str(who) for check, who in owners.items()},
         # Not the plan: it holds headers and an environment, which no card and no page should repeat.
         manifest={key: value for key, value in msgspec.to_builtins(manifest).items() if key not in ("plan", "kind")},

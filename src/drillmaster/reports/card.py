@@ -2,7 +2,8 @@
 
 1. At most 45 lines, always. Plain Markdown, no HTML.
 2. The fields are Budget, Roles, Rules, Pre-flight (3), Run (4), Verdict (3) and the gate's output. A box is ticked by
-   what the run recorded; a human line only where a person attested it by name and time.
+   what the run recorded; a human line only where a person attested it by name and time. Under Run stands, without a box,
+   what the wire showed of retries, where there were some.
 3. The gate's output is its `PASS `, `FAIL ` and `REFUSED ` lines as printed, the verdict last. Where all of it does not
    fit, the admissions that passed give way to one line that counts them; then all PASS lines; then the follow-up lines.
    Only then are FAIL and REFUSED lines cut, and the card says how many and where they are. A line over 160 characters
@@ -16,6 +17,7 @@ import textwrap
 from typing import Final
 
 from drillmaster.reports import RunView, clip, code_span, markdown, number
+from drillmaster.reports._retries import card_text
 from drillmaster.reports.text import check_line, last_line
 from drillmaster.verdict import Role, Verdict
 
@@ -174,6 +176,7 @@ def _run(view: RunView) -> list[str]:
             f"traffic on: {len(view.requests)} requests, one every {number(view.every_s)} s{injected}",
         ),
         *_box(lifted, fault),
+        *(_wrapped(f"- {said}", "      ") if view.retries is not None and (said := card_text(view.retries)) else ()),
     ]
 
 

@@ -31,6 +31,7 @@ from drillmaster.reports import (
     one_line,
     quantity,
 )
+from drillmaster.reports._retries import page as retries_page
 from drillmaster.reports.card import owner
 from drillmaster.reports.json import document
 from drillmaster.reports.text import last_line, where
@@ -270,6 +271,7 @@ def _run(view: RunView, most_marks: int) -> dict[str, Any]:
         ],
         "notes_left": max(0, len(view.notes) - _MOST_NOTES),
         "manifest": _manifest(view.manifest),
+        "retries": None if view.retries is None else retries_page(view.retries, bands=_bands(view), rules=_rules(view)),
     }
 
 
@@ -306,20 +308,6 @@ def _quantile(taken: Measure) -> tuple[str, str]:
 
 def _chart(view: RunView, shown: Sequence[RequestView]) -> str:
     ends = [phase.end_s for phase in view.phases] + [r.due_s for r in view.requests]
-    bands = [
-        Band(
-            one_line(f"fault: {clip(view.mode, 24)}" if phase.name == "fault" else phase.name),
-            phase.start_s,
-            phase.end_s,
-            strong=phase.name == "fault",
-        )
-        for phase in view.phases
-    ]
-    rules = []
-    for window in view.windows[:4]:
-        rules.append(Rule(window.injected_s, f"injected {span_text(window.injected_s)}"))
-        if window.lifted_s is not None:
-            rules.append(Rule(window.lifted_s, f"lifted {span_text(window.lifted_s)}"))
     return scatter(
         [Point(r.due_s, r.latency_s, r.outcome) for r in shown],
         kinds={name: KINDS[name] for name in OUTCOMES},
@@ -328,10 +316,31 @@ def _chart(view: RunView, shown: Sequence[RequestView]) -> str:
         description=_described(view),
         lane="no end",
         y_title="Seconds until the user had an answer or gave up (logarithmic)",
-        bands=bands,
-        rules=rules,
+        bands=_bands(view),
+        rules=_rules(view),
         callout=_first_fallback(view),
     )
+
+
+def _bands(view: RunView) -> list[Band]:
+    return [
+        Band(
+            one_line(f"fault: {clip(view.mode, 24)}" if phase.name == "fault" else phase.name),
+            phase.start_s,
+            phase.end_s,
+            strong=phase.name == "fault",
+        )
+        for phase in view.phases
+    ]
+
+
+def _rules(view: RunView) -> list[Rule]:
+    rules = []
+    for window in view.windows[:4]:
+        rules.append(Rule(window.injected_s, f"injected {span_text(window.injected_s)}"))
+        if window.lifted_s is not None:
+            rules.append(Rule(window.lifted_s, f"lifted {span_text(window.lifted_s)}"))
+    return rules
 
 
 def _first_fallback(view: RunView) -> Callout | None:

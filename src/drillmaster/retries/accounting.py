@@ -10,6 +10,7 @@ from drillmaster.retries.shapes import (
     AT_ONCE_S,
     DATE_GRAIN_S,
     GRAIN_S,
+    MOST_BINS,
     RETURN_PERIODS,
     RETURN_S,
     Accounting,
@@ -19,6 +20,7 @@ from drillmaster.retries.shapes import (
     Pauses,
     Phase,
     PhaseName,
+    Rates,
     Storm,
     Tokens,
     Waits,
@@ -30,6 +32,7 @@ __all__ = ["account"]
 
 _GRAIN_NS = round(GRAIN_S * 1e9)
 _CITES = 3
+_BINS_S = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600)
 _FREE = frozenset({"mcp"})
 _RETRIES = frozenset({"sdk", "above", "untold"})
 
@@ -64,7 +67,7 @@ def account(run: Run) -> Accounting | None:
     begin_ns, first_ns = spans[0]
     baseline = wire.load(begin_ns, first_ns, None)
     storms = tuple(_storm(run, window, wire, baseline) for window in run.windows)
-    return Accounting(baseline=baseline, storms=storms, phases=tuple(phases))
+    return Accounting(baseline=baseline, storms=storms, phases=tuple(phases), rates=wire.rates())
 
 
 def _phases(run: Run) -> tuple[list[tuple[PhaseName, str | None, list[Request]]], list[tuple[int, int]]]:
@@ -323,6 +326,18 @@ class _Wire:
         self._starts = [a.start_ns for a in run.attempts]
         self._retries = sorted(a.start_ns for a in again)
         self._due = [r.due_ns for r in run.requests]
+
+    def rates(self) -> Rates:
+        """Count both over the run, in the narrowest bins of `_BINS_S` that are few enough."""
+        end_ns = max([self._run.end_ns, *self._starts[-1:], *self._due[-1:]]) + 1
+        bin_ns = next((round(s * 1e9) for s in _BINS_S if end_ns <= s * 1e9 * MOST_BINS), -(-end_ns // MOST_BINS))
+        count = -(-end_ns // bin_ns)
+        attempts, due = (Counter(ns // bin_ns for ns in times) for times in (self._starts, self._due))
+        return Rates(
+            bin_s=bin_ns / 1e9,
+            attempts=tuple(attempts[place] for place in range(count)),
+            due=tuple(due[place] for place in range(count)),
+        )
 
     def load(self, start_ns: int, end_ns: int, baseline: Load | None) -> Load:
         """Take the load of a stretch, and its storm factor against the baseline (None: this is the baseline)."""

@@ -9,6 +9,7 @@ from drillmaster.verdict import Absent, Cite, Measure
 __all__ = [
     "AT_ONCE_S",
     "GRAIN_S",
+    "MOST_BINS",
     "RETURN_PERIODS",
     "RETURN_S",
     "Accounting",
@@ -17,6 +18,7 @@ __all__ = [
     "Nested",
     "Pauses",
     "Phase",
+    "Rates",
     "Storm",
     "Tokens",
     "Waits",
@@ -30,6 +32,7 @@ AT_ONCE_S = 0.1
 """A retry that comes sooner than this has not paused; the shortest first pause of an SDK is 0.375 s."""
 RETURN_S = 10.0
 RETURN_PERIODS = 10
+MOST_BINS = 120
 
 PhaseName = Literal["baseline", "fault", "recovery"]
 
@@ -153,12 +156,21 @@ class Storm(msgspec.Struct, frozen=True, kw_only=True):
     rest: Load | None
 
 
+class Rates(msgspec.Struct, frozen=True, kw_only=True):
+    """Attempts and users' requests due by time, for a picture: bins of one width from the run's start, `MOST_BINS` at most."""
+
+    bin_s: float
+    attempts: tuple[int, ...]
+    due: tuple[int, ...]
+
+
 class Accounting(msgspec.Struct, frozen=True, kw_only=True):
     """Phases in order: the baseline, then fault and recovery of each window."""
 
     baseline: Load
     storms: tuple[Storm, ...]
     phases: tuple[Phase, ...]
+    rates: Rates
 
     def phase(self, name: PhaseName, window: str | None) -> Phase | None:
         return next((p for p in self.phases if p.name == name and (window is None or p.window == window)), None)

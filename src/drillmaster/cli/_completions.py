@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import click
 
-__all__ = ["bugs", "dialects", "fault_groups", "faults", "notes", "runs", "runs_going_on"]
+__all__ = ["bugs", "dialects", "fault_groups", "fault_parameters", "faults", "notes", "runs", "runs_going_on"]
 
 
 def _that_begin(words: Iterable[str], incomplete: str) -> list[str]:
@@ -21,6 +21,16 @@ def fault_groups(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     from drillmaster.trying.shelf import read
 
     return _that_begin(sorted({entry.group for entry in read().faults.values()}), incomplete)
+
+
+def fault_parameters(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The parameters of the fault that was typed already."""
+    from drillmaster.faults import load, names
+    from drillmaster.trying.parameters import parameters
+
+    # While an option waits for its value, click has not yet given the words before it their places.
+    tag = next((word for word in (ctx.params.get("tag"), *ctx.args) if word in names()), None)
+    return [] if tag is None else _that_begin((f"{one.name}=" for one in parameters(load(tag))), incomplete)
 
 
 def dialects(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -11,7 +11,9 @@ from drillmaster import faults
 from drillmaster.dialects import load as load_dialect
 from drillmaster.dialects import names as dialect_names
 from drillmaster.errors import one_line
+from drillmaster.trying.asks import NEEDS, ask_for, usual
 from drillmaster.trying.parameters import Parameter, filled, parameters, schema
+from drillmaster.trying.playing import said
 from drillmaster.trying.shelf import Cell, Entry, Index, read
 
 __all__ = ["Explained", "Words", "explain", "explained", "explained_json", "listed", "listed_json"]
@@ -114,9 +116,6 @@ def listed_json(found: Sequence[tuple[str, Entry]], index: Index) -> str:
 
 def explain(tag: str, kind: type[faults.Fault], dialects: Sequence[str] | None) -> Explained:
     """Gather what is known. `dialects` None: all of them. Raises Problem for one that there is not."""
-    from drillmaster.trying.asks import ask_for, usual
-    from drillmaster.trying.playing import said
-
     example, _ = filled(tag, kind, {})
     fault = faults.make(tag, example)
     _, stream = usual(fault)
@@ -194,15 +193,7 @@ _PROOFS = {
 
 def _strikes(one: Explained) -> str:
     where = {"exchange": "single requests", "connection": "connections, before a request was read", "port": "the port"}
-    needs = {
-        "stream": "streamed answers",
-        "whole": "whole answers",
-        "tools": "requests that offer tools",
-        "model": "calls of a model's API",
-        "mcp": "calls of MCP",
-        "listing": "MCP's tools/list",
-    }
-    only = f"; only {', '.join(needs[need] for need in one.needs)}, all else passes" if one.needs else ""
+    only = f"; only {', '.join(NEEDS[need] for need in one.needs)}, all else passes" if one.needs else ""
     return f"{where.get(one.scope, one.scope)}{only}"
 
 
@@ -222,6 +213,7 @@ def _word_lines(one: Explained, title: Any) -> Iterator[str]:
         return
     yield ""
     yield title("what is said, by API")
+    yield "  sources: D documentation, S an SDK's source, T a public tracker, 2 second-hand, M measured, ours"
     last = None
     for words in one.words:
         told = "; ".join(f"{name}: {value}" for name, value in words.fields if _telling(name))
@@ -247,7 +239,7 @@ def _finds(one: Explained, title: Any) -> Iterator[str]:
     if breaks:
         yield "  " + " ".join(breaks[1].split())
     if one.mistakes:
-        yield f"  of the stand-in agent's mistakes: {', '.join(one.mistakes)} (drillmaster demo --bug NAME)"
+        yield f"  of the stand-in agent's mistakes: {', '.join(one.mistakes)} (drillmaster standin agent --list-bugs)"
     yield ""
     if not one.sdks:
         yield title("what SDKs do with it") + ": not in the table that ships; drillmaster sdk-check measures yours"

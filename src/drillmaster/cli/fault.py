@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 MAX_DATA_BYTES = 16 << 20
+MAX_S = 3_600
+"""A fault is on for no longer than that."""
 _json = click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 
 
@@ -101,7 +103,14 @@ def show(tag: str, dialect: str | None, as_json: bool) -> None:
 
 @command.command("try")
 @click.argument("tag", shell_complete=completions.faults)
-@click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="One of its parameters.")
+@click.option(
+    "--param",
+    "params",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="One of its parameters.",
+    shell_complete=completions.fault_parameters,
+)
 @click.option(
     "--dialect",
     metavar="NAME",
@@ -169,13 +178,19 @@ def try_(
     dialect = dialect or asked_dialect
     upstream = None if url is None else _loopback(url)
     body = None if data is None else _read(data)
-    stream = asked_stream if stream is None and dialect != "mcp" else bool(stream)
+    if stream is None:
+        stream = _streams(body, asked_stream and dialect != "mcp")
     if stream and dialect == "mcp" and upstream is None:
         raise Problem(
             "--stream", found="dialect mcp", wanted="a whole answer: the stand-in's MCP server has no other",
             remedy="leave --stream out, or name a server of your own with --url",
         )  # fmt: skip
     ask = ask_for(fault, dialect, stream=stream, model=model, body=body)
+    if (repeat or 1) * limit_s > MAX_S:
+        raise Problem(
+            "--repeat", found=f"{repeat} requests of {limit_s:g} s", wanted=f"at most {MAX_S} s in all",
+            remedy="repeat fewer, or give each less time",
+        )  # fmt: skip
     trial = Trial(
         tag=tag,
         params=given,
@@ -280,6 +295,14 @@ def _read(name: str) -> bytes:
             f"--data {name}", found="more than 16 MiB", wanted="a request's body", remedy="send a smaller one"
         )
     return body
+
+
+def _streams(body: bytes | None, otherwise: bool) -> bool:
+    """Whether a body of the user's own asks for a stream, where it says so."""
+    from drillmaster.dialects import peek_json
+
+    asked = None if body is None else peek_json(body).stream
+    return otherwise if asked is None else asked
 
 
 def _colour() -> bool:

@@ -3,13 +3,14 @@
 import json
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 from drillmaster.errors import Problem
 from drillmaster.faults import Fault
 from drillmaster.standins.provider import PRIMARY_MODEL
 from drillmaster.trying import Ask
 
-__all__ = ["KEY", "PROMPT", "ask_for", "usual", "why_not"]
+__all__ = ["KEY", "NEEDS", "PROMPT", "ask_for", "usual", "why_not"]
 
 PROMPT = "What about my order?"
 KEY = "sk-standin-0000"
@@ -28,6 +29,10 @@ def _messages(model: str, stream: bool) -> dict[str, Any]:
     return {**body, "stream": True} if stream else body
 
 
+def _in_path(model: str) -> str:
+    return quote(model, safe="/:@")
+
+
 def _function() -> dict[str, Any]:
     return {"type": "function", "function": {"name": _TOOL, "description": _SAYS, "parameters": _SCHEMA}}
 
@@ -39,7 +44,7 @@ def _chat(path: str, *, usage: bool = True) -> Make:
             body["stream_options"] = {"include_usage": True}
         if tools:
             body["tools"] = [_function()]
-        return path.replace("MODEL", model), body
+        return path.replace("MODEL", _in_path(model)), body
 
     return make
 
@@ -66,7 +71,7 @@ def _gemini(model: str, stream: bool, tools: bool) -> tuple[str, dict[str, Any]]
     body["generationConfig"] = {"maxOutputTokens": _MAX_TOKENS}
     if tools:
         body["tools"] = [{"functionDeclarations": [{"name": _TOOL, "description": _SAYS, "parameters": _SCHEMA}]}]
-    return f"/v1beta/models/{model}:{verb}", body
+    return f"/v1beta/models/{_in_path(model)}:{verb}", body
 
 
 def _ollama(model: str, stream: bool, tools: bool) -> tuple[str, dict[str, Any]]:
@@ -97,6 +102,17 @@ _MORE: dict[str, tuple[tuple[str, str], ...]] = {
     "anthropic": (("anthropic-version", "2023-06-01"),),
     "mcp": (("accept", "application/json, text/event-stream"), ("mcp-protocol-version", "2025-06-18")),
 }
+
+
+NEEDS = {
+    "stream": "streamed answers",
+    "whole": "whole answers",
+    "tools": "requests that offer tools",
+    "model": "calls of a model's API",
+    "mcp": "calls of MCP",
+    "listing": "MCP's tools/list",
+}
+"""What `Fault.needs` says, in words."""
 
 
 def usual(fault: Fault) -> tuple[str, bool]:

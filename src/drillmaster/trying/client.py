@@ -93,6 +93,7 @@ class _Request:
         self._limit_s = limit_s
         self._began = time.monotonic()
         self._last_ms = 0.0
+        self._refused_it: ConnectionError | None = None
 
     def ms(self) -> float:
         return (time.monotonic() - self._began) * 1e3
@@ -121,8 +122,8 @@ class _Request:
             self.end("unanswered", f"{where} did not answer the attempt to connect")
         except ConnectionRefusedError:
             self.end("refused", f"{where} refused the connection (RST)")
-        except OSError as error:  # so early a reset that connect itself is told
-            self.end("reset", f"{where}: {error.strerror or error}")
+        except OSError as error:  # a reset may come so early that connect itself is told
+            self.end("reset", f"{where} reset the connection (RST) at once: {error.strerror or error}")
         else:
             self.got.connect_ms = self.ms()
             self.say(f"connected to {where}")
@@ -147,6 +148,7 @@ class _Request:
             raise _Late from None
         except ConnectionError as error:  # what was answered before that can still be read
             self.say(f"the request could not be written: {error.strerror}")
+            self._refused_it = error
         self._last_ms = self.ms()
 
     def read(self) -> bytes:
@@ -179,6 +181,9 @@ class _Request:
             while not (end := cut_head(buf)):
                 data = self.read()
                 reads += 1
+                if not data and self._refused_it is not None:
+                    # A RST is told once, to the write; a read behind it looks like a FIN.
+                    raise self._refused_it
                 if not data:
                     self.end("closed", "the server closed the connection (FIN) before an answer" + _after(buf))
                     return None

@@ -95,9 +95,24 @@ def filled(tag: str, kind: type[Fault], params: Mapping[str, Any]) -> tuple[dict
         try:
             make(tag, {**params, **examples})
         except Problem:
-            raise problem from None
+            raise _nearer(tag, kind, params, problem) from None
         return {**params, **examples}, tuple(examples)
     return {**params, **must}, tuple(must)
+
+
+def _nearer(tag: str, kind: type[Fault], params: Mapping[str, Any], problem: Problem) -> Problem:
+    """The same problem at the parameter that has it, where one was given that has it."""
+    where = re.search(r" - at `\$\.(\w+)`", problem.found)
+    one = next((one for one in parameters(kind) if where and one.name == where[1] and one.name in params), None)
+    if one is None:
+        return problem
+    takes = ", ".join(part for part in (one.kind, one.unit, one.bounds) if part)
+    return Problem(
+        f"--param {one.name}",
+        found=_json(params[one.name])[:80],
+        wanted=takes,
+        remedy=f"see: drillmaster fault show {tag}",
+    )
 
 
 def parse(tag: str, kind: type[Fault], words: tuple[str, ...]) -> dict[str, Any]:

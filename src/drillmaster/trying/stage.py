@@ -5,6 +5,7 @@ left; and a process that dies takes them along.
 """
 
 import asyncio
+import socket
 import threading
 import time
 from types import TracebackType
@@ -12,7 +13,7 @@ from typing import Any
 
 from drillmaster.errors import Problem
 from drillmaster.faults import load
-from drillmaster.proxy import Settings
+from drillmaster.proxy import Settings, Upstream
 from drillmaster.proxy.control import Inject
 from drillmaster.proxy.loop import make_loop
 from drillmaster.proxy.server import Server
@@ -26,7 +27,22 @@ __all__ = ["Stage"]
 START_S = 15.0
 END_S = 5.0
 PROBE_S = 3.0
+KNOCK_S = 3.0
 _LATENCY = Latency(median_ms=2, token_ms=3, seed=1)
+
+
+def _knock(url: str) -> None:
+    """Raises Problem where nobody listens: the proxy's 502 would look like the fault's doing."""
+    upstream = Upstream.parse(url)
+    try:
+        socket.create_connection((upstream.host, upstream.port), KNOCK_S).close()
+    except OSError as error:
+        raise Problem(
+            f"--url {url}",
+            found=f"nobody there ({error.strerror or error})",
+            wanted="a server that listens",
+            remedy="start it, or leave --url out: a stand-in provider comes along",
+        ) from None
 
 
 class _Rows:
@@ -62,6 +78,8 @@ class Stage:
         return self._rows.met
 
     def __enter__(self) -> "Stage":
+        if self._trial.upstream is not None:
+            _knock(self._trial.upstream)
         self._thread.start()
         try:
             if not self._ready.wait(START_S):

@@ -19,6 +19,8 @@ __all__ = ["Teller", "summary"]
 TINY_BYTES = 16
 DRIP_BYTES = 64
 LINE_CHARS = 600
+LOOKED_AT_BYTES = 65_536
+"""Of a request's body: what is shown of it is far less."""
 MAX_PIECES = 400
 """Of a body; the rest is counted."""
 _DIM, _BOLD, _RED, _GREEN, _OFF = "\x1b[2m", "\x1b[1m", "\x1b[31m", "\x1b[32m", "\x1b[0m"
@@ -101,8 +103,11 @@ class Teller:
             self._write(f"{self._dim(f'{stamp:>10}')}  {_cut(one_line(line))}")
 
     def _line(self, event: Event) -> None:
-        text = event.text.decode("utf-8", "backslashreplace")
-        if event.kind == "*":
+        text = event.text[:LOOKED_AT_BYTES].decode("utf-8", "backslashreplace")
+        more = len(event.text) - LOOKED_AT_BYTES
+        if more > 0:
+            self._write(f"> {_cut(one_line(screen_text(text)))} and {more} bytes more")
+        elif event.kind == "*":
             self._write(self._dim(f"* {event.at_ms:.0f} ms: {one_line(screen_text(text))}"))
         else:
             shown = self._bold(_screened_line(text)) if _is_first(text) else _screened_line(text)

@@ -1,9 +1,9 @@
 """One trial from its stage to what came of it."""
 
 from drillmaster.dialects import load as load_dialect
-from drillmaster.faults import make
+from drillmaster.faults import Fault, make
 from drillmaster.trying import Met, Trial, Tried
-from drillmaster.trying.asks import why_not
+from drillmaster.trying.asks import NEEDS, why_not
 from drillmaster.trying.client import Event, Line, Tell, request
 from drillmaster.trying.reading import outcome
 from drillmaster.trying.stage import Stage
@@ -50,5 +50,10 @@ def run(trial: Trial, tell: Tell = lambda event: None) -> Tried:
         requests=tuple(met),
         met=bool(struck),
         as_described=bool(struck) and all(one.as_described for one in struck),
-        why_not="" if struck else why_not(fault, trial.dialect, stream=trial.stream) or "it let every request pass",
+        why_not="" if struck else why_not(fault, trial.dialect, stream=trial.stream) or _passed(fault),
     )
+
+
+def _passed(fault: Fault) -> str:
+    needs = ", ".join(NEEDS[need] for need in fault.needs)
+    return f"it let every request pass; it strikes only {needs}" if needs else "it let every request pass"

@@ -1,0 +1,127 @@
+"""`drillmaster fault` as far as it needs no socket: list, show, and what `try` refuses before it starts anything."""
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from drillmaster import cli, faults, strict
+from drillmaster.cli._faults import MISTAKES
+from drillmaster.plan import Fault as Planned
+from drillmaster.standins.agent import BUGS
+
+
+def said(*words: str) -> str:
+    result = CliRunner().invoke(cli._root, ["fault", *words])
+    assert result.exit_code == 0, result.output
+    assert "\x1b" not in result.output
+    return result.output
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(argv=["fault", *words])
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_the_list_has_every_fault_once_under_its_group() -> None:
+    lines = said("list").splitlines()
+    listed = [line.split()[1] for line in lines if line.startswith("  ")]
+    assert sorted(listed) == sorted(faults.names())
+    groups = [line for line in lines[:-2] if line and not line.startswith(" ")]
+    assert groups[:3] == ["connection", "time", "status"] and len(groups) == len(set(groups))
+    assert "WPS  clean-end" in "\n".join(lines)
+
+
+def test_the_list_for_programs_says_what_stands_behind_each() -> None:
+    whole = json.loads(said("list", "--json"))
+    assert whole["kind"] == "fault-list" and whole["of"] == len(faults.names())
+    by_tag = {row["tag"]: row for row in whole["faults"]}
+    assert set(by_tag) == set(faults.names())
+    row = by_tag["syn-black-hole"]
+    assert (row["group"], row["scope"], row["proof"], row["captured"]) == ("connection", "port", "probe", True)
+    assert "openai" in by_tag["clean-end"]["sdks"]
+
+
+def test_words_group_and_scope_choose() -> None:
+    assert "4 of" not in said("list", "--group", "stream")
+    assert {row["scope"] for row in json.loads(said("list", "--scope", "port", "--json"))["faults"]} == {"port"}
+    assert [row["tag"] for row in json.loads(said("list", "gzip", "--json"))["faults"]] == ["bad-gzip"]
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (("list", "nothing-like-it"), "drillmaster fault list"),
+        (("list", "--group", "strem"), "did you mean stream?"),
+        (("show", "hagn"), "did you mean hang?"),
+        (("show", "../x"), "see: drillmaster fault list"),
+        (("show", "reset", "--dialect", "x"), "write one of these"),
+        (("try", "clean_end"), "did you mean clean-end"),
+        (("try", "reset", "--dialect", "x"), "write one of these"),
+        (("try", "cut-body", "--param", "after_bytes=0"), "drillmaster fault show cut-body"),
+        (("try", "reset", "--url", "http://192.0.2.1:80"), "drillmaster init eviction"),
+        (("try", "reset", "--url", "http://example.com"), "drillmaster init eviction"),
+        (("try", "reset", "--url", "https://127.0.0.1"), "drillmaster init eviction"),
+        (("try", "reset", "--data", "no-such-file"), "name another"),
+        (("try", "mcp-error", "--stream"), "leave --stream out"),
+        (("try", "reset", "--repeat", "100", "--time-limit", "600"), "give each less time"),
+        (("try", "reset", "--time-limit", "0"), "0.05<=x<=600"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_what_does(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], remedy: str
+) -> None:
+    assert remedy in refused(capsys, *words)
+
+
+@pytest.mark.parametrize("tag", faults.names())
+def test_the_page_of_each_fault_has_lines_for_a_plan_that_a_plan_takes(tag: str) -> None:
+    text = said("show", tag)
+    for part in ("on the wire", "parameters", "in a plan", "fallbacks that it finds out", "what SDKs do with it"):
+        assert part in text
+    lines = text.splitlines()
+    start = lines.index("  fault:")
+    block = [line[2:] for line in lines[start : start + 3] if line.startswith(("  fault:", "    "))]
+    value: Any = strict.load("\n".join(block).encode(), place="plan", fmt="yaml")
+    planned = strict.as_type(value["fault"], Planned, place="plan")
+    faults.make(str(value["fault"]["mode"]), planned.params)
+
+
+@pytest.mark.parametrize("tag", faults.names())
+def test_the_page_for_programs_has_a_schema_and_parameters_that_work(tag: str) -> None:
+    whole = json.loads(said("show", tag, "--json"))
+    assert whole["kind"] == "fault" and whole["tag"] == tag and whole["group"] != "other"
+    assert set(whole["example"]) <= set(whole["params_schema"]["properties"])
+    faults.make(tag, whole["example"])
+    for words in whole["words"]:
+        assert words["status"] >= 200
+
+
+def test_a_page_says_what_each_api_says_and_where_that_is_documented() -> None:
+    text = said("show", "overloaded", "--dialect", "anthropic")
+    assert "anthropic: 529" in text and "source: D " in text and "gemini" not in text
+
+
+def test_mistakes_that_are_named_are_mistakes_of_the_stand_in_agent() -> None:
+    assert {bug for bugs in MISTAKES.values() for bug in bugs} <= set(BUGS)
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("fault show cut", ["cut-answer", "cut-body", "cut-stream"]),
+        ("fault try cut-b", ["cut-body"]),
+        ("fault try cut-body --param ", ["after_bytes=", "how="]),
+        ("fault try reset --dialect open", ["openai_chat", "openai_responses", "openrouter"]),
+        ("fault list --group st", ["status", "stream"]),
+    ],
+)
+def test_tags_parameters_and_groups_complete_with_tab(line: str, offered: list[str]) -> None:
+    from click.shell_completion import ShellComplete
+
+    *before, incomplete = line.split(" ")
+    shell = ShellComplete(cli._root, {}, "drillmaster", "_DRILLMASTER_COMPLETE")
+    assert [item.value for item in shell.get_completions(before, incomplete)] == offered

@@ -1,0 +1,93 @@
+"""A request of each API, and what a fault says to it without a socket."""
+
+import json
+
+import pytest
+
+from drillmaster import dialects, faults
+from drillmaster.errors import Problem
+from drillmaster.http1 import HeadReader
+from drillmaster.proxy.hub import NAMED
+from drillmaster.standins.provider import reply_to
+from drillmaster.trying.asks import ask_for, usual, why_not
+from drillmaster.trying.parameters import filled
+from drillmaster.trying.playing import said
+
+PLAIN = faults.make("reset")
+
+
+def fault(tag: str) -> faults.Fault:
+    return faults.make(tag, filled(tag, faults.load(tag), {})[0])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("name", dialects.names())
+def test_each_api_knows_its_request_and_the_stand_in_answers_it_to_its_end(name: str, stream: bool) -> None:
+    dialect = dialects.load(name)
+    ask = ask_for(PLAIN, name, stream=stream)
+    lines = [f"{ask.method} {ask.path} HTTP/1.1", "host: x", *(f"{key}: {value}" for key, value in ask.fields)]
+    assert dialect.speaks(HeadReader(NAMED).request(("\r\n".join(lines) + "\r\n\r\n").encode()))
+    reply = reply_to("POST", ask.path, dict(ask.fields), ask.body, number=1, now_s=1, dialect=name)
+    assert reply.status == 200
+    if name != "mcp":
+        assert (reply.body is None) == stream
+    body = b"".join(reply.events) if reply.body is None else reply.body
+    dialects.assert_finished(body, name, content_type=reply.content_type)
+
+
+def test_a_model_cannot_break_out_of_a_path() -> None:
+    ask = ask_for(PLAIN, "gemini", stream=False, model="a b\r\nx: y?z")
+    assert ask.path == "/v1beta/models/a%20b%0D%0Ax:%20y%3Fz:generateContent"
+
+
+def test_an_unknown_api_is_a_problem() -> None:
+    with pytest.raises(Problem, match="wanted auto or one of"):
+        ask_for(PLAIN, "opnai", stream=False)
+
+
+def test_what_a_fault_needs_is_what_is_asked() -> None:
+    assert usual(fault("mcp-error")) == ("mcp", False)
+    assert usual(fault("stall")) == ("openai_chat", True)
+    assert usual(PLAIN) == ("openai_chat", False)
+    assert "tools" in json.loads(ask_for(fault("tool-unknown"), "openai_chat", stream=False).body)
+    assert json.loads(ask_for(fault("mcp-changed-tools"), "mcp", stream=False).body)["method"] == "tools/list"
+
+
+@pytest.mark.parametrize(
+    ("tag", "dialect", "stream", "why"),
+    [
+        ("mcp-hang", "openai_chat", False, "MCP"),
+        ("clean-end", "openai_chat", False, "--stream"),
+        ("malformed-json", "openai_chat", True, "--whole"),
+        ("clean-end", "plain", True, "after_events=2"),
+        ("wrong-model", "plain", False, "--dialect"),
+        ("tool-unknown", "mcp", False, "MCP is none"),
+        ("reset", "mcp", False, None),
+        ("clean-end", "ollama", True, None),
+    ],
+)
+def test_why_a_request_passes_is_said(tag: str, dialect: str, stream: bool, why: str | None) -> None:
+    found = why_not(fault(tag), dialect, stream=stream)
+    assert (found is None) if why is None else (found is not None and why in found)
+
+
+def test_a_fault_says_by_itself_what_each_api_would() -> None:
+    words = {}
+    for name in dialects.names():
+        answer = said(fault("overloaded"), dialects.load(name), ask_for(PLAIN, name, stream=False))
+        assert answer is not None
+        words[name] = (answer.status, answer.source)
+    assert words["anthropic"][0] == 529
+    assert words["groq"] == (498, "D console.groq.com/docs/flex-processing")
+
+
+def test_a_quota_speaks_once_it_is_used_up_and_what_relays_says_nothing() -> None:
+    openai = dialects.load("openai_chat")
+    ask = ask_for(PLAIN, "openai_chat", stream=False)
+    for tag in ("requests-per-minute", "tokens-per-minute", "daily-quota"):
+        answer = said(fault(tag), openai, ask)
+        assert answer is not None
+        assert answer.status == 429
+    assert [said(fault(tag), openai, ask) for tag in ("reset", "hang", "clean-end", "cut-body", "date-skew")] == [
+        None
+    ] * 5

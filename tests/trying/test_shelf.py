@@ -1,0 +1,53 @@
+"""The index of faults that ships."""
+
+import subprocess
+import sys
+
+import pytest
+
+from drillmaster import faults
+from drillmaster.errors import Problem
+from drillmaster.trying.shelf import find, near_misses, read
+
+
+def test_every_fault_is_in_the_index_as_its_entry_says() -> None:
+    index = read()
+    assert tuple(index.faults) == faults.names()
+    for tag, entry in index.faults.items():
+        kind = faults.load(tag)
+        said = (entry.group, entry.scope, entry.proof, entry.needs, entry.seen)
+        assert said == (kind.group, kind.scope, kind.proof, kind.needs, kind.seen), f"{tag}: make reference"
+        assert entry.line == (kind.__doc__ or "").splitlines()[0].strip()
+        assert entry.page
+
+
+def test_listing_imports_no_entry_and_no_network() -> None:
+    code = (
+        "import sys; from drillmaster.trying.shelf import find; assert len(find()) > 40;"
+        "assert [m for m in sys.modules if m.startswith('drillmaster.faults.')] == [];"
+        "assert not {'asyncio', 'socket', 'ssl'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_faults_come_by_group_and_words_choose_among_them() -> None:
+    groups = [entry.group for _, entry in find()]
+    assert sorted(set(groups), key=groups.index)[:2] == ["connection", "time"]
+    assert all(groups[i] == groups[i - 1] or groups[i] not in groups[:i] for i in range(1, len(groups)))
+    assert {tag for tag, _ in find(["FIN", "stream"])} >= {"cut-stream"}
+    assert {entry.scope for _, entry in find(scope="port")} == {"port"}
+    assert find(["no such thing at all"]) == ()
+
+
+@pytest.mark.parametrize(("group", "scope"), [("strem", None), (None, "ports"), ("", None)])
+def test_a_group_or_scope_that_nothing_has_is_a_problem(group: str | None, scope: str | None) -> None:
+    with pytest.raises(Problem, match="wanted one of"):
+        find(group=group, scope=scope)
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("hnag", "hang"), ("cut_body", "cut-body"), ("gzip", "bad-gzip"), ("429", "rate-limit")]
+)
+def test_a_tag_that_is_none_gets_those_that_may_have_been_meant(word: str, meant: str) -> None:
+    assert meant in near_misses(word)
+    assert near_misses("qqqqqqqq") == ()

@@ -5,6 +5,7 @@ plan must make sense of. Fields carry their units. Nothing here has authority ov
 """
 
 from typing import Any, Literal
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
@@ -26,6 +27,8 @@ __all__ = [
     "Traffic",
     "Window",
     "Worker",
+    "base_urls",
+    "without_v1",
 ]
 
 
@@ -216,3 +219,29 @@ class Plan(_Part, frozen=True, kw_only=True):
     owners: dict[str, str] = {}
     """Check id -> who owns the follow-up issue; `default` for all others."""
     seed: int = 1
+
+
+def without_v1(upstream: str) -> str:
+    """The upstream's URL less a `/v1` at the end of its path.
+
+    `/v1` belongs to what a client asks for, and people copy a base URL with it. Kept in the proxy's prefix it would come
+    twice for a client whose own base URL ends in it; without it both spellings mean the same.
+    """
+    parts = urlsplit(upstream)
+    path = parts.path.rstrip("/")
+    return urlunsplit(parts._replace(path=path.removesuffix("/v1"))) if path.endswith("/v1") else upstream
+
+
+def base_urls(proxy_url: str, upstream: str) -> dict[str, str]:
+    """What the worker finds in its environment. All lead to the proxy, which puts the upstream's own path in front.
+
+    OPENAI_BASE_URL ends in `/v1` as that SDK wants, unless the upstream's path is of another kind (`/openai`).
+    ANTHROPIC_BASE_URL never does, since that SDK adds it, and neither does MODEL_BASE_URL, whatever `upstream` ends in.
+    """
+    path = urlsplit(upstream).path.strip("/")
+    v1 = not path or path.endswith("v1")
+    return {
+        "MODEL_BASE_URL": proxy_url,
+        "OPENAI_BASE_URL": f"{proxy_url}/v1" if v1 else proxy_url,
+        "ANTHROPIC_BASE_URL": proxy_url,
+    }

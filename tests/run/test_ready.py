@@ -11,7 +11,7 @@ from drillmaster.errors import Problem
 from drillmaster.plan import Plan
 from drillmaster.run.folder import make_folder, payload_sha256, plan_on_record, plan_text_on_record
 from drillmaster.run.progress import Silent
-from drillmaster.run.ready import Options, Ready, base_urls, check_program, prepare_plan, without_v1
+from drillmaster.run.ready import Options, Ready, check_program, prepare_plan
 from drillmaster.scaffold import template
 from drillmaster.screen import MARK
 from tests.scene import POLICY
@@ -99,39 +99,6 @@ def test_a_plan_without_a_spend_says_what_its_cap_is(folder: Path) -> None:
     got = ready(folder)
     assert got.plan.spend is not None and got.plan.spend.max_requests == 1820
     assert any("1820" in warning for warning in got.warnings)
-
-
-@pytest.mark.parametrize(
-    ("upstream", "openai"),
-    [
-        ("https://api.openai.com", "http://p:1/v1"),
-        ("https://api.openai.com/", "http://p:1/v1"),
-        ("https://api.openai.com/v1", "http://p:1/v1"),
-        ("https://openrouter.ai/api/v1", "http://p:1/v1"),
-        ("https://x.example/openai", "http://p:1"),  # a path of its own, and no /v1 that a client would add
-    ],
-)
-def test_each_sdk_gets_the_base_url_it_wants(upstream: str, openai: str) -> None:
-    assert base_urls("http://p:1", upstream) == {
-        "MODEL_BASE_URL": "http://p:1", "OPENAI_BASE_URL": openai, "ANTHROPIC_BASE_URL": "http://p:1",
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("written", "dialled"),
-    [
-        ("http://127.0.0.1:9000/v1", "http://127.0.0.1:9000"),
-        ("http://127.0.0.1:9000/v1/", "http://127.0.0.1:9000"),
-        ("https://openrouter.ai/api/v1", "https://openrouter.ai/api"),
-        ("https://api.openai.com", "https://api.openai.com"),
-        ("https://x.example/openai/", "https://x.example/openai/"),
-        ("https://x.example/v1beta", "https://x.example/v1beta"),
-        ("https://x.example/v11", "https://x.example/v11"),
-        ("https://x.example/xv1", "https://x.example/xv1"),
-    ],
-)
-def test_a_v1_at_the_end_of_the_endpoint_comes_once_whoever_says_it(written: str, dialled: str) -> None:
-    assert without_v1(written) == dialled
 
 
 def test_compression_as_far_as_it_fits_says_what_it_comes_to(folder: Path) -> None:

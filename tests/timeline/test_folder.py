@@ -67,6 +67,32 @@ def test_what_is_made_from_the_seal_is_not_sealed(run: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("events/a\nb.jsonl", "\\u000a"),
+        ("events/\x1b[2J.txt", "\\u001b"),
+        ("events/e\u0301.jsonl", "NFC"),  # two characters that look like one
+        ("events/\udcff.jsonl", "\\udcff"),  # a byte that is no UTF-8
+        ("\u202esamples.parquet", "\\u202e"),
+    ],
+)
+def test_a_name_that_no_seal_could_be_read_with_is_refused_before_there_is_a_seal(
+    run: Path, name: str, said: str
+) -> None:
+    (run / name).write_text("{}\n")
+    with pytest.raises(Problem) as refused:
+        seal_run(run, ManualClock())
+    assert said in refused.value.found and "drillmaster seal" in refused.value.remedy
+    assert not (run / "seal.json").exists()
+    (run / name).unlink()
+    (run / "events" / "\u00e9.jsonl").write_text("{}\n")  # one that can be
+    seal_run(run, ManualClock())
+    assert changed(run) == []
+    (run / name).write_text("{}\n")  # later it is one more file that was not there
+    assert [change[2] for change in changed(run)] == (["added"] if "events/" in name else [])
+
+
+@pytest.mark.parametrize(
     ("name", "is_one"),
     [
         ("manifest.json", True),

@@ -83,13 +83,16 @@ def command(
     With --upstream it passes through until told; `drillmaster proxy inject` in another terminal puts a fault on for a
     time, `lift` takes it off, `state` shows what it did. A fault ends by itself when its time is over. Without an
     upstream it is dead from the start, and a drill on it has no baseline.
+
+    A `/v1` at the end of --upstream is the client's to ask for, here as in a plan: with it or without it is the same.
     """
     if ctx.invoked_subcommand is not None:
         return
     from drillmaster.faults import make
     from drillmaster.intake import read_bytes
+    from drillmaster.plan import base_urls, without_v1
     from drillmaster.proxy.server import Server, run
-    from drillmaster.proxy.settings import Settings
+    from drillmaster.proxy.settings import Settings, Upstream
 
     if listen is not None:
         host, _, digits = listen.rpartition(":")
@@ -108,12 +111,14 @@ def command(
     for file, cap_bytes in ((upstream_ca, _CA_FILE_BYTES), (token_file, _TOKEN_FILE_BYTES)):
         if file is not None:
             read_bytes(file, cap_bytes)  # what is no file is told too, and a FIFO is not waited for
+    if upstream is not None:
+        Upstream.parse(upstream)  # what is no URL is told before anything is made of it
     if control is None:
         control = _default_control(port)
     settings = Settings(
         host=host,
         port=port,
-        upstream=upstream,
+        upstream=None if upstream is None else without_v1(upstream),
         upstream_ca=upstream_ca,
         mode=mode or "503",
         dialect=dialect,
@@ -135,12 +140,13 @@ def command(
             return
         word = "0.0.0.0" if at_host in ("0.0.0.0", "::") else None  # noqa: S104 - compared, not bound
         base = f"http://{'<this host>' if word else shown}" + (f":{at_port}" if word else "")
-        path = upstream.split("://", 1)[-1].partition("/")[2].strip("/")
-        tail = "" if path.endswith("v1") else "/v1"
-        print(f"proxy listening on {shown}, passing through to {upstream}", flush=True)
+        exports = " ".join(f"{name}={url}" for name, url in base_urls(base, upstream).items())
+        print(f"proxy listening on {shown}, passing through to {settings.upstream}", flush=True)
+        if settings.upstream != upstream:
+            print("the /v1 of --upstream is the client's to ask for: OPENAI_BASE_URL ends in it", file=sys.stderr)
         print(
             f"point the agent at it:\n"
-            f"  export MODEL_BASE_URL={base} OPENAI_BASE_URL={base}{tail} ANTHROPIC_BASE_URL={base}\n"
+            f"  export {exports}\n"
             f"in another terminal:\n"
             f"  drillmaster proxy inject --control {control} --mode {mode or 'reset'} --for 60\n"
             f"  drillmaster proxy lift --control {control}\n"

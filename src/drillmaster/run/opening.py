@@ -18,9 +18,10 @@ from drillmaster.evidence import Manifest
 from drillmaster.intake import read_bytes, read_strict
 from drillmaster.intake.change import change_of
 from drillmaster.pace import Steady
-from drillmaster.plan import Plan, Target
+from drillmaster.plan import Plan, Target, base_urls, without_v1
 from drillmaster.proxy.settings import Settings
 from drillmaster.run.conductor import Conductor, Logs
+from drillmaster.run.course import Once
 from drillmaster.run.folder import Folder, make_folder, payload_sha256, plan_on_record, plan_text_on_record, versions
 from drillmaster.run.parts import (
     InjectorLost,
@@ -33,7 +34,7 @@ from drillmaster.run.parts import (
 )
 from drillmaster.run.preflight import Runway, addresses_of, agents_attempts, execute, tls_to
 from drillmaster.run.progress import Progress
-from drillmaster.run.ready import Options, Ready, base_urls, check_program, prepare_plan, without_v1
+from drillmaster.run.ready import Options, Ready, check_program, prepare_plan
 from drillmaster.run.seats import Live, Lock, open_state, started_ticks, sweep, take_lock
 from drillmaster.run.seats import State as Seats
 from drillmaster.run.traffic import Asker, Tally, Traffic
@@ -177,8 +178,8 @@ async def _drill(site: _Site, lock: Lock, target_name: str) -> RunResult:
             conductor.close()
             if conductor.refused is not None:
                 _keep_or_drop(folder, conductor.refused, progress)
-        if unsealed is not None:
-            exit_, why = Exit.ABORTED, unsealed
+        if unsealed is not None:  # beside what stopped the drill, not in its place
+            exit_, why = Exit.ABORTED, f"{why}; {unsealed}" if why else unsealed
         return RunResult(folder.path, exit_, why, site.ready.rehearsal, site.ready.policy_path)
     finally:
         if left_proxy is None:
@@ -352,6 +353,7 @@ def _conductor(site: _Site) -> Conductor:
         proxy=_proxy_part(site),
         proxy_url=site.proxy_url,
         worker=_worker_part(site),
+        course=Once(plan),
         traffic=traffic,
         prepare=prepare,
         code=lambda: _code(site),

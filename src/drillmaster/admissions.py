@@ -98,7 +98,8 @@ def _code(run: Run) -> Check:
         id="code",
         role="admission",
         status="refused" if why else "pass",
-        title="code, plan and policy unchanged" + (f" at {git[:12]}" if git else " (no git: plan and policy alone)"),
+        title="code, plan and policy unchanged"
+        + (f" at {git[:12]}" if git else " (no commit of the code is known: plan and policy alone)"),
         cites=tuple(s.cite for s in states),
         why=why,
         remedy="commit or revert, keep hands off until the end, and run again" if why else "",

@@ -317,14 +317,14 @@ def test_a_plan_that_vanished_is_told_as_gone_not_as_changed() -> None:
     assert "gone from plan.yaml" in judged(scene)[1]["code"].why
 
 
-def test_no_git_is_recorded_and_not_refused() -> None:
+def test_a_commit_that_nobody_knows_is_recorded_and_not_refused() -> None:
     scene = Scene()
     for row in scene.rows:
         if row.event == "code_state":
             row.fields["commit"] = row.fields["dirt_sha256"] = None
     status, checks, _ = judged(scene)
     assert status == "pass"
-    assert "no git" in checks["code"].title
+    assert "no commit of the code is known" in checks["code"].title  # which is true of a repository without one too
 
 
 def test_a_code_state_that_was_not_read_is_refused() -> None:

@@ -105,7 +105,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     stamps: tuple[str, ...] = ()
     """REHEARSAL, DEMO, COMPRESSED 30x."""
     code: dict[str, Any] | None = None
-    """Commit and dirt of worker and plan at the start; None where there is no git."""
+    """Commit and dirt of worker and plan at the start; None where none is known: no git, no repository, no commit yet."""
     permission: dict[str, Any] = {}
     phases: dict[str, float]
     """`baseline_s`, `fault_s`, `recovery_s` as run, compression applied: finite, 0 or more, together over 0."""

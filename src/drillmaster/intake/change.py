@@ -4,7 +4,8 @@
    no pager, no prompt. A repository is data here, and some of it may have been written by a model.
 2. Dirt is `git diff HEAD` plus untracked files that are code by their suffix. An agent's own log, database or state
    file, written while the drill runs, is no change of code.
-3. No git, no repository, no answer in time: unknown (None). It is recorded as such; what it means is the gate's affair.
+3. No git, no repository, one without a commit, no answer in time: unknown (None). It is recorded as such; what it means is
+   the gate's affair.
 """
 
 import hashlib

@@ -5,7 +5,7 @@
    condition, a signal) can only stop. The Scribe writes notes, the Verifier judges what is sealed, and nothing else.
 3. A fault is in place in exactly one state, `INJECTED`. Every move out of it lifts, and `STOPPING` lifts again whatever
    went before, since the order that brought us there may be an injection of which nobody knows how it went.
-4. One injection a run. Each mode is a rehearsal of its own.
+4. People inject once a run: what they rehearse is one fault, and one call. Only a schedule injects again, from the recovery.
 5. The table is not what a fault's life hangs on: the proxy holds the deadline, and without renewals it lifts by itself.
 """
 
@@ -100,7 +100,9 @@ MOVES: Mapping[tuple[State, Role, Order], State] = MappingProxyType(
         (State.BASELINE, Role.SCHEDULE, Order.INJECT): State.INJECTED,
         (State.INJECTED, Role.LEAD, Order.LIFT): State.RECOVERY,
         (State.INJECTED, Role.SCHEDULE, Order.LIFT): State.RECOVERY,
+        (State.RECOVERY, Role.SCHEDULE, Order.INJECT): State.INJECTED,
         (State.RECOVERY, Role.SCHEDULE, Order.DRAIN): State.DRAINING,
+        (State.BASELINE, Role.SCHEDULE, Order.DRAIN): State.DRAINING,
         (State.DRAINING, Role.SCHEDULE, Order.SEAL): State.SEALED,
         (State.STOPPING, Role.SCHEDULE, Order.SEAL): State.ABORTED,
         (State.SEALED, Role.VERIFIER, Order.JUDGE): State.SEALED,
@@ -152,7 +154,7 @@ def step(state: State, role: Role, order: Order) -> Step:
             wanted=f"the {theirs.capitalize()}'s: {order} is the {theirs.capitalize()}'s order",
             remedy=f"ask the {theirs.capitalize()}, who holds {theirs}.token",
         )
-    allowed = {s for s, _, o in MOVES if o is order}
+    allowed = {s for s, r, o in MOVES if o is order and r in (role, theirs)}
     raise Refused(
         f"order {order}",
         found=f"a drill that is {SAID[state]}",

@@ -32,20 +32,20 @@ from drillmaster.plan import Plan
 from drillmaster.pulse import Pulse
 from drillmaster.run import control
 from drillmaster.run.control import Asked, Told
+from drillmaster.run.course import Course, Turn
 from drillmaster.run.folder import Folder
 from drillmaster.run.parts import InjectorLost, ProxyPart, WorkerPart
 from drillmaster.run.pins import Pins, uncovered_problem
 from drillmaster.run.preflight import Line, probe_proxy
 from drillmaster.run.progress import Progress
 from drillmaster.run.seats import State as Seats
-from drillmaster.run.traffic import Traffic
+from drillmaster.run.traffic import Tally, Traffic
 from drillmaster.sanity import window_problem
 from drillmaster.screen import screen_argv, screen_text
 from drillmaster.timeline import Writer
 
-__all__ = ["WINDOW", "Conductor", "Logs", "Scene", "Scribe"]
+__all__ = ["Conductor", "Logs", "Scene", "Scribe"]
 
-WINDOW = "w1"
 TTL_S = 8.0
 RENEW_S = 2.0
 TICK_S = 1.0
@@ -111,6 +111,7 @@ class Conductor:
         proxy: ProxyPart,
         proxy_url: str,
         worker: WorkerPart | None,
+        course: Course,
         traffic: Callable[[int], Traffic],
         prepare: Callable[["Conductor"], Awaitable[None]],
         code: Callable[[], dict[str, str | None]],
@@ -139,6 +140,9 @@ class Conductor:
         self._seats = seats
         self._logs = logs
         self._proxy_url = proxy_url
+        self._course = course
+        self._turn: Turn | None = course.by_hand
+        """The window that is on, or was last, or that a Lead may put on."""
         self._make_traffic = traffic
         self._prepare = prepare
         self._code = code
@@ -181,15 +185,15 @@ class Conductor:
         async with self._ordering:
             step = table.step(self.state, role, order)
             if Effect.INJECT in step.effects:
-                self._may_inject(role)
-                if not self.write("inject_ordered", window=WINDOW, by=by, why=why):
+                turn = self._may_inject(role)
+                if not self.write("inject_ordered", window=turn.window, by=by, why=why):
                     raise Refused(
                         "inject", found="evidence that cannot be written", wanted="it can", remedy="free some disk"
                     )
-                if not await self._inject():
+                if not await self._inject(turn):
                     step = table.step(self.state, Role.GUARD, Order.STOP)
             elif order is Order.LIFT:
-                self.write("lift_ordered", window=WINDOW, by=by, why=why)
+                self.write("lift_ordered", window=self._window, by=by, why=why)
             elif order is Order.STOP:
                 self.write("stop_ordered", by=by, why=why)
             if step.state is State.STOPPING:
@@ -212,13 +216,28 @@ class Conductor:
         with contextlib.suppress(Refused):
             await self.order(Role.GUARD, Order.STOP, by="drillmaster", why=why)
 
-    def _may_inject(self, role: Role) -> None:
+    @property
+    def _window(self) -> str:
+        return "" if self._turn is None else self._turn.window
+
+    def _may_inject(self, role: Role) -> Turn:
+        """The window that is to be injected. Raises Refused where it may not be."""
+        turn = self._course.by_hand if role is Role.LEAD else self._turn
+        if turn is None:
+            raise Refused(
+                "inject",
+                found="a drill that injects by its own schedule",
+                wanted="one whose fault the Lead injects",
+                remedy="wait for it; to end it: drillmaster stop",
+            )
         now_ns = self._clock.wall_ns()
         outside = window_problem(
-            self.plan, place=self._place, from_ns=now_ns, until_ns=now_ns + round(self.plan.phases.fault_s * 1e9)
+            self.plan, place=self._place, from_ns=now_ns, until_ns=now_ns + round(turn.fault_s * 1e9)
         )
         if outside is not None:
             raise outside
+        if self._injected:  # whether the agent is well between two windows is the course's to see
+            return turn
         tally = self._traffic.tally if self._traffic is not None else None
         if tally is None or tally.done == 0:
             raise Refused(
@@ -236,12 +255,12 @@ class Conductor:
                 wanted=f"a share of at most {self._max_baseline_failed_ratio:g}",
                 remedy="mend the agent or its real endpoint, see that it answers, and run again",
             )
+        return turn
 
-    async def _inject(self) -> bool:
-        fault = self.plan.fault
+    async def _inject(self, turn: Turn) -> bool:
         self._injected = True  # from here on nobody may take it for off
         try:
-            await self.proxy.inject(WINDOW, fault.wanted, ttl_s=TTL_S, linger_s=fault.linger_s)
+            await self.proxy.inject(turn.window, turn.rules, ttl_s=TTL_S, linger_s=turn.linger_s)
         except InjectorLost as lost:
             self.why = f"the injection failed: {lost.why}"
             return False
@@ -250,9 +269,9 @@ class Conductor:
     async def _lift(self, why: str) -> None:
         for _ in range(2 if self._injected else 0):
             try:
-                await self.proxy.lift(WINDOW, "ordered")
+                await self.proxy.lift(self._window, "ordered")
             except InjectorLost as lost:
-                self.write("lift_failed", window=WINDOW, why=lost.why)
+                self.write("lift_failed", window=self._window, why=lost.why)
             else:
                 return
         if self._injected:
@@ -261,23 +280,30 @@ class Conductor:
     def _enter(self) -> None:
         """Begin what the state asks for."""
         now_ns = self._clock.mono_ns()
-        phases = self.plan.phases
+        turn = self._turn
         match self.state:
             case State.BASELINE:
                 self._traffic = self._make_traffic(now_ns)
                 self._heard_ns = now_ns
                 self._spawn(self._run_traffic(self._traffic))
-                self._phase("baseline", phases.baseline_s, BY_HAND_WAIT_S if self._by_hand else phases.baseline_s)
+                baseline_s = self.plan.phases.baseline_s
+                self._phase("baseline", baseline_s, BY_HAND_WAIT_S if self._by_hand else baseline_s)
             case State.INJECTED:
-                assert self._traffic is not None
+                assert self._traffic is not None and turn is not None
                 self._at_injection = dict(self._traffic.tally.by_outcome)
-                self._phase("fault", phases.fault_s, 2 * phases.fault_s if self._by_hand else phases.fault_s)
-                self._progress.injected(rfc3339(self._clock.wall_ns(), digits=3), self.plan.fault.mode)
-                self._spawn(self._renew())
+                self._phase("fault", turn.fault_s, 2 * turn.fault_s if self._by_hand else turn.fault_s)
+                if turn.told:
+                    self._progress.line(turn.told)
+                else:
+                    self._progress.injected(rfc3339(self._clock.wall_ns(), digits=3), turn.fault)
+                self._spawn(self._renew(turn))
             case State.RECOVERY:
-                self._phase("recovery", phases.recovery_s, phases.recovery_s)
-                self._progress.line("fault lifted. Scribe: drillmaster note window_ended")
-                self._owed = [self._spawn(self._prove_gone()), self._spawn(self._record_code("lift"))]
+                assert turn is not None
+                self._phase("recovery", turn.recovery_s, turn.recovery_s)
+                if self._course.asks_notes:
+                    self._progress.line("fault lifted. Scribe: drillmaster note window_ended")
+                before = [task for task in self._owed if not task.done()]
+                self._owed = [*before, self._spawn(self._prove_gone(turn)), self._spawn(self._record_code("lift"))]
             case State.DRAINING:
                 self._phase("drain", self.plan.traffic.time_limit_s, None)
         if self.state in (State.RECOVERY, State.DRAINING, State.INJECTED):
@@ -461,8 +487,7 @@ class Conductor:
 
     async def _phases(self) -> None:
         """Wait for each phase's end, and order the next in the Lead's name, until the drill drains or stops."""
-        following = {State.BASELINE: Order.INJECT, State.INJECTED: Order.LIFT, State.RECOVERY: Order.DRAIN}
-        while self.state in following:
+        while self.state in (State.BASELINE, State.INJECTED, State.RECOVERY):
             before = self.state
             left_s = ((self._phase_ends_ns or 0) - self._clock.mono_ns()) / 1e9
             if left_s > 0:
@@ -471,13 +496,37 @@ class Conductor:
             if before is State.BASELINE and self._by_hand:
                 await self.stop(f"nobody injected within {BY_HAND_WAIT_S / 3600:g} h")
                 return
+            order = Order.LIFT
+            if before is not State.INJECTED:
+                turn = await self._next_turn()
+                if self.state is not before:
+                    continue
+                order = Order.DRAIN if turn is None else Order.INJECT
             try:
-                await self.order(
-                    Role.SCHEDULE, following[before], by=f"the schedule that {self._lead} started", why="planned"
-                )
+                await self.order(Role.SCHEDULE, order, by=f"the schedule that {self._lead} started", why="planned")
             except Refused as refused:
                 if self.state is before:  # not overtaken by a person's order: it is the drill that cannot go on
                     await self.stop(str(refused))
+
+    async def _next_turn(self) -> Turn | None:
+        """Ask the course what comes now, once the last window is known to be gone."""
+        turn = await self._course.next(self)
+        if turn is not None:
+            if self._owed:
+                await asyncio.wait(self._owed, timeout=OWED_S)
+            self._turn = turn
+        return turn
+
+    @property
+    def tally(self) -> Tally | None:
+        """What has become of the users' requests so far."""
+        return None if self._traffic is None else self._traffic.tally
+
+    async def pause(self, seconds: float) -> bool:
+        """Let time pass; False when somebody stopped the drill meanwhile."""
+        before = self.state
+        await self._wait(lambda: self.state is not before, at_most_s=seconds)
+        return self.state is before
 
     async def _drain(self) -> None:
         """Wait for the requests under way, and a little for the Scribe."""
@@ -487,7 +536,7 @@ class Conductor:
         await self._wait(lambda: self._traffic_over or self.state is not State.DRAINING, at_most_s=patience_s)
         if self._owed:  # what the lift set going, where the recovery was shorter than it takes
             await asyncio.wait(self._owed, timeout=OWED_S)
-        if self._missing_notes() and not self._rehearsal and self._scribe is None:
+        if self._course.asks_notes and self._missing_notes() and not self._rehearsal and self._scribe is None:
             self._progress.line(
                 f"Scribe: still missing {', '.join(self._missing_notes())}; sealing in {SCRIBE_GRACE_S:g} s"
             )
@@ -534,7 +583,7 @@ class Conductor:
 
     async def _end_fault(self) -> None:
         if self.state is State.STOPPING and self._injected:
-            await self.proxy.lift(WINDOW, "ordered")  # once more: the order that stopped us may have failed to
+            await self.proxy.lift(self._window, "ordered")  # once more: the order that stopped us may have failed to
 
     async def _end_worker(self) -> None:
         if self.worker is None:
@@ -610,26 +659,26 @@ class Conductor:
         self._traffic_over = True
         self._changed.set()
 
-    async def _renew(self) -> None:
+    async def _renew(self, turn: Turn) -> None:
         while True:
             await asyncio.sleep(RENEW_S)
-            if self.state is not State.INJECTED:
+            if self.state is not State.INJECTED or self._turn is not turn:
                 return
             try:
-                if await self.proxy.renew(WINDOW, ttl_s=TTL_S):
+                if await self.proxy.renew(turn.window, ttl_s=TTL_S):
                     continue
             except InjectorLost:
                 continue  # the next one may get through; the ticker counts silence
-            if self._is(State.INJECTED):
+            if self._is(State.INJECTED) and self._turn is turn:
                 await self.stop("the fault ended before its lift: it was not renewed in time")
 
     def _is(self, state: State) -> bool:
         """Look again: while we waited for something, somebody may have ordered."""
         return self.state is state
 
-    async def _prove_gone(self) -> None:
+    async def _prove_gone(self, turn: Turn) -> None:
         """After the lift, ask through the proxy until it passes, and write down what was seen."""
-        give_up_ns = self._clock.mono_ns() + round((self.plan.fault.linger_s + 10) * 1e9)
+        give_up_ns = self._clock.mono_ns() + round((turn.linger_s + 10) * 1e9)
         while True:
             status, seen = await probe_proxy(self._proxy_url, within_s=5)
             mode = "unknown"
@@ -637,7 +686,7 @@ class Conductor:
                 mode = str((await self.proxy.state()).get("mode"))
             gone = status is not None and mode == "pass"
             if gone or self._clock.mono_ns() >= give_up_ns:
-                self.write("fault_gone", window=WINDOW, gone=gone, why=f"mode {mode}, the probe got {seen}")
+                self.write("fault_gone", window=turn.window, gone=gone, why=f"mode {mode}, the probe got {seen}")
                 return
             await asyncio.sleep(0.2)
 

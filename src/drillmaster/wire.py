@@ -181,13 +181,20 @@ class Wire:
         except OSError as error:
             self._lost(error)
             return
-        if self.tls is None:
-            if data:
+        try:
+            if self.tls is not None:
+                self._read_decrypted(data)
+            elif data:
                 self._on_bytes(data)
             else:
                 self._ended()
-            return
+        except Exception:
+            self._break_off()
+            raise
+
+    def _read_decrypted(self, data: bytes) -> None:
         # The poll does not see bytes that OpenSSL has already decrypted.
+        assert self.tls is not None
         while True:
             if not data:
                 self._ended()
@@ -202,6 +209,13 @@ class Wire:
             except OSError as error:
                 self._lost(error)
                 return
+
+    def _break_off(self) -> None:
+        """Our own code raised on what came: this connection ends, or the next bytes would raise again, and starve the rest."""
+        if not self.closed:
+            self._release()
+            with contextlib.suppress(Exception):
+                self._owner.on_lost("error: ours")
 
     def _ended(self) -> None:
         self.pause()

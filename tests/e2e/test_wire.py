@@ -1,6 +1,7 @@
 """The socket class by itself: what is kept, what is told, how it ends."""
 
 import asyncio
+import contextlib
 import socket
 import ssl
 import threading
@@ -355,3 +356,32 @@ def test_a_certificate_for_another_name_is_lost_with_the_reason(
         await asyncio.to_thread(thread.join, 10)
 
     run(body)
+
+
+def test_an_owner_that_raises_loses_its_connection_and_nobody_elses() -> None:
+    class Broken(Heard):
+        def on_bytes(self, data: bytes) -> None:
+            raise ValueError("ours")
+
+    async def main() -> list[str]:
+        loop = asyncio.get_running_loop()
+        raised: list[str] = []
+        loop.set_exception_handler(lambda _, context: raised.append(str(context["exception"])))
+        broken, whole = Broken(), Heard()
+        wire, peer = pair(broken)
+        other, other_peer = pair(whole)
+        with peer, other_peer:
+            for _ in range(3):  # once is enough: it is closed then, and what still comes is nobody's
+                with contextlib.suppress(OSError):
+                    peer.sendall(b"x")
+                other_peer.sendall(b"y")
+                await asyncio.sleep(0.02)
+            await whole.until(lambda: whole.data == b"yyy")
+            assert wire.closed
+            assert not other.closed
+            other.close()
+        assert broken.said == ["lost: error: ours"]
+        return raised
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        assert runner.run(main()) == ["ours"]

@@ -66,6 +66,9 @@ def shots(sends: dict[str, bytes], **params: Any) -> list[Shot]:
 
 
 CASES: dict[str, list[Shot]] = {
+    "reset": [Shot("one request", (OPENAI,))],
+    "503": shots(EVERY),
+    "hang": [Shot("one request", (OPENAI,))],
     "refused": [Shot("connect", ())],
     "rst-on-accept": [Shot("one request", (OPENAI,))],
     "syn-black-hole": [Shot("connect", ())],

@@ -19,6 +19,13 @@ def test_every_fault_is_in_the_index_as_its_entry_says() -> None:
         assert said == (kind.group, kind.scope, kind.proof, kind.needs, kind.seen), f"{tag}: make reference"
         assert entry.line == (kind.__doc__ or "").splitlines()[0].strip()
         assert entry.page
+        assert entry.captured, f"{tag}: its bytes are in no tests/golden/faults/{tag}.txt, or make reference is due"
+
+
+def test_the_index_knows_what_sdks_did_and_when() -> None:
+    index = read()
+    assert index.sdks_measured and index.clients
+    assert any(cell.client == "openai" and cell.stream for cell in index.faults["clean-end"].sdks)
 
 
 def test_listing_imports_no_entry_and_no_network() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.e2e.streamlab import RULES, many  # noqa: E402 - the lab of the tests, found beside this folder
+from tests.e2e.streamlab import RULES, many
 
 
 def main() -> int:

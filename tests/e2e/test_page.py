@@ -7,9 +7,11 @@ import subprocess
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.reports import cases
+from tests.reports.test_retries import busy
 
 pytestmark = [pytest.mark.e2e, pytest.mark.needs("chromium"), pytest.mark.timeout(180)]
 
@@ -37,6 +39,16 @@ def _page(tmp_path: Path, name: str) -> Path:
 def test_it_prints_on_two_sheets(tmp_path: Path, name: str) -> None:
     paper = tmp_path / "report.pdf"
     _chromium(tmp_path, "--no-pdf-header-footer", f"--print-to-pdf={paper}", _page(tmp_path, name).as_uri())
+    assert 1 <= len(re.findall(rb"/Type /Page\b", paper.read_bytes())) <= 2
+
+
+def test_it_still_does_when_much_was_sent_again(tmp_path: Path) -> None:
+    from drillmaster.reports.html import render
+
+    verdict, view = cases.frozen("fail")
+    page, paper = tmp_path / "report.html", tmp_path / "report.pdf"
+    page.write_text(render(verdict, msgspec.structs.replace(view, retries=busy())), encoding="utf-8")
+    _chromium(tmp_path, "--no-pdf-header-footer", f"--print-to-pdf={paper}", page.as_uri())
     assert 1 <= len(re.findall(rb"/Type /Page\b", paper.read_bytes())) <= 2
 
 

@@ -1,7 +1,8 @@
-"""The accounting of retries in people's words: two lines of the card, two tables and a picture of the page. No form.
+"""The accounting of retries in people's words: a line of the card, two tables and a picture of the page. No form.
 
 1. What cannot be told is said so: "at least" where attempts belong to nobody, "untold" for clients that do not say.
-2. Tokens that are estimated from bytes are never added to those that an answer told.
+2. On paper, where a page is two sheets, the line stands for the tables.
+3. Tokens that are estimated from bytes are never added to those that an answer told.
 """
 
 from collections.abc import Sequence
@@ -56,6 +57,7 @@ def page(books: Accounting, *, bands: Sequence[Band], rules: Sequence[Rule]) -> 
         for phase in books.phases
     ]
     return {
+        "sentence": sentence[:1].upper() + sentence[1:] + "." if (sentence := card_text(books)) else "",
         "chart": _chart(books, bands, rules),
         "loads": [_load(name, load) for name, load in stretches if load is not None],
         "heads": heads,

@@ -110,9 +110,14 @@ class Child:
 
     def _gone(self) -> NoAnswer:
         code = self._ended()
-        self._complaints.seek(0)
-        said = self._complaints.read()[-4_000:].decode("utf-8", "replace").strip().splitlines()
+        said = self.complaints()
         return NoAnswer(f"the provider's process ended with {code}: {said[-1] if said else 'no word'}")
+
+    def complaints(self) -> list[str]:
+        """The last lines that it wrote to its standard error."""
+        fd = self._complaints.fileno()
+        size = os.fstat(fd).st_size  # read in place: the other process writes where the descriptor stands
+        return os.pread(fd, 4_000, max(0, size - 4_000)).decode("utf-8", "replace").strip().splitlines()
 
     def close(self) -> None:
         """End it, and wait for its end."""

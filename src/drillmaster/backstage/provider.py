@@ -171,6 +171,7 @@ class Provider:
         self._refused_heads = 0
         self._windows: list[Window] = []
         self._on: Window | None = None
+        self._loss_seen = False
         self._over = ""
         self.told = False
         """Whether a report has shown what the wire saw."""
@@ -398,7 +399,7 @@ class Provider:
         try:
             attempts = self.attempts
         except (NoAnswer, Problem) as gone:
-            return one_line(str(gone))
+            return screen_text("\n".join([one_line(str(gone)), *map(one_line, self._child.complaints())]))
         told = []
         for window in self._windows:
             if window.id:
@@ -420,6 +421,17 @@ class Provider:
         return self._rows
 
     def _see_loss(self, told: dict[str, Any]) -> None:
+        """Raises Problem, once, where the evidence is not whole: what it does not show may have been all the same."""
+        if self._loss_seen:
+            return
+        self._loss_seen = bool(told["broken"] or told["lost"])
+        if told["broken"]:
+            raise Problem(
+                "provider",
+                found=f"an error of its own: {told['broken']}",
+                wanted="evidence that is whole",
+                remedy="tell the makers of drillmaster, with the lines of its log below",
+            )
         if told["lost"]:
             raise Problem(
                 "provider",

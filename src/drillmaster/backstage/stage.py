@@ -85,6 +85,8 @@ class Stage:
         self._ending: set[asyncio.Task[int]] = set()
         self.used_up = False
         """Whether the test is over that the proxy was made for."""
+        self.broken = ""
+        """What went wrong in here, first of all; then no evidence of this process can be trusted any more."""
         self.orders: dict[str, Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]] = {
             "begin": self.begin,
             "inject": self.inject,
@@ -165,8 +167,7 @@ class Stage:
                 break
             await asyncio.sleep(SETTLE_S)
         return {
-            "rows": [msgspec.Raw(row) for row in self._rows.kept[order["since"] :]],
-            "lost": self._rows.lost,
+            **self._told(order["since"]),
             "in_flight": hub.counters.in_flight,
             "refused_heads": hub.counters.refused_heads,
         }
@@ -181,7 +182,18 @@ class Stage:
         self._script.clear()
         self._retire()
         self.used_up = True
-        return {"rows": [msgspec.Raw(row) for row in self._rows.kept[order["since"] :]], "lost": self._rows.lost}
+        return self._told(order["since"])
+
+    def _told(self, since: int) -> dict[str, Any]:
+        rows = [msgspec.Raw(row) for row in self._rows.kept[since:]]
+        return {"rows": rows, "lost": self._rows.lost, "broken": self.broken}
+
+    def complain(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """The loop's handler for what nobody caught."""
+        error = context.get("exception")
+        if error is not None and not self.broken:
+            self.broken = f"{type(error).__name__}: {error}"[:500]
+        loop.default_exception_handler(context)
 
     async def renew(self) -> None:
         """Make the next proxy, while the tests' process is busy with its own."""
@@ -237,6 +249,7 @@ async def _serve(plot: Plot, out: int) -> None:
 
     look()
     stage = Stage(plot)
+    loop.set_exception_handler(stage.complain)
     try:
         url = await stage.open()
     except Problem as problem:

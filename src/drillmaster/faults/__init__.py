@@ -15,6 +15,7 @@
 """
 
 import difflib
+import functools
 import importlib
 import pkgutil
 import random
@@ -381,6 +382,7 @@ _DIGITS_FILE = re.compile(r"status_([0-9]{3})")
 _TAG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
+@functools.cache
 def names() -> tuple[str, ...]:
     """The tags of the catalogue, without importing an entry."""
     found = []

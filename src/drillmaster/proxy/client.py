@@ -2,7 +2,7 @@
 
 import socket
 
-from drillmaster.http1 import Malformed, cut_head
+from drillmaster.http1 import Malformed, RequestHead, cut_head
 from drillmaster.proxy.exchange import Exchange
 from drillmaster.proxy.hub import NEVER_NS, Hub, mono_ns
 from drillmaster.proxy.peer import Ending, head_of
@@ -17,7 +17,19 @@ LINGER_NS = 2_000_000_000
 class Client:
     """One accepted connection."""
 
-    __slots__ = ("_lingered_bytes", "_pumping", "buf", "deadline_ns", "ending", "ex", "hub", "id", "nth", "wire")
+    __slots__ = (
+        "_lingered_bytes",
+        "_pumping",
+        "buf",
+        "deadline_ns",
+        "ending",
+        "ex",
+        "head",
+        "hub",
+        "id",
+        "nth",
+        "wire",
+    )
 
     def __init__(self, hub: Hub, sock: socket.socket) -> None:
         self.hub = hub
@@ -25,6 +37,8 @@ class Client:
         self.nth = 0
         self.buf = b""
         self.ex: Exchange | None = None
+        self.head: RequestHead | None = None
+        """The last one: the next is read by what differs."""
         self.ending = False
         """We have ended our side and only wait for the client to end its own."""
         self._pumping = False
@@ -74,8 +88,9 @@ class Client:
         self._pumping = True
         try:
             while True:
-                while data[:2] == b"\r\n":  # an empty line before a request is forgiven (RFC 9112, 2.2)
-                    data = data[2:]
+                if data[0] == 13:  # an empty line before a request is forgiven (RFC 9112, 2.2)
+                    while data[:2] == b"\r\n":
+                        data = data[2:]
                 try:
                     end = cut_head(data)
                     if not end:
@@ -83,7 +98,7 @@ class Client:
                         if data:
                             self.deadline_ns = min(self.deadline_ns, mono_ns() + hub.head_ns)
                         return
-                    head = hub.requests.request(data[:end])
+                    self.head = head = hub.requests.request(data[:end], self.head)
                 except Malformed as bad:
                     self.buf = data
                     self.refuse(400, bad.why)

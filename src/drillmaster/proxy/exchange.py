@@ -45,48 +45,73 @@ REPLAY_BYTES = 262_144
 class Exchange(Witness):
     """One request and its answer."""
 
-    client: Peer
-    keep: bool
-    """Whether the client's connection stays for another request."""
-    over: bool = False
-    resp_done: bool = False
-    drive: Drive | None = None
-    """The script that decides about this exchange, if a fault was on when it began."""
-    upstream: UpstreamConn | None = None
-    down_body: Body | None = None
-    """Reads the answer's body; None before its head, and where the answer came in one piece."""
-    raw_down: bool = False
-    """The client is HTTP/1.0 and cannot read chunks: the body goes out bare and ends with the connection."""
-    body_to_upstream: bool = False
-    """With a script: whether the client's body goes to the upstream by itself, unread by the script."""
-    limit_bytes: int | None = None
-    """With a script: after how many bytes of the answer's body it has the next say."""
-    answer_fields: tuple[tuple[str, str], ...] = ()
-    """With a script: fields of the answer's head that stand in for the upstream's of the same name."""
-    held_down: bytes = b""
-    """What came of the answer beyond that limit."""
-
-    _body: LengthBody | ChunkedBody | None = None
-    """Reads the request's body; None where it came whole with the head."""
-    _tunnel: bool = False
-    _retried: bool = False
-    _up_buf: bytes = b""
-    _queue: tuple[bytes, ...] = ()
-    """What the upstream is to get once it is connected."""
-    _queue_bytes: int = 0
-    _replay: tuple[bytes, ...] | None = ()
-    """What it got, as long as that is little enough to be sent once more."""
-    _replay_bytes: int = 0
+    __slots__ = (
+        "_body",
+        "_queue",
+        "_queue_bytes",
+        "_replay",
+        "_replay_bytes",
+        "_retried",
+        "_tunnel",
+        "_up_buf",
+        "answer_fields",
+        "body_to_upstream",
+        "down_body",
+        "drive",
+        "held_down",
+        "keep",
+        "limit_bytes",
+        "over",
+        "raw_down",
+        "resp_done",
+        "upstream",
+    )
 
     def __init__(self, client: Peer, head: RequestHead) -> None:
         self.client = client
         self.hub = hub = client.hub
         self.head = head
-        self.keep = head.keep_alive
-        self.route = route = hub.route(head)
-        if route.nonce is not None:
-            self.nonce = route.nonce
+        self.caller = caller = hub.caller(head)
+        self.route = route = caller.route
         self.start_ns = mono_ns()
+        self.nonce = route.nonce
+        self.keep = head.keep_alive
+        """Whether the client's connection stays for another request."""
+        self.over = self.req_done = self.resp_done = self.real = self.altered = False
+        self.up_bytes = self.down_bytes = self._peek_bytes = 0
+        self._asked = self._asked_tail = self._nonce_tail = self._edge = b""
+        self.first_ns: int | None = None
+        self.status: int | None = None
+        self.resp: ResponseHead | None = None
+        self.told = None
+        self._inflate = None
+
+        self.upstream: UpstreamConn | None = None
+        self.down_body: Body | None = None
+        """Reads the answer's body; None before its head, and where the answer came in one piece."""
+        self.raw_down = False
+        """The client is HTTP/1.0 and cannot read chunks: the body goes out bare and ends with the connection."""
+        self._body: LengthBody | ChunkedBody | None = None
+        """Reads the request's body; None where it came whole with the head."""
+        self._tunnel = self._retried = False
+        self._up_buf = b""
+        self._queue: tuple[bytes, ...] = ()
+        """What the upstream is to get once it is connected."""
+        self._queue_bytes = 0
+        self._replay: list[bytes] | None = []
+        """What it got, as long as that is little enough to be sent once more."""
+        self._replay_bytes = 0
+
+        self.drive: Drive | None = None
+        """The script that decides about this exchange, if a fault was on when it began."""
+        self.body_to_upstream = False
+        """With a script: whether the client's body goes to the upstream by itself, unread by the script."""
+        self.limit_bytes: int | None = None
+        """With a script: after how many bytes of the answer's body it has the next say."""
+        self.answer_fields: tuple[tuple[str, str], ...] = ()
+        """With a script: fields of the answer's head that stand in for the upstream's of the same name."""
+        self.held_down = b""
+        """What came of the answer beyond that limit."""
 
     # The client's side
 
@@ -120,7 +145,7 @@ class Exchange(Witness):
             self.drive = Drive(self, injection)
             self.drive.start(data)
         else:
-            self.begin_pass(data)
+            self.begin_pass(data, self.start_ns)
 
     def _begin_body(self, data: bytes) -> bytes:
         body = self._body = request_body(self.head)
@@ -192,8 +217,8 @@ class Exchange(Witness):
 
     # Towards the upstream
 
-    def begin_pass(self, payload: bytes) -> None:
-        """Relay this exchange from here on; `payload` is what was already read of the body."""
+    def begin_pass(self, payload: bytes, now_ns: int | None = None) -> None:
+        """Relay this exchange from here on; `payload` is what was already read of the body. `now_ns` None: look."""
         pool = self.hub.pool
         if pool is None:
             self.answer(502, "no_upstream", "upstream_error")
@@ -206,7 +231,7 @@ class Exchange(Witness):
             if upstream.open:
                 upstream.uses += 1
                 upstream.answered = False
-                self._attach(upstream, payload)
+                self._attach(upstream, payload, now_ns)
                 return
         if payload:
             self._queue += (payload,)
@@ -227,7 +252,7 @@ class Exchange(Witness):
             framed += chunked_end(body.trailers)
         return framed
 
-    def _attach(self, upstream: UpstreamConn, framed: bytes) -> None:
+    def _attach(self, upstream: UpstreamConn, framed: bytes, now_ns: int | None = None) -> None:
         """Send the head, and with it what there is of the body."""
         self.upstream = upstream
         upstream.ex = self
@@ -249,7 +274,7 @@ class Exchange(Witness):
         message = b"\r\n".join((self.route.opening, *lines, framing, framed))
         if self.req_done:
             wire.send_soon(message)
-            self.client.deadline_ns = mono_ns() + self.hub.answer_ns
+            self.client.deadline_ns = (now_ns or mono_ns()) + self.hub.answer_ns
         else:
             wire.send(message)
             self._renew_deadline()
@@ -268,10 +293,12 @@ class Exchange(Witness):
 
     def _keep_for_replay(self, framed: bytes) -> None:
         kept = self._replay
-        if kept is None:
-            return
-        self._replay_bytes += len(framed)
-        self._replay = (*kept, framed) if self._replay_bytes <= REPLAY_BYTES else None
+        if kept is not None:
+            self._replay_bytes += len(framed)
+            if self._replay_bytes <= REPLAY_BYTES:
+                kept.append(framed)
+            else:
+                self._replay = None
 
     def _up(self, payload: bytes) -> None:
         framed = self._frame_up(payload)
@@ -313,26 +340,16 @@ class Exchange(Witness):
             if read is None:
                 return
             resp, data = read
+            if self.down_body is None:
+                self._relay_whole(resp, data)
+                return
             if passing:
                 first = self._client_head(resp)
             else:
                 assert drive is not None
                 drive.upstream_head(resp)
         body = self.down_body
-        if body is None:
-            self.resp_done = True
-            self.down_bytes = len(data)
-            if self._inflate is None:
-                self._edge = data[-EDGE_BYTES:]
-            else:
-                self.watch(data)
-            self.first_ns = mono_ns()
-            if self.keep:
-                self.client.wire.send_soon(first + data)
-            else:
-                self.client.wire.send(first + data)
-            self.finish("clean")
-            return
+        assert body is not None
         payload = b""
         if not body.done:
             try:
@@ -356,15 +373,33 @@ class Exchange(Witness):
         else:
             self._relay_down(first, payload)
 
+    def _relay_whole(self, resp: ResponseHead, body: bytes) -> None:
+        """Relay an answer that came in one piece, which is all of this exchange (rule 6)."""
+        message = self._client_head(resp) + body
+        self.resp_done = True
+        self.down_bytes = len(body)
+        if self._inflate is None:
+            self._edge = body[-EDGE_BYTES:]
+        else:
+            self.watch(body)
+        self.first_ns = now_ns = mono_ns()
+        if self.keep:
+            self.client.wire.send_soon(message)
+        else:
+            self.client.wire.send(message)
+        self.finish("clean", now_ns=now_ns)
+
     def _read_answer_head(self, data: bytes) -> tuple[ResponseHead, bytes] | None:
         """Read the answer's head, choose the reader of its body, give what came behind. None: nothing to relay (yet)."""
+        upstream = self.upstream
         try:
             while True:
                 end = cut_head(data)
                 if not end:
                     self._up_buf = data
                     return None
-                resp = self.hub.responses.response(data[:end])
+                assert upstream is not None
+                upstream.head = resp = self.hub.responses.response(data[:end], upstream.head)
                 data = data[end:]
                 if resp.status >= 200 or resp.status == 101:
                     break
@@ -548,8 +583,8 @@ class Exchange(Witness):
             if stale and self._replay is not None and not self._retried:
                 self._retried = True
                 self.hub.counters.upstream_retries += 1
-                self._queue = self._replay + self._queue
-                self._replay = ()
+                self._queue = (*self._replay, *self._queue)
+                self._replay = []
                 self._replay_bytes = 0
                 self._dial()
                 return
@@ -636,32 +671,36 @@ class Exchange(Witness):
         else:
             self.finish("stall", "rst")
 
-    def finish(self, end: str, how: Ending | None = None) -> None:
-        """Write the attempt, free the upstream, go on to the client's next request, or as `how` says."""
+    def finish(self, end: str, how: Ending | None = None, *, now_ns: int | None = None) -> None:
+        """Write the attempt, free the upstream, go on to the client's next request, or as `how` says. `now_ns` None: look."""
         if self.over:
             return
         self.over = True
-        hub = self.hub
-        end_ns = mono_ns()
-        clean = end == "clean" and self.resp_done
+        hub, drive = self.hub, self.drive
+        end_ns = now_ns or mono_ns()
+        hub.counters.in_flight -= 1
+        whole = end == "clean" and self.resp_done
         upstream = self.upstream
         if upstream is not None:
             self.upstream = None
-            body, resp = self.down_body, self.resp
-            stays = clean and self.req_done and resp is not None and resp.keep_alive
-            if stays and (body is None or not (body.rest or isinstance(body, CloseBody))):
+            if whole and self.req_done and self._upstream_stays():
                 upstream.give(end_ns)
             else:
                 upstream.drop()
-        hub.counters.in_flight -= 1
-        drive = self.drive
         if drive is None:
-            self.record_attempt(None, end, end_ns, whole=clean)
+            self.record_attempt(None, end, end_ns, whole=whole)
         else:
             self.drive = None
             # A script that let the request pass untouched has not met it.
-            self.record_attempt(drive.injection.window if drive.acted else None, end, end_ns, whole=clean)
+            self.record_attempt(drive.injection.window if drive.acted else None, end, end_ns, whole=whole)
             drive.over()
         if how is None:
             how = "linger" if not self.req_done else "keep" if self.keep else "fin"
         self.client.next_request(how, end_ns)
+
+    def _upstream_stays(self) -> bool:
+        """Whether the upstream's connection is good for another exchange, now that this one's answer is whole."""
+        body, resp = self.down_body, self.resp
+        if resp is None or not resp.keep_alive:
+            return False
+        return body is None or not (body.rest or isinstance(body, CloseBody))

@@ -7,6 +7,7 @@ import random
 import re
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 from time import monotonic_ns as mono_ns
 from typing import Any, Protocol
 
@@ -85,7 +86,8 @@ class NullSink:
         return None
 
 
-class Route(msgspec.Struct, frozen=True, gc=False):
+@dataclass(frozen=True, slots=True)
+class Route:
     """What requests have in common that share their first line, host and the names that evidence asks for."""
 
     dialect: Dialect
@@ -100,6 +102,17 @@ class Route(msgspec.Struct, frozen=True, gc=False):
     """Request line and Host field as they go to the upstream; empty where nothing of this kind goes there."""
     nonce: bytes | None
     """The one in the target."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """What requests have in common that share the values of those fields as well: as a rule all of one connection."""
+
+    route: Route
+    key: str | None
+    """The credential's, see `Hub.key_hash`."""
+    retry_count: int | None
+    """Which attempt of its SDK's it says that it is, from 0."""
 
 
 _MET = {"reset": "reset one connection", "503": "served 503", "hang": "hanging one connection"}
@@ -135,7 +148,7 @@ class Hub:
         self.idle_ns = round(limits.idle_s * 1e9)
         self.answer_ns = round(limits.answer_s * 1e9)
         self.body_ns = round(limits.body_s * 1e9)
-        self.requests = HeadReader(NAMED)
+        self.requests = HeadReader(NAMED, fresh=frozenset((b"traceparent",)))
         self.responses = HeadReader(response=True)
         self.clients: set[Any] = set()
         self.running: set[Running] = set()
@@ -238,6 +251,19 @@ class Hub:
     def lifted_ns(self, window: str) -> int | None:
         """When that window was lifted, since the run's zero; None: it never was on."""
         return self._lifted_ns.get(window)
+
+    def caller(self, request: RequestHead) -> Caller:
+        """What is known of whoever sends this. Remembered with the head, from one of a connection to the next."""
+        known: Caller | None = request.memo
+        if known is None:
+            named = request.named
+            retry = named.get(b"x-stainless-retry-count")
+            known = request.memo = Caller(
+                self.route(request),
+                self.key_hash(named),
+                int(retry) if retry is not None and retry.isdigit() and len(retry) < 6 else None,
+            )
+        return known
 
     def route(self, request: RequestHead) -> Route:
         """Which API this request speaks, and how it is put to the upstream. Remembered by all that recognition looks at."""

@@ -5,6 +5,7 @@ import ssl
 from collections import deque
 from typing import Protocol
 
+from drillmaster.http1 import ResponseHead
 from drillmaster.proxy.settings import Limits, Upstream
 from drillmaster.wire import Address, Wire, dial
 
@@ -30,7 +31,7 @@ class Borrower(Protocol):
 class UpstreamConn:
     """One connection to the upstream: dialled for an exchange, pooled afterwards."""
 
-    __slots__ = ("_addresses", "_pool", "answered", "ex", "idle_since_ns", "open", "uses", "wire")
+    __slots__ = ("_addresses", "_pool", "answered", "ex", "head", "idle_since_ns", "open", "uses", "wire")
 
     def __init__(self, pool: "Pool", ex: Borrower, addresses: deque[Address]) -> None:
         self._pool = pool
@@ -39,6 +40,8 @@ class UpstreamConn:
         self.open = False
         self.answered = False
         """Whether a byte of the present answer came."""
+        self.head: ResponseHead | None = None
+        """Of its last answer: the next is read by what differs."""
         self.idle_since_ns = 0
         self.wire: Wire | None = None
         self._addresses = addresses

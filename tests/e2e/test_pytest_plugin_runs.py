@@ -1,0 +1,246 @@
+"""The pytest plugin and its runs: alone, under xdist, killed, interrupted, with an upstream; its texts and its price."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from drillmaster.backstage.child import Child, NoAnswer
+from drillmaster.backstage.provider import Provider
+from drillmaster.errors import Problem
+from tests.e2e.pytestlab import Run, gone, reasons
+
+pytestmark = pytest.mark.e2e
+pytest_plugins = ("pytester",)
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+    return Run(pytester, monkeypatch)
+
+
+# Runs, workers, ends
+
+
+def test_a_run_that_uses_nothing_of_it_is_what_it_was(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        """
+        import sys, pathlib
+        def pytest_sessionfinish():
+            loaded = [name for name in sys.modules if name.startswith("drillmaster")]
+            pathlib.Path("loaded").write_text(" ".join(loaded))
+        """
+    )
+    result = run("        def test_nothing(): pass\n")
+    result.assert_outcomes(passed=1)
+    assert set((pytester.path / "loaded").read_text().split()) == {"drillmaster", "drillmaster.pytest_plugin"}
+
+
+def test_each_worker_of_xdist_has_a_provider_and_leaves_none(run: Run, pytester: pytest.Pytester) -> None:
+    result = run(
+        """
+        @pytest.mark.parametrize("n", range(12))
+        @pytest.mark.fault("503")
+        def test_one(provider, worker_id, n):
+            assert ask(provider.url)[0] == 503
+            provider.assert_attempts(1)
+            with open("seen", "a") as seen:
+                seen.write(f"{worker_id} {provider.url} {provider._child.pid}\\n")
+
+        def test_fails(provider):
+            ask(provider.url)
+            assert False
+        """,
+        "-n",
+        "2",
+        "--dist",
+        "load",
+    )
+    result.assert_outcomes(passed=12, failed=1)
+    result.stdout.fnmatch_lines(["*what the wire saw (drillmaster)*", "1 request reached*"])
+    seen = {tuple(line.split()) for line in (pytester.path / "seen").read_text().splitlines()}
+    assert len(seen) == 2 and {worker for worker, _, _ in seen} == {"gw0", "gw1"}
+    assert all(gone(int(pid)) for _, _, pid in seen)
+
+
+HANGING = """
+import os, pathlib, time
+
+def test_hangs(provider):
+    if os.environ.get("FORK") and os.fork() == 0:
+        time.sleep(20)  # it has inherited the pipe
+        os._exit(0)
+    with provider.fault("hang"):
+        pathlib.Path("pid.new").write_text(str(provider._child.pid))
+        os.rename("pid.new", "pid")
+        time.sleep(60)
+"""
+
+
+@contextlib.contextmanager
+def hanging(folder: Path, **environ: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A run whose one test sleeps with a fault on; its process, and the provider's."""
+    (folder / "test_hangs.py").write_text(HANGING)
+    argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(folder), "test_hangs.py"]
+    environ = {**{name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}, **environ}
+    process = subprocess.Popen(
+        argv,
+        cwd=folder,
+        env=environ,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        for _ in range(1_500):
+            if (folder / "pid").exists():
+                break
+            time.sleep(0.02)
+        yield process, int((folder / "pid").read_text())
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(10)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+@pytest.mark.parametrize("fork", ["", "1"])
+def test_a_killed_run_takes_its_provider_along(tmp_path: Path, fork: str) -> None:
+    with hanging(tmp_path, FORK=fork) as (process, pid):
+        assert not gone(pid, 0.1)
+        process.kill()
+        assert gone(pid)
+
+
+def test_an_interrupted_run_ends_in_order(tmp_path: Path) -> None:
+    with hanging(tmp_path) as (process, pid):
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the provider too
+        assert process.wait(20) == pytest.ExitCode.INTERRUPTED
+        assert gone(pid)
+        assert process.stdout is not None
+        said = process.stdout.read()
+        assert "KeyboardInterrupt" in said and "NoAnswer" not in said
+
+
+def test_a_provider_that_dies_fails_the_tests_that_wanted_it(run: Run) -> None:
+    result = run(
+        """
+        import signal
+        def test_kills(provider):
+            os.kill(provider._child.pid, signal.SIGKILL)
+            time.sleep(0.2)
+            provider.attempts
+        def test_next(provider): pass
+        def test_other(): pass
+        """
+    )
+    result.assert_outcomes(passed=1, failed=1, errors=2)
+    assert "the provider's process ended with -9" in reasons(result)
+
+
+# An upstream of the user's
+
+
+def test_an_upstream_on_loopback_stands_in_for_the_stand_in(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "mine")
+    monkeypatch.delenv("GROQ_API_KEY", raising=False)
+    behind = Child()
+    try:
+        Provider(behind).answers("from behind")
+        result = run(
+            """
+            def test_upstream(provider):
+                assert b"from behind" in ask(provider.url)[1]
+                assert provider.mistral_url == provider.url and provider.openai_url == provider.url + "/v1"
+                with provider.fault("503"):
+                    assert ask(provider.url)[0] == 503
+                assert provider.attempts[0].dialect == "mistral"
+                with pytest.raises(Exception, match="an upstream of your own"):
+                    provider.answers("mine")
+
+            def test_keys_stay(provider_env):
+                assert os.environ["OPENAI_API_KEY"] == "mine" and os.environ["GROQ_API_KEY"] == "sk-standin-0000"
+            """,
+            "--drillmaster-upstream",
+            f"{behind.url}/v1",
+            ini="drillmaster_dialect = mistral\n",
+        )
+        assert result.ret == 0, reasons(result)
+    finally:
+        behind.close()
+
+
+def test_a_host_beyond_loopback_is_said_twice(run: Run) -> None:
+    ini = "drillmaster_upstream = https://api.example.com/v1\n"
+    result = run("        def test_nothing(): pass\n", ini=ini)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "found api.example.com, which is not loopback" in reasons(result)
+    assert "--drillmaster-allow-host api.example.com" in reasons(result)
+    said = run("        def test_nothing(): pass\n", "--drillmaster-allow-host", "api.example.com", ini=ini)
+    said.assert_outcomes(passed=1)
+
+
+def test_an_upstream_that_is_none_is_told(run: Run) -> None:
+    result = run(
+        "        def test_nothing(provider): pass\n", "--drillmaster-upstream", "ftp://127.0.0.1/", "--tb=short"
+    )
+    result.assert_outcomes(errors=1)
+    assert "wanted an http or https URL with a host" in reasons(result)
+
+
+# Texts, and the price
+
+
+def test_markers_and_fixtures_explain_themselves(run: Run) -> None:
+    markers = reasons(run("", "--markers"))
+    assert '@pytest.mark.fault("stall", after_events=3' in markers and "fails where nobody met it" in markers
+    fixtures = reasons(run("", "--fixtures", "-v"))
+    for said in (
+        "provider_env",
+        "provider_url [session scope]",
+        "OpenAI(base_url=provider.openai_url",
+        "may_miss=True",
+    ):
+        assert said in fixtures
+
+
+def test_a_test_pays_little_for_its_provider() -> None:
+    """Begin and end, with a fault between; the median, since the machine has other things to do."""
+    child = Child()
+    try:
+        took = []
+        for _ in range(60):
+            began = time.perf_counter()
+            one = Provider(child)
+            one.close()
+            took.append(time.perf_counter() - began)
+        assert sorted(took)[30] < 0.015
+    finally:
+        child.close()
+
+
+def test_orders_to_a_dead_or_foreign_process_are_refused() -> None:
+    child = Child()
+    child.close()
+    with pytest.raises((NoAnswer, ValueError)):
+        child.ask("begin")
+    with pytest.raises(Problem, match="wanted auto or one of"):
+        Child(dialect="nosuch")
+
+
+def test_an_interrupted_order_does_not_answer_the_next() -> None:
+    child = Child()
+    try:
+        child._write(json.dumps({"id": 0, "do": "begin"}).encode() + b"\n")  # asked, and never waited for
+        assert "rows" in child.ask("rows", since=0)
+    finally:
+        child.close()

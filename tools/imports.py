@@ -39,7 +39,7 @@ TIERS: tuple[frozenset[str], ...] = (
         }
     ),
     frozenset({"dialects", "faults", "gates", "guards"}),
-    frozenset({"plan", "pace", "sanity", "conduct", "judge", "charts", "reports"}),
+    frozenset({"plan", "pace", "sanity", "conduct", "judge", "charts", "matrix", "reports"}),
     frozenset({"timeline", "wire", "pulse", "signing", "stores", "intake", "history"}),
     frozenset({"engines", "proxy", "flags", "detectors"}),
     frozenset({"load", "run", "standins", "adapters"}),

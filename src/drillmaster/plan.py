@@ -15,8 +15,10 @@ __all__ = [
     "Attest",
     "Expect",
     "Fault",
+    "Matrix",
     "Permit",
     "Phases",
+    "Pick",
     "Plan",
     "Preflight",
     "Proxy",
@@ -148,6 +150,32 @@ class Fault(_Part, frozen=True, kw_only=True):
         return self.rules or (Rule(mode="reset" if self.tag is None else self.tag, params=self.params),)
 
 
+class Pick(_Part, frozen=True, kw_only=True):
+    """One fault of a matrix, with parameters of its own."""
+
+    mode: str | int
+    params: dict[str, Any] = {}
+
+
+class Matrix(_Part, frozen=True, kw_only=True):
+    """Which faults, one after another, and how long for each. What is left out follows from the traffic."""
+
+    faults: tuple[str | int | Pick, ...] = ()
+    """Tags, or `{mode, params}`. With `groups` empty too: one of each kind of end that clients are known to tell apart."""
+    groups: tuple[str, ...] = ()
+    """All faults of these groups: `connection`, `time`, `status`, `quota`, `credentials`, `content`, `stream`, `tools`."""
+    baseline_s: float | None = None
+    """Seconds in which is heard what the agent speaks; left out: 12 requests, at least 10 s, at most `phases.baseline_s`."""
+    window_s: float | None = None
+    """Of each fault; left out: `requests_per_cell` and two more, and the users' patience, of which 10 s at most."""
+    recovery_s: float | None = None
+    """After each fault at least; left out: three requests, at least 2 s."""
+    back_within_s: float = 60
+    """How long the agent may take to be back after a lift, before nothing more is done to it."""
+    requests_per_cell: int = 5
+    """User requests that must have met a fault for its cell to say that they survived."""
+
+
 class Worker(_Part, frozen=True, kw_only=True):
     """How to start the agent, if the drill starts it. It gets DRILL_LOG and the base URLs of the proxy."""
 
@@ -198,16 +226,18 @@ class Plan(_Part, frozen=True, kw_only=True):
     """`kind: plan`. See `drillmaster init eviction` for one with every field explained."""
 
     kind: Literal["plan"]
-    drill: Literal["eviction"]
+    drill: Literal["eviction", "matrix"]
     service: str
     target: Target
     traffic: Traffic
     proxy: Proxy
-    policy: str
-    """Path of the policy file, relative to the plan."""
+    policy: str | None = None
+    """Path of the policy file, relative to the plan. An eviction drill needs one; a matrix without one judges nothing."""
     seats: Seats = Seats()
     phases: Phases = Phases()
     fault: Fault = Fault()
+    matrix: Matrix | None = None
+    """For `drillmaster run matrix`, beside or in place of `fault`."""
     window: Window | None = None
     preflight: Preflight = Preflight()
     worker: Worker | None = None

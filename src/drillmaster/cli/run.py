@@ -162,7 +162,8 @@ def _close(result: "RunResult", *, as_json: bool) -> None:
     if stopped or not result.rehearsal:
         if as_json:
             say_json(said)
-        gate = f"drillmaster gate eviction {run} --policy {short(result.policy_path)}"
+        policy = "" if result.policy_path is None else f" --policy {short(result.policy_path)}"
+        gate = f"drillmaster gate eviction {run}{policy}"
         if stopped:
             click.echo(f"next: {gate}", err=True)
             click.echo(

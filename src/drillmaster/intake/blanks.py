@@ -19,9 +19,13 @@ _MAY_STAY_OPEN = "/seats/"
 
 
 def template(kit: str) -> dict[str, str]:
-    """Read a kit's templates, by the name their file gets: `eviction-plan.yaml`, `eviction-policy.yaml`."""
+    """Read a kit's templates, by the name their file gets: `eviction-plan.yaml`, `eviction-policy.yaml`.
+
+    A kit without a policy of its own goes by the eviction drill's.
+    """
     folder = resources.files("drillmaster.kits").joinpath(kit)
-    return {f"{kit}-{name}.yaml": folder.joinpath(f"{name}.yaml").read_text("utf-8") for name in _FILES}
+    files = {f"{kit}-{name}.yaml": folder.joinpath(f"{name}.yaml") for name in _FILES}
+    return {name: file.read_text("utf-8") for name, file in files.items() if file.is_file()}
 
 
 def blanks(text: str) -> dict[str, str]:
@@ -44,7 +48,8 @@ def left_open(value: Mapping[str, Any], kit: str, kind: str) -> dict[str, str]:
 
     `kind` is `plan` or `policy`. What no template leaves blank is not looked at: a null may be meant there.
     """
-    asked = blanks(template(kit)[f"{kit}-{kind}.yaml"])
+    texts = template(kit)
+    asked = blanks(texts.get(f"{kit}-{kind}.yaml") or template("eviction")[f"eviction-{kind}.yaml"])
     # The gate's entry need not be the first of the list.
     by_name = {re.sub(r"^/gates/\d+", "/gates/*", pointer): example for pointer, example in asked.items()}
     return {

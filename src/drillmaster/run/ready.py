@@ -14,6 +14,7 @@ from drillmaster.gates.eviction import Eviction
 from drillmaster.intake import read_strict
 from drillmaster.intake.blanks import left_open
 from drillmaster.intake.verdicts import read_policy
+from drillmaster.matrix import Wanted
 from drillmaster.plan import Plan, Worker
 from drillmaster.policy import Pin, pin_problems
 from drillmaster.run.conductor import Scribe
@@ -21,7 +22,26 @@ from drillmaster.run.progress import Progress, Silent
 from drillmaster.run.seats import writable_down
 from drillmaster.sanity import Numbers, check, compress, default_spend, fitting_factor, unnamed_seats
 
-__all__ = ["Options", "Ready", "check_program", "prepare_plan"]
+__all__ = [
+    "Limits",
+    "Options",
+    "Picked",
+    "Ready",
+    "check_program",
+    "prepare_plan",
+    "read_limits",
+    "read_plan",
+    "refuse",
+]
+
+
+class Picked(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line says of a matrix: which faults in place of the plan's, and for how long in all."""
+
+    faults: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    everything: bool = False
+    time_limit_s: float | None = None
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +67,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Asks a person, when budget and warnings have been said and before anything starts; raises Problem for a no."""
     scribe: Scribe | None = None
     """A stand-in Scribe, looked in on once a second."""
+    matrix: Picked | None = None
+    """Run a fault matrix; None: an eviction drill."""
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,25 +76,35 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
 
     plan: Plan
     plan_path: Path
-    policy_path: Path
+    policy_path: Path | None
+    """None: there is no policy, and the drill judges nothing."""
     policy_sha256: str
-    gate: Eviction
-    numbers: Numbers
+    gate: Eviction | None
+    numbers: Numbers | None
     stamps: tuple[str, ...]
     rehearsal: bool
     said: tuple[str, ...]
     """What a person should hear of the drill beside the warnings."""
     warnings: tuple[str, ...]
+    wanted: tuple[Wanted, ...] = ()
+    """The faults of a matrix."""
 
 
-def prepare_plan(plan_path: Path, options: Options, *, wall_ns: int) -> Ready:
-    """Read plan and policy, apply the options, and check all that can be checked without a socket. Raises Problem."""
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """A policy that the drill can be judged by, with where it lies."""
+
+    path: Path
+    sha256: str
+    gate: Eviction
+
+
+def read_plan(plan_path: Path, options: Options) -> Plan:
+    """Read a plan whose blanks are filled in, and apply what the command line says of fault, timeline and worker."""
     for what, path in (("plan", plan_path), ("--runs", options.runs), ("--timeline", options.timeline)):
         if path is not None:
             writable_down(path, place=what, remedy=f"name {what} by a path of UTF-8 alone")
     _what_is_it(plan_path, options.progress)
     plan = read_strict(plan_path, Plan)
-    place = str(plan_path)
     if options.mode is not None:
         params = plan.fault.params if options.mode == plan.fault.mode and not plan.fault.rules else {}
         fault = msgspec.structs.replace(plan.fault, tag=options.mode, params=params, rules=())
@@ -81,9 +113,37 @@ def prepare_plan(plan_path: Path, options: Options, *, wall_ns: int) -> Ready:
         plan = msgspec.structs.replace(plan, timeline=str(options.timeline.absolute()))
     if options.cmd is not None:
         plan = msgspec.structs.replace(plan, worker=_worker(plan.worker, options.cmd))
-    policy_path = plan_path.parent / plan.policy
-    policy, gate, policy_sha256 = read_policy(policy_path)
-    _check_pin(policy.pin, policy_path, wall_ns)
+    return plan
+
+
+def read_limits(plan_path: Path, plan: Plan, *, wall_ns: int) -> Limits:
+    """Read the plan's policy. Raises Problem for one that the gate would refuse, or none."""
+    if plan.policy is None:
+        raise Problem(
+            f"{plan_path}: /policy",
+            found="nothing",
+            wanted="the policy file: limits have no default",
+            remedy="write `policy: eviction-policy.yaml`; drillmaster init eviction makes one",
+        )
+    path = plan_path.parent / plan.policy
+    policy, gate, sha256 = read_policy(path)
+    _check_pin(policy.pin, path, wall_ns)
+    return Limits(path=path, sha256=sha256, gate=gate)
+
+
+def prepare_plan(plan_path: Path, options: Options, *, wall_ns: int) -> Ready:
+    """Read plan and policy, apply the options, and check all that can be checked without a socket. Raises Problem."""
+    place = str(plan_path)
+    plan = read_plan(plan_path, options)
+    if plan.drill != "eviction":
+        raise Problem(
+            f"{place}: /drill",
+            found=plan.drill,
+            wanted="eviction",
+            remedy=f"drillmaster run {plan.drill} {plan_path}",
+        )
+    limits = read_limits(plan_path, plan, wall_ns=wall_ns)
+    policy_path, policy_sha256, gate = limits.path, limits.sha256, limits.gate
     if gate.max_recovery_s is None:
         raise Problem(
             f"{policy_path}: /gates",
@@ -100,7 +160,7 @@ def prepare_plan(plan_path: Path, options: Options, *, wall_ns: int) -> Ready:
     stamps = list(options.stamps)
     said: list[str] = []
     sane = check(plan, place=place, wall_ns=wall_ns, rehearsal=options.rehearsal, permit_host=options.permit_host)
-    _raise_first(sane.problems, options.progress)
+    refuse(sane.problems, options.progress)
     factor = options.compress or 1.0
     if factor == "max":
         factor = fitting_factor(
@@ -130,7 +190,7 @@ def prepare_plan(plan_path: Path, options: Options, *, wall_ns: int) -> Ready:
         rehearsal=options.rehearsal,
         permit_host=options.permit_host,
     )
-    _raise_first(sane.problems, options.progress)
+    refuse(sane.problems, options.progress)
     warnings = sane.warnings
     if plan.spend is None:
         plan = msgspec.structs.replace(plan, spend=default_spend(plan))
@@ -165,7 +225,8 @@ def _worker(before: Worker | None, cmd: str) -> Worker:
     return Worker(cmd=words) if before is None else msgspec.structs.replace(before, cmd=words)
 
 
-def _raise_first(problems: tuple[Problem, ...], progress: Progress) -> None:
+def refuse(problems: tuple[Problem, ...], progress: Progress) -> None:
+    """Raise the first of these problems, if there is one, and say the others."""
     for problem in problems[1:]:
         progress.line(str(problem))
     if problems:
@@ -176,7 +237,8 @@ def _what_is_it(plan_path: Path, progress: Progress) -> None:
     """Refuse another kind of file than a plan, and name every blank of plan and policy at once. Raises Problem."""
     plan: dict[str, Any] = read_strict(plan_path, dict)
     _check_kind(plan, "plan", plan_path, remedy=f"name the plan: drillmaster run eviction {_beside(plan_path)}")
-    files = [(plan_path, left_open(plan, "eviction", "plan"))]
+    kit = "matrix" if plan.get("drill") == "matrix" else "eviction"
+    files = [(plan_path, left_open(plan, kit, "plan"))]
     named = plan.get("policy")
     policy_path = plan_path.parent / named if isinstance(named, str) else None
     if policy_path is not None and policy_path.is_file():

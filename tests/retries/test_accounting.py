@@ -87,6 +87,12 @@ SEQUENCES: list[tuple[str, list[tuple[float, dict[str, Any]]], Layers]] = [
     ("a step, and its retry", [(0, GOOD), (1, {}), (2, {"retry_count": 1})], Layers(call=2, sdk=1)),
     ("a fallback there", [(0, {}), (1, {"model": "small"})], Layers(call=1, elsewhere=1)),
     ("its next step", [(0, {}), (1, {**GOOD, "model": "small"}), (2, GOOD)], Layers(call=2, elsewhere=1)),
+    ("a tool that failed", [(0, {"dialect": "mcp", "model": None}), (1, GOOD)], Layers(call=2)),
+    (
+        "a tool sent again",
+        [(0, {"dialect": "mcp", "model": None}), (1, {"dialect": "mcp", "model": None})],
+        Layers(call=1, above=1),
+    ),
     ("side by side", [(0, {"took_s": 2}), (1, {"took_s": 2})], Layers(call=2)),
     ("a retry whose first never came", [(0, {"retry_count": 1})], Layers(sdk=1)),
     ("cut short", [(0, {**GOOD, "end": "cut"}), (1, {"retry_count": None})], Layers(call=1, untold=1)),
@@ -222,6 +228,8 @@ def test_what_begins_behind_its_user_s_end_is_work_for_nobody() -> None:
     paper = scene(ALONE)
     for at_s in (0.0, 0.5, 1.5):
         attempt(paper, 30, at_s, 0.001)
+    for at_s in (0.0, 0.5, 1.5):  # the agent writes its notes when the user has the answer
+        attempt(paper, 31, at_s, 0.001, **GOOD)
     assert fault_of(paper).for_nobody == 2
 
 
@@ -288,7 +296,7 @@ def test_nothing_is_lost_and_nothing_counted_twice(steps: list[tuple[int, float,
         assert layers.call + layers.sdk + layers.above + layers.elsewhere + layers.untold == phase.attempts
         assert waits.kept + waits.early + waits.gave_up + waits.user_left == waits.asked
         assert tokens.again <= tokens.told and tokens.again_estimated <= tokens.estimated
-        assert phase.pauses.retries <= layers.retries and phase.for_nobody <= phase.attempts
+        assert phase.pauses.retries <= layers.retries and phase.for_nobody <= layers.retries
         assert phase.nested.requests <= phase.requests and phase.nested.attempts <= phase.attempts
     loads = [made.baseline, *(load for s in made.storms for load in (s.fault, s.back, s.rest) if load is not None)]
     assert sum(load.attempts for load in loads) == len(run.attempts)

@@ -141,7 +141,7 @@ _ROWS = (
     ("Waits asked for", lambda p: _waits(p.waits) if p.waits.asked else ""),
     ("Came too early", _early),
     ("Waits that could not be read", lambda p: str(p.waits.unreadable or "")),
-    ("Begun when the user was gone", lambda p: str(p.for_nobody or "")),
+    ("Retries begun when the user was gone", lambda p: str(p.for_nobody or "")),
     ("Tokens", lambda p: _tokens(p.tokens.told, p.tokens.estimated)),
     ("Tokens billed again", lambda p: _tokens(p.tokens.again, p.tokens.again_estimated)),
 )

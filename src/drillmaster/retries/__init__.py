@@ -7,16 +7,17 @@
 3. A failed attempt is followed by one attempt of its request at most: the first that starts when it is over. What follows
    tells the layer. `sdk`: its client says that it sends again (`x-stainless-retry-count` over 0). `above`: the client says
    that it does not (0), so that something above it tried again. `untold`: the client says nothing, and nobody guesses.
-   `elsewhere`: it asks for another model, as a fallback at the same address does. All else is a `call`: a request's first
-   attempt, or the next step of an agent that takes several. An agent that swallows a failure and goes on with its next step
-   looks like one that tries again; how many calls it makes when all is well stands in the baseline.
+   `elsewhere`: it asks for another model, as a fallback at the same address does. A tool's failure is followed by a tool's
+   attempt, a model's by a model's. All else is a `call`: a request's first attempt, or the next step of an agent that takes
+   several. An agent that swallows a failure and goes on with its next step looks like one that tries again; how many calls
+   it makes when all is well stands in the baseline.
 4. Load is attempts started in a stretch of time over users' requests due in it. Users ask on schedule, whatever became of
    their last request, so that loads compare. The storm factor of a stretch is its load over the baseline's. The stretches:
    baseline; a window; its return, the first `RETURN_S` behind the lift, or `RETURN_PERIODS` of the users' where that is
    longer; and the rest until the next injection or the end.
 5. The gap behind an answer that asked for a wait runs from its first byte to the next attempt of the same request for the
    same model. It was kept when it falls short by a clock's grain at most, or by a second where a date told the wait, which
-   has whole ones. Without a next attempt the client gave up; or its user did, when his time was over before the wait.
+   has whole ones. Without a next attempt the client gave up; or its user did, when their time was over before the wait.
 6. Where nothing was asked, a client's own pause runs from the end of the failed attempt to the retry that follows it.
 7. Tokens are billed again where a call had cost some already and is sent once more. What an answer says it cost and what
    is estimated from its bytes are summed apart. Tools (MCP) cost none.

@@ -33,7 +33,8 @@ __all__ = ["account"]
 _GRAIN_NS = round(GRAIN_S * 1e9)
 _CITES = 3
 _BINS_S = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600)
-_FREE = frozenset({"mcp"})
+_TOOLS = frozenset({"mcp"})
+"""Dialects of no model: what they cost is no tokens, and no model's call stands in for theirs."""
 _RETRIES = frozenset({"sdk", "above", "untold"})
 
 
@@ -154,12 +155,12 @@ class _Ledger:
                 retries.append(attempt)
                 if followed is not None and followed.asked_s is None:
                     self._pause(attempt, followed)
+                if request.end_ns is not None and attempt.start_ns > request.end_ns + _GRAIN_NS:
+                    self.nobody_n += 1
+                    if len(self.nobody) < _CITES:
+                        self.nobody.append(attempt.cite)
             self._spend(attempt, again=chain.billed)
             chain.billed = chain.billed or _billed(attempt)
-            if request.end_ns is not None and attempt.start_ns > request.end_ns + _GRAIN_NS:
-                self.nobody_n += 1
-                if len(self.nobody) < _CITES:
-                    self.nobody.append(attempt.cite)
             if attempt.asked_by is not None:
                 self._wait(request, attempt, own, place)
             if _failed(attempt):
@@ -275,8 +276,8 @@ def _follow(attempt: Attempt, open_ones: list[_Open], chains: list[_Chain]) -> t
     count = attempt.retry_count
     over = same = open_ones
     if open_ones:
-        until_ns, model = attempt.start_ns + _GRAIN_NS, attempt.model
-        over = [one for one in open_ones if one.attempt.end_ns <= until_ns]
+        until_ns, model, tool = attempt.start_ns + _GRAIN_NS, attempt.model, attempt.dialect in _TOOLS
+        over = [one for one in open_ones if one.attempt.end_ns <= until_ns and (one.attempt.dialect in _TOOLS) is tool]
         same = [one for one in over if one.attempt.model == model]
     chosen: _Open | None = None
     if count:
@@ -310,7 +311,7 @@ def _follow(attempt: Attempt, open_ones: list[_Open], chains: list[_Chain]) -> t
 
 
 def _billed(attempt: Attempt) -> bool:
-    return attempt.dialect not in _FREE and bool(attempt.tokens or attempt.tokens_estimated)
+    return attempt.dialect not in _TOOLS and bool(attempt.tokens or attempt.tokens_estimated)
 
 
 def _bounded(measure: Measure, unattributed: int) -> Measure:

@@ -98,11 +98,12 @@ def _pauses(fault: Phase) -> Iterator[Finding]:
 
 
 def _for_nobody(fault: Phase) -> Iterator[Finding]:
-    if fault.for_nobody < FEW or 10 * fault.for_nobody < fault.attempts:
+    retries = fault.layers.retries
+    if fault.for_nobody < FEW or 10 * fault.for_nobody < retries:
         return
     yield Finding(
         id="retries-for-nobody",
-        cause=f"{fault.for_nobody} of {fault.attempts} attempts began when their user had an answer or had given up",
+        cause=f"{fault.for_nobody} of {retries} retries began when their user had an answer or had given up",
         next="carry the user's deadline down to the model client, and cancel what is under way when the user leaves",
         cites=fault.for_nobody_cites,
     )

@@ -123,7 +123,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
     waits: Waits
     tokens: Tokens
     for_nobody: int
-    """Attempts that started when their user had his answer, or had given up."""
+    """Retries that started when their user had an answer, or had given up; an agent may well have other work then."""
     for_nobody_cites: tuple[Cite, ...]
 
 

@@ -1,10 +1,15 @@
 """Which cells there are."""
 
+import ast
+import runpy
+from typing import Any, ClassVar
+
 import pytest
 
 from drillmaster import faults
 from drillmaster.errors import Problem
-from drillmaster.sdkcheck.cells import CALLS, CLIENTS, NODE_CLIENTS, PLAIN, TRIED, choose, plan
+from drillmaster.sdkcheck.cells import CLIENTS, EVERYONE, TRIED, choose, plan
+from drillmaster.sdkcheck.hosts import PROBES
 
 OPENAI, RESPONSES, ANTHROPIC, HELPER = CLIENTS[:4]
 
@@ -15,15 +20,22 @@ def test_every_fault_of_the_catalogue_has_cells_or_says_why_not() -> None:
     assert all(entry.why for entry in left_out)
 
 
-def test_an_entry_that_needs_a_parameter_nobody_knows_is_listed_and_not_dropped() -> None:
-    kind = faults.load("throttle")
-    held = PLAIN.pop("bytes_per_s")
-    try:
-        cells, left_out = plan([OPENAI], [str(kind.__struct_config__.tag)])
-    finally:
-        PLAIN["bytes_per_s"] = held
+def test_a_fault_that_no_call_of_the_check_can_meet_is_listed_once_for_all() -> None:
+    cells, left_out = plan(CLIENTS, ["mcp-hang", "tool-unknown"])
+    assert not cells
+    assert [(entry.client, entry.label) for entry in left_out] == [(EVERYONE, "mcp-hang"), (EVERYONE, "tool-unknown")]
+
+
+def test_an_entry_that_cannot_be_made_is_listed_and_not_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TRIED, "throttle", {"": {}})
+    cells, left_out = plan([OPENAI], ["throttle"])
     assert not cells
     assert "bytes_per_s" in left_out[0].why
+
+
+def test_what_must_be_given_is_the_entrys_own_example() -> None:
+    cells, _ = plan([HELPER], ["daily-quota"])
+    assert [(cell.params, cell.calls) for cell in cells] == [({"requests": 1}, 2)]
 
 
 def test_cells_are_whole_and_streamed_but_where_the_client_only_streams() -> None:
@@ -33,6 +45,17 @@ def test_cells_are_whole_and_streamed_but_where_the_client_only_streams() -> Non
         ("openai", True),
         ("anthropic-helper", True),
     ]
+
+
+@pytest.mark.parametrize(("tag", "streams"), [("clean-end", {True}), ("malformed-json", {False})])
+def test_a_fault_is_tried_only_on_what_it_can_strike(tag: str, streams: set[bool]) -> None:
+    cells, _ = plan([OPENAI, HELPER], [tag])
+    assert {cell.stream for cell in cells} == streams
+
+
+def test_what_takes_long_comes_first() -> None:
+    faults_in_order = [cell.fault for cell in plan([OPENAI], ["401", "503", "hang"][1:])[0]]
+    assert faults_in_order == ["hang", "hang", "503", "503"]
 
 
 def test_no_two_cells_share_a_folder() -> None:
@@ -47,9 +70,8 @@ def test_every_documented_shape_of_an_error_in_a_stream_is_tried() -> None:
 
 def test_what_is_tried_is_in_the_catalogue_and_valid() -> None:
     for tag, sets in TRIED.items():
-        for params in sets:
+        for params in sets.values():
             faults.make(tag, params)
-    assert set(CALLS) <= set(faults.names())
 
 
 def test_a_client_is_chosen_by_its_name_or_its_package() -> None:
@@ -68,6 +90,45 @@ def test_a_fault_that_is_not_there_is_a_problem() -> None:
         plan([OPENAI], ["hagn"])
 
 
-def test_names_of_clients_are_unique() -> None:
-    names = [client.name for client in (*CLIENTS, *NODE_CLIENTS)]
+def test_names_of_clients_are_unique_and_each_has_its_probe() -> None:
+    names = [client.name for client in CLIENTS]
     assert len(set(names)) == len(names)
+    python = {client.name for client in CLIENTS if client.runtime == "python"}
+    assert set(runpy.run_path(str(PROBES / "clients.py"))["PROBES"]) == python
+    node = (PROBES / "clients.mjs").read_text().partition("export default {")[2]
+    assert all(f'"{name}":' in node for name in set(names) - python)
+
+
+@pytest.mark.parametrize("name", ["host.py", "clients.py"])
+def test_what_runs_under_the_users_python_is_written_for_an_old_one(name: str) -> None:
+    ast.parse((PROBES / name).read_text(), feature_version=(3, 9))
+
+
+class Answer:
+    """As an SDK gives it where the body was an empty object."""
+
+    choices = None
+
+
+class Choice:
+    class message:  # an attribute of an answer
+        content = "hello"
+
+    finish_reason = "stop"
+
+
+class Good:
+    choices: ClassVar = [Choice()]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("<html>", {"kind": "str", "text": "<html>"}),
+        (Answer(), {"kind": "Answer", "text": None, "note": "choices=None"}),
+        ({}, {"kind": "dict", "text": None, "note": "choices=None"}),
+        (Good(), {"kind": "Good", "text": "hello", "finish": "stop"}),
+    ],
+)
+def test_an_answer_is_looked_at_and_never_trusted(answer: Any, said: dict[str, Any]) -> None:
+    assert runpy.run_path(str(PROBES / "clients.py"))["whole_chat"](answer) == said

@@ -15,8 +15,8 @@ def cell(fault: str = "hang", **params: Any) -> Cell:
     return Cell(client="c", fault=fault, label=fault, params=params, stream=True)
 
 
-def rows(attempts: int, *, met: int = 1, status: int | None = None) -> list[dict[str, Any]]:
-    return [{"event": "fault_met"}] * met + [{"event": "attempt", "status": status}] * attempts
+def rows(attempts: int, *, met: int = 1, status: int | None = None, **fields: Any) -> list[dict[str, Any]]:
+    return [{"event": "fault_met"}] * met + [{"event": "attempt", "status": status, **fields}] * attempts
 
 
 def result(said: Said, wire: list[dict[str, Any]], one: Cell | None = None, **more: Any) -> Result:
@@ -92,13 +92,38 @@ def test_a_slow_error_is_no_time_limit(class_: str, status: int | None) -> None:
     assert result(said, rows(3, status=status)).worst_s == 7.0
 
 
-def test_a_wait_that_was_asked_for_counts_for_each_retry() -> None:
-    found = result(Said(how="waiting", seconds=9.0), rows(1, status=429), cell("rate-limit", retry_after_s=3600))
-    assert (found.outcome, found.fallback, found.worst_s) == ("waiting", False, 7200.0)
+@pytest.mark.parametrize(
+    ("attempts", "worst_s"),
+    [
+        (1, 7200.0),  # two retries are left
+        (2, 3600.0),
+        (3, None),  # no retry is left to wait for: whatever it waits for, nothing says how long
+    ],
+)
+def test_a_wait_that_was_asked_for_counts_for_each_retry_that_is_left(attempts: int, worst_s: float | None) -> None:
+    found = result(Said(how="waiting", seconds=9.0), rows(attempts, status=429, asked_s=3600.0), cell("rate-limit"))
+    assert (found.outcome, found.fallback, found.worst_s) == ("waiting", False, worst_s)
 
 
 def test_any_other_wait_has_no_end() -> None:
     assert result(Said(how="waiting", seconds=9.0), rows(1)).worst_s is None
+    assert result(Said(how="waiting", seconds=9.0), rows(1, status=429)).worst_s is None
+
+
+@pytest.mark.parametrize(
+    ("fault", "worst_s"),
+    [
+        ("stall", 300.0),
+        ("hang-after-headers", 300.0),
+        ("ping-stall", None),  # something always comes: no limit on silence ends it
+        ("throttle", None),
+        ("slow-tokens", None),
+    ],
+)
+def test_silence_in_a_body_lasts_as_long_as_the_transport_lets_it(fault: str, worst_s: float | None) -> None:
+    own = Defaults(connect_s=10.0, read_s=300.0, body_s=300.0, retries=2)
+    found = result(Said(how="waiting", seconds=9.0), rows(1, status=200), cell(fault), defaults=own)
+    assert found.worst_s == worst_s
 
 
 def test_a_crash_says_nothing_about_the_fault() -> None:

@@ -52,8 +52,8 @@ def table(*results: Result, **fields: Any) -> Table:
         "limit_s": 1.5,
         "watch_s": 9.0,
         "took_s": 40.0,
-        "lag_s": 0.1,
-        "clients": (Client(name="openai", dist="openai", dialect="openai_chat", probe="p", version="3.57.0"),),
+        "late_s": 0.1,
+        "clients": (Client(name="openai", dist="openai", dialect="openai_chat", family="SDKs", version="3.57.0"),),
         "defaults": {"openai": Defaults(connect_s=5.0, read_s=600.0, retries=2)},
         "results": results,
         "not_run": (),
@@ -100,7 +100,7 @@ def test_the_summary_counts_the_failures_without_a_fallback() -> None:
 
 
 def test_a_busy_machine_is_said_first() -> None:
-    assert "busy" in summary(table(one(), lag_s=2.0))[0]
+    assert "busy" in summary(table(one(), late_s=0.8))[0]
     assert "busy" not in summary(table(one()))[0]
 
 
@@ -135,7 +135,7 @@ def test_only_what_matters_is_a_change() -> None:
 
 
 def test_a_new_version_is_a_change() -> None:
-    client = Client(name="openai", dist="openai", dialect="openai_chat", probe="p", version="4.0.0")
+    client = Client(name="openai", dist="openai", dialect="openai_chat", family="SDKs", version="4.0.0")
     assert changes(table(one()), table(one(), clients=(client,))) == ["openai: 3.57.0 -> 4.0.0"]
 
 

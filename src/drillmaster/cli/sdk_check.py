@@ -1,6 +1,7 @@
 """`drillmaster sdk-check`: what the model clients that are installed do under each fault."""
 
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,14 +50,14 @@ __all__ = ["command"]
     help="Where the wire's events go; by default runs/sdk-check-TIME.",
 )
 @click.option(
-    "--limit-s", default=1.5, show_default=True, type=click.FloatRange(0.2, 60), help="The clients' time limit."
+    "--limit-s", default=1.0, show_default=True, type=click.FloatRange(0.2, 60), help="The clients' time limit."
 )
 @click.option(
-    "--watch-s", default=9.0, show_default=True, type=click.FloatRange(1, 600), help="How long a cell is watched."
+    "--watch-s", default=6.5, show_default=True, type=click.FloatRange(1, 600), help="How long a cell is watched."
 )
 @click.option(
     "--lanes",
-    default=24,
+    default=40,
     show_default=True,
     type=click.IntRange(1, 200),
     help="Cells under way at once; most only wait.",
@@ -94,6 +95,11 @@ def command(
 
     from drillmaster.sdkcheck.checking import check, installed
 
+    for option, path in (("--json", as_json), ("--html", as_html), ("--markdown", as_markdown)):
+        if path is not None and not path.parent.is_dir():  # rather than after a minute of measuring
+            raise Problem(
+                f"{option} {path}", found="no such folder", wanted="a file in a folder", remedy="make it first"
+            )
     rules = None if expect is None else _expectations(expect)
     old = None if compare is None else _table(compare)
     version, clients = asyncio.run(installed(python, node))
@@ -101,22 +107,29 @@ def command(
         for client in clients:
             click.echo(f"{client.name:20} {client.version}")
         return
-    table = asyncio.run(
-        check(
-            version,
-            clients,
-            wanted,
-            tags,
-            python=python,
-            node=node,
-            logs=logs,
-            limit_s=limit_s,
-            watch_s=watch_s,
-            lanes=lanes,
-            on=_bar if sys.stderr.isatty() else _no_bar,
+    logs = logs or Path("runs") / f"sdk-check-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    try:
+        table = asyncio.run(
+            check(
+                version,
+                clients,
+                wanted,
+                tags,
+                python=python,
+                node=node,
+                logs=logs,
+                limit_s=limit_s,
+                watch_s=watch_s,
+                lanes=lanes,
+                on=_bar if sys.stderr.isatty() else _no_bar,
+            )
         )
-    )
-    _write(table, as_json, as_html, as_markdown)
+    except KeyboardInterrupt:
+        click.echo(f"what was measured so far: {logs}/table.json", err=True)
+        raise
+    words = ["drillmaster", "sdk-check", *(word for name in wanted for word in ("--client", name))]
+    words += [*(word for tag in tags for word in ("--fault", tag)), *(() if node is None else ("--node", "DIR"))]
+    _write(table, as_json, as_html, as_markdown, " ".join(words))
     if old is not None:
         from drillmaster.sdkcheck.table import changes
 
@@ -169,7 +182,7 @@ def _expectations(path: Path) -> "Expectations":
     return rules
 
 
-def _write(table: "Table", as_json: Path | None, as_html: Path | None, as_markdown: Path | None) -> None:
+def _write(table: "Table", as_json: Path | None, as_html: Path | None, as_markdown: Path | None, made_by: str) -> None:
     import msgspec
 
     from drillmaster.sdkcheck.table import markdown, text
@@ -186,7 +199,7 @@ def _write(table: "Table", as_json: Path | None, as_html: Path | None, as_markdo
 
         as_html.write_text(render(table, str(as_html.parent)), encoding="utf-8")
     if as_markdown is not None:
-        as_markdown.write_text(markdown(table, "drillmaster sdk-check"), encoding="utf-8")
+        as_markdown.write_text(markdown(table, made_by), encoding="utf-8")
     if as_json is None or str(as_json) != "-":
         click.echo(text(table), nl=False)
         click.echo(f"wire logs and client's words, by cell: {table.logs}/")

@@ -1,24 +1,28 @@
 """What the installed model clients do under each fault: measured with them, on loopback, in their own interpreter.
 
-1. A client runs in the interpreter that has it, in a child per call, with a made-up key, without proxy and base-URL
-   variables; a connection to anything but loopback is refused in the child. The probes (`probes/`) import nothing of ours.
+1. A client runs in the interpreter that has it, in a child per call (under Node: side by side), with a made-up key, without
+   proxy and base-URL variables; a connection to anything but loopback is refused there. `probes/` imports nothing of ours.
 2. A cell is one client, one fault, whole or streamed, behind a proxy of its own in front of the stand-in provider. What
    happened on the wire is in the cell's folder; attempts are counted there, never asked of the client.
 3. The same call without a fault comes first. Only an answer with that text and that finish is an answer; anything else
    that was returned looked like success. A client whose plain call fails is not measured, and the table says why.
 4. A cell whose fault met nothing is no result. Faults come from the catalogue by name: a new entry has its cells at once,
-   where the units in the names of its parameters say what to try (`cells`).
+   and says itself what to try it with (`cells`).
 """
 
 from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["Cell", "Client", "Defaults", "NotRun", "Outcome", "Result", "Table"]
+__all__ = ["BUSY_RATIO", "Cell", "Client", "Defaults", "NotRun", "Outcome", "Result", "Runtime", "Table"]
 
 Outcome = Literal["answered", "raised", "fooled", "waiting", "not-met", "crashed"]
 """`answered`: the right answer, whatever it took. `fooled`: something else was returned as if it were one. `waiting`: no
 outcome when the watch ended. `crashed`: the client's process ended without a word; nothing is known."""
+
+BUSY_RATIO = 0.5
+"""Of the clients' time limit: a call that lost more to a busy machine may have timed out or tried again for that alone."""
+Runtime = Literal["python", "node"]
 
 
 class Client(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,8 +32,9 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     dist: str
     """What its package is called where it was installed from."""
     dialect: str
-    probe: str
-    """The file in `probes/`."""
+    family: str
+    """The heading of the tables that it is in."""
+    runtime: Runtime = "python"
     modes: tuple[bool, ...] = (False, True)
     """Streamed or not."""
     version: str = ""
@@ -41,6 +46,8 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True):
     connect_s: float | None
     read_s: float | None
     total_s: float | None = None
+    body_s: float | None = None
+    """Of silence within a body, where the client's own time limit ends with the head."""
     retries: int
 
 
@@ -66,6 +73,7 @@ class NotRun(msgspec.Struct, frozen=True, kw_only=True):
     """What was left out, and why."""
 
     client: str
+    """Its name, or `every client`."""
     label: str
     why: str
 
@@ -104,8 +112,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="sd
     watch_s: float
     """How long a cell was watched before it counted as waiting."""
     took_s: float
-    lag_s: float
-    """How late the bench itself was at worst. From some tenths on the machine was busy, and times are too long."""
+    late_s: float
+    """What a call lost to a busy machine at worst, where it took as long as its time limit."""
     clients: tuple[Client, ...]
     defaults: dict[str, Defaults]
     results: tuple[Result, ...]

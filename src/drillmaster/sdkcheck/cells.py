@@ -1,11 +1,12 @@
 """Which cells there are: clients x faults of the catalogue x streamed or not. No I/O but the catalogues' own imports.
 
-An entry without parameters is one cell. One with parameters is tried with `TRIED`, where it stands there, else with a
-plain value for each parameter it must be given, by the unit in its name. What none of these serve is listed as not run.
+An entry without parameters is one cell. One with parameters is tried with `TRIED`, where it stands there, else with the
+entry's own examples for what must be given. What none of these serve, and what no call of the check can meet, is listed
+as not run.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -13,72 +14,59 @@ from drillmaster import dialects, faults
 from drillmaster.errors import Problem
 from drillmaster.sdkcheck import Cell, Client, NotRun
 
-__all__ = ["CLIENTS", "NODE_CLIENTS", "choose", "plan"]
+__all__ = ["CLIENTS", "EVERYONE", "choose", "plan"]
 
+_LABS, _OTHERS, _LAYERS = "OpenAI's and Anthropic's SDKs", "other providers' SDKs", "layers above SDKs"
+_HTTP, _NODE = "HTTP clients", "clients of Node"
 CLIENTS: tuple[Client, ...] = (
-    Client(name="openai", dist="openai", dialect="openai_chat", probe="probe_openai.py"),
-    Client(name="openai-responses", dist="openai", dialect="openai_responses", probe="probe_openai_responses.py"),
-    Client(name="anthropic", dist="anthropic", dialect="anthropic", probe="probe_anthropic.py"),
-    Client(
-        name="anthropic-helper", dist="anthropic", dialect="anthropic", probe="probe_anthropic_helper.py", modes=(True,)
-    ),
-    Client(name="google-genai", dist="google-genai", dialect="gemini", probe="probe_google_genai.py"),
-    Client(name="mistralai", dist="mistralai", dialect="mistral", probe="probe_mistralai.py"),
-    Client(name="groq", dist="groq", dialect="groq", probe="probe_groq.py"),
-    Client(name="litellm", dist="litellm", dialect="openai_chat", probe="probe_litellm.py"),
-    Client(name="litellm-anthropic", dist="litellm", dialect="anthropic", probe="probe_litellm_anthropic.py"),
-    Client(name="langchain-openai", dist="langchain-openai", dialect="openai_chat", probe="probe_langchain_openai.py"),
-    Client(name="httpx", dist="httpx", dialect="openai_chat", probe="probe_httpx.py"),
-    Client(name="httpx2", dist="httpx2", dialect="openai_chat", probe="probe_httpx2.py"),
-    Client(name="requests", dist="requests", dialect="openai_chat", probe="probe_requests.py"),
-    Client(name="aiohttp", dist="aiohttp", dialect="openai_chat", probe="probe_aiohttp.py"),
+    Client(name="openai", dist="openai", dialect="openai_chat", family=_LABS),
+    Client(name="openai-responses", dist="openai", dialect="openai_responses", family=_LABS),
+    Client(name="anthropic", dist="anthropic", dialect="anthropic", family=_LABS),
+    Client(name="anthropic-helper", dist="anthropic", dialect="anthropic", family=_LABS, modes=(True,)),
+    Client(name="google-genai", dist="google-genai", dialect="gemini", family=_OTHERS),
+    Client(name="mistralai", dist="mistralai", dialect="mistral", family=_OTHERS),
+    Client(name="groq", dist="groq", dialect="groq", family=_OTHERS),
+    Client(name="litellm", dist="litellm", dialect="openai_chat", family=_LAYERS),
+    Client(name="litellm-anthropic", dist="litellm", dialect="anthropic", family=_LAYERS),
+    Client(name="langchain-openai", dist="langchain-openai", dialect="openai_chat", family=_LAYERS),
+    Client(name="httpx", dist="httpx", dialect="openai_chat", family=_HTTP),
+    Client(name="httpx2", dist="httpx2", dialect="openai_chat", family=_HTTP),
+    Client(name="requests", dist="requests", dialect="openai_chat", family=_HTTP),
+    Client(name="aiohttp", dist="aiohttp", dialect="openai_chat", family=_HTTP),
+    Client(name="node-openai", dist="openai", dialect="openai_chat", family=_NODE, runtime="node"),
+    Client(name="node-anthropic", dist="@anthropic-ai/sdk", dialect="anthropic", family=_NODE, runtime="node"),
+    Client(name="node-fetch", dist="node", dialect="openai_chat", family=_NODE, runtime="node"),
 )
-NODE_CLIENTS: tuple[Client, ...] = (
-    Client(name="node-openai", dist="openai", dialect="openai_chat", probe="probe_node_openai.mjs"),
-    Client(name="node-anthropic", dist="@anthropic-ai/sdk", dialect="anthropic", probe="probe_node_anthropic.mjs"),
-    Client(name="node-fetch", dist="node", dialect="openai_chat", probe="probe_node_fetch.mjs"),
-)
+"""Those of one package stand together, and those of one family."""
+EVERYONE = "every client"
 
-TRIED: dict[str, tuple[dict[str, Any], ...]] = {
-    "cut-body": ({"after_bytes": 60, "how": "rst"}, {"after_bytes": 60, "how": "fin"}),
-    "status": (
-        {"status": 400, "condition": "context"},
-        {"status": 401},
-        {"status": 408},
-        {"status": 409},
-        {"status": 500},
-        {"status": 502, "html": True},
-        {"status": 504},
-    ),
-    "rate-limit": ({"retry_after_s": 1}, {"retry_after_s": 60}, {"retry_after_s": 3600}),
+TRIED: dict[str, dict[str, dict[str, Any]]] = {
+    "body-drip": {"": {"bytes_per_s": 400}},
+    "clean-end": {"": {}, "close": {"framing": "close"}},
+    "cut-body": {how: {"after_bytes": 60, "how": how} for how in ("rst", "fin")},
+    "first-byte-delay": {"": {"delay_ms": 3_000}},
+    "header-drip": {"": {"bytes_per_s": 600}},
+    "rate-limit": {f"{wait_s} s": {"retry_after_s": wait_s} for wait_s in (1, 60, 3600)},
+    "slow-close": {"": {"delay_ms": 3_000}},
+    "slow-tokens": {"": {"per_s": 12}},
+    "status": {
+        **{str(status): {"status": status} for status in (401, 408, 409, 422, 500, 504, 529)},
+        "502 html": {"status": 502, "html": True},
+        "400 x-should-retry: true": {"status": 400, "should_retry": True},
+        "429 x-should-retry: false": {"status": 429, "should_retry": False},
+    },
+    "throttle": {"": {"bytes_per_s": 300}},
+    "tokens-per-minute": {"": {"tokens": 1}},
 }
-"""Where more than one set of parameters shows something."""
+"""Where the examples show less, by what tells the cells of one fault apart. Times are long against the clients' limit, and
+short against the watch."""
 
-CALLS: dict[str, int] = {"stale-keep-alive": 2, "requests-per-minute": 2, "daily-quota": 2}
-"""What the first request of a client does not meet."""
-
-PLAIN: dict[str, Any] = {
-    "after_bytes": 60,
-    "after_events": 3,
-    "after_s": 0,
-    "bytes": 7,
-    "bytes_per_s": 300,  # an answer of the stand-in's then takes some seconds: longer than the clients' time limit
-    "delay_ms": 3_000,
-    "every_ms": 400,
-    "factor": 3,
-    "model": "standin-small",
-    "nth": 2,
-    "per_s": 8,
-    "reason": "length",
-    "requests": 1,
-    "skew_s": 3_600,
-    "status": 500,
-    "tokens": 1,
+UNMET: dict[str, str] = {
+    "tools": "the calls of this check offer no tools",
+    "mcp": "a fault of the tool protocol, not of a model's",
 }
-"""By a parameter's name, which holds its unit."""
-
-FOR_OTHERS = "mcp-"
-"""Faults of the tool protocol, which no client of a model speaks."""
+"""What a fault needs and no call has."""
+SLOW = frozenset(("unanswered", "silent", "stalled"))
 
 
 def choose(installed: Iterable[Client], wanted: Iterable[str]) -> tuple[Client, ...]:
@@ -95,59 +83,53 @@ def choose(installed: Iterable[Client], wanted: Iterable[str]) -> tuple[Client, 
 
 
 def plan(clients: Iterable[Client], wanted: Iterable[str] = ()) -> tuple[list[Cell], list[NotRun]]:
-    """The cells of these clients, faults in the catalogue's order, and what has none. Raises Problem for no such fault."""
-    tags = tuple(wanted) or faults.names()
-    kinds = {tag: faults.load(tag) for tag in tags}
-    cells: list[Cell] = []
+    """The cells of these clients, and what has none. Raises Problem for no such fault.
+
+    What takes long comes first, so that it does not stand alone at the end.
+    """
+    asked = tuple(clients)
+    slow: list[Cell] = []
+    quick: list[Cell] = []
     left_out: list[NotRun] = []
-    for client in clients:
-        for tag, kind in kinds.items():
-            if tag.startswith(FOR_OTHERS):
-                left_out.append(
-                    NotRun(client=client.name, label=tag, why="a fault of the tool protocol, not of a model's")
-                )
-                continue
-            for params, why in _sets(tag, kind, client):
-                label = " ".join([tag, *(f"{name}={value}" for name, value in params.items() if _tells(tag, name))])
-                if why is not None:
+    for tag in tuple(wanted) or faults.names():
+        kind = faults.load(tag)
+        unmet = next((UNMET[need] for need in kind.needs if need in UNMET), None)
+        if unmet is not None:
+            left_out.append(NotRun(client=EVERYONE, label=tag, why=unmet))
+            continue
+        cells = slow if kind.group == "quota" or SLOW & set(kind.seen) else quick
+        for client in asked:
+            modes = [stream for stream in client.modes if ("whole" if stream else "stream") not in kind.needs]
+            for suffix, params in _sets(tag, kind, client):
+                label = f"{tag} {suffix}".rstrip()
+                try:
+                    calls = faults.make(tag, params).first_met() or 1
+                except Problem as problem:
+                    why = f"no parameters to try it with: {problem.found}"
                     left_out.append(NotRun(client=client.name, label=label, why=why))
                     continue
                 cells += (
-                    Cell(
-                        client=client.name,
-                        fault=tag,
-                        label=label,
-                        params=params,
-                        stream=stream,
-                        calls=CALLS.get(tag, 1),
-                    )
-                    for stream in client.modes
+                    Cell(client=client.name, fault=tag, label=label, params=params, stream=stream, calls=calls)
+                    for stream in modes
                 )
-    return cells, left_out
+    return slow + quick, left_out
 
 
-def _tells(tag: str, name: str) -> bool:
-    """Whether a parameter belongs into the label: it tells cells of one fault apart."""
-    return name == "shape" or (tag in TRIED and len({repr(params.get(name)) for params in TRIED[tag]}) > 1)
+def _sets(tag: str, kind: type[faults.Fault], client: Client) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The parameter sets to try, by what tells them apart."""
+    shapes = dialects.load(client.dialect).shapes
+    if tag in TRIED:
+        yield from TRIED[tag].items()
+    elif "shape" in kind.__struct_fields__ and shapes:
+        yield from ((shape.name, {"shape": shape.name}) for shape in shapes)
+    else:
+        yield "", dict(_examples(kind))
 
 
-def _sets(tag: str, kind: type[faults.Fault], client: Client) -> Iterator[tuple[dict[str, Any], str | None]]:
-    """The parameter sets to try, each with None or with why it cannot be."""
-    for params in TRIED.get(tag) or _plain(kind, client):
-        try:
-            faults.make(tag, params)
-        except Problem as problem:
-            yield params, f"no parameters to try it with: {problem.found}"
-        else:
-            yield params, None
-
-
-def _plain(kind: type[faults.Fault], client: Client) -> Iterator[dict[str, Any]]:
-    due = [field for field in msgspec.structs.fields(kind) if field.required]
-    params = {field.name: PLAIN[field.name] for field in due if field.name in PLAIN}
-    if any(field.name == "shape" for field in msgspec.structs.fields(kind)):
-        shapes = dialects.load(client.dialect).shapes
-        if shapes:
-            yield from ({**params, "shape": shape.name} for shape in shapes)
-            return
-    yield params
+def _examples(kind: type[faults.Fault]) -> Iterator[tuple[str, Any]]:
+    hints = get_type_hints(kind, include_extras=True)
+    for field in msgspec.structs.fields(kind):
+        if field.required:
+            for meta in getattr(hints[field.name], "__metadata__", ()):
+                if isinstance(meta, msgspec.Meta) and meta.examples:
+                    yield field.name, meta.examples[0]

@@ -1,5 +1,6 @@
 """One check from finding the clients to the table."""
 
+import asyncio
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -8,26 +9,29 @@ from pathlib import Path
 
 import msgspec
 
-from drillmaster.errors import Problem, Refused
-from drillmaster.sdkcheck import Client, Table, cells
-from drillmaster.sdkcheck.bench import Bench, Progress, find, find_node
+from drillmaster.errors import Refused
+from drillmaster.sdkcheck import Client, NotRun, Runtime, Table, cells
+from drillmaster.sdkcheck.bench import Bench, Progress
+from drillmaster.sdkcheck.hosts import find
 
 __all__ = ["check", "installed"]
 
 
 async def installed(python: str, node: str | None) -> tuple[str, list[Client]]:
     """The interpreter's version, and the clients that it and Node have, with theirs. Raises Problem."""
-    version, found = await find(python, sorted({client.dist for client in cells.CLIENTS}))
-    clients = [_of(client, found) for client in cells.CLIENTS if client.dist in found]
+    version, clients = await _found("python", python)
     if node is not None:
-        node_version, there = await find_node(node, [c.dist for c in cells.NODE_CLIENTS if c.dist != "node"])
-        there["node"] = node_version
-        clients += [_of(client, there) for client in cells.NODE_CLIENTS if client.dist in there]
+        clients += (await _found("node", node))[1]
     return version, clients
 
 
-def _of(client: Client, found: dict[str, str]) -> Client:
-    return msgspec.structs.replace(client, version=found[client.dist])
+async def _found(runtime: Runtime, where: str) -> tuple[str, list[Client]]:
+    known = [client for client in cells.CLIENTS if client.runtime == runtime]
+    version, versions = await find(runtime, where, sorted({client.dist for client in known}))
+    versions["node"] = version  # a client that is part of Node
+    return version, [
+        msgspec.structs.replace(client, version=versions[client.dist]) for client in known if client.dist in versions
+    ]
 
 
 async def check(
@@ -38,57 +42,77 @@ async def check(
     *,
     python: str,
     node: str | None,
-    logs: Path | None,
+    logs: Path,
     limit_s: float,
     watch_s: float,
     lanes: int,
     on: Progress,
 ) -> Table:
-    """Measure; the table is also written to its folder of logs, as `table.json`. Raises Problem, Refused."""
+    """Measure; the table is also written to its folder of logs, as `table.json`, and what there is of it when it is stopped.
+
+    Raises Problem, Refused.
+    """
     if not clients:
         raise Refused(
             f"--python {python}",
             found="none of the clients that can be checked",
-            wanted="one of " + ", ".join(dict.fromkeys(client.dist for client in cells.CLIENTS)),
+            wanted="one of "
+            + ", ".join(dict.fromkeys(client.dist for client in cells.CLIENTS if client.runtime == "python")),
             remedy="name the python of the environment that your agent runs in: --python .venv/bin/python",
         )
     chosen = cells.choose(clients, wanted)
     todo, left_out = cells.plan(chosen, tags)
     now = datetime.now(UTC)
-    folder = Path("runs") / f"sdk-check-{now:%Y%m%dT%H%M%SZ}" if logs is None else logs
-    if folder.exists() and any(folder.iterdir()):
-        raise Refused(
-            f"--logs {folder}", found="a folder that holds something", wanted="a new one", remedy="name another folder"
-        )
-    folder.mkdir(parents=True, exist_ok=True)
-    bench = Bench(folder, python, node, limit_s=limit_s, watch_s=watch_s, lanes=lanes, on=on)
+    _make(logs)
+    bench = Bench(logs, python, node, limit_s=limit_s, watch_s=watch_s, lanes=lanes, on=on)
     began = time.monotonic()
+
+    def table() -> Table:
+        order = {(cell.client, cell.label, cell.stream): number for number, cell in enumerate(todo)}
+        made = Table(
+            made_at=now.isoformat(timespec="seconds"),
+            drillmaster=version_of("drillmaster"),
+            python=python_version,
+            limit_s=limit_s,
+            watch_s=watch_s,
+            took_s=round(time.monotonic() - began, 1),
+            late_s=bench.late_s,
+            clients=chosen,
+            defaults=bench.defaults,
+            results=tuple(sorted(bench.results, key=lambda result: order[result.client, result.label, result.stream])),
+            not_run=(*left_out, *bench.not_run),
+            logs=str(logs),
+        )
+        (logs / "table.json").write_bytes(msgspec.json.format(msgspec.json.encode(made)) + b"\n")
+        return made
+
     try:
         await bench.run(chosen, todo)
-    except* Problem as several:
+    except asyncio.CancelledError:
+        why = "the check was stopped before"
+        done = {(result.client, result.label, result.stream) for result in bench.results}
+        missing = {
+            (cell.client, cell.label): None for cell in todo if (cell.client, cell.label, cell.stream) not in done
+        }
+        bench.not_run += [NotRun(client=client, label=label, why=why) for client, label in missing]
+        table()
+        raise
+    except BaseExceptionGroup as several:
         raise _first(several) from None
     if not bench.results:
         why = bench.not_run[0].why if bench.not_run else "no cell"
         raise Refused("sdk-check", found=f"nothing measured: {why}", wanted="one cell at least", remedy="see --list")
-    order = {(cell.client, cell.label, cell.stream): number for number, cell in enumerate(todo)}
-    table = Table(
-        made_at=now.isoformat(timespec="seconds"),
-        drillmaster=version_of("drillmaster"),
-        python=python_version,
-        limit_s=limit_s,
-        watch_s=watch_s,
-        took_s=round(time.monotonic() - began, 1),
-        lag_s=bench.lag_s,
-        clients=chosen,
-        defaults=bench.defaults,
-        results=tuple(sorted(bench.results, key=lambda result: order[result.client, result.label, result.stream])),
-        not_run=(*left_out, *bench.not_run),
-        logs=str(folder),
-    )
-    (folder / "table.json").write_bytes(msgspec.json.format(msgspec.json.encode(table)) + b"\n")
-    return table
+    return table()
 
 
-def _first(several: BaseExceptionGroup[Problem]) -> Problem:
+def _make(logs: Path) -> None:
+    if logs.exists() and any(logs.iterdir()):
+        raise Refused(
+            f"--logs {logs}", found="a folder that holds something", wanted="a new one", remedy="name another folder"
+        )
+    logs.mkdir(parents=True, exist_ok=True)
+
+
+def _first(several: BaseExceptionGroup[BaseException]) -> BaseException:
     one = several.exceptions[0]
     return _first(one) if isinstance(one, BaseExceptionGroup) else one

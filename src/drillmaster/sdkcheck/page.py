@@ -7,8 +7,8 @@ import jinja2
 from markupsafe import Markup
 
 from drillmaster.errors import one_line
-from drillmaster.sdkcheck import Result, Table
-from drillmaster.sdkcheck.table import shown, span, summary
+from drillmaster.sdkcheck import Table
+from drillmaster.sdkcheck.table import parts, shown, span, summary
 
 __all__ = ["render"]
 
@@ -35,14 +35,14 @@ main,header,footer{max-width:90rem}</style>
 </ul>
 </header>
 <main>
-{% for mode, names, rows in parts %}
-<h2>{{ mode }}</h2>
+{% for part in parts %}
+<h2>{{ part.title }}</h2>
 <div class="scroll" tabindex="0">
 <table>
 <caption>What was raised / requests on the wire / seconds. The clients' time limit was {{ table.limit_s }} s.</caption>
-<thead><tr><th scope="col">fault</th>{% for name in names %}<th scope="col">{{ name }}</th>{% endfor %}</tr></thead>
+<thead><tr><th scope="col">fault</th>{% for name in part.clients %}<th scope="col">{{ name }}</th>{% endfor %}</tr></thead>
 <tbody>
-{% for label, cells in rows %}
+{% for label, cells in part.rows %}
 <tr><th scope="row">{{ label }}</th>
 {% for cell in cells %}
 <td>{% if cell %}
@@ -86,17 +86,11 @@ def render(table: Table, beside: str = ".") -> str:
         lstrip_blocks=True,
     )
     logs = os.path.relpath(table.logs, beside)
-    parts = []
-    for stream in (False, True):
-        names = [client.name for client in table.clients if stream in client.modes and client.name in table.defaults]
-        rows = _rows(table, names, stream)
-        if names and rows:
-            parts.append(("Streamed answers" if stream else "Whole answers", names, rows))
     return environment.from_string(_PAGE).render(
         table=table,
         style=Markup(_style()),  # noqa: S704 # the reports' own style sheet, part of the package
         lines=summary(table),
-        parts=parts,
+        parts=parts(table),
         link=lambda cell: f"{logs}/{cell.log}/proxy.jsonl",
         shown=shown,
         span=span,
@@ -105,14 +99,6 @@ def render(table: Table, beside: str = ".") -> str:
             cell.fallback
         ],
     )
-
-
-def _rows(table: Table, names: list[str], stream: bool) -> list[tuple[str, list[Result | None]]]:
-    found: dict[str, dict[str, Result]] = {}
-    for result in table.results:
-        if result.stream == stream and result.outcome != "not-met":
-            found.setdefault(result.label, {})[result.client] = result
-    return [(label, [row.get(name) for name in names]) for label, row in sorted(found.items())]
 
 
 def _style() -> str:

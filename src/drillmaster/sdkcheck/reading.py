@@ -3,9 +3,9 @@
 1. An answer is one that equals the answer to the same call without a fault, text and finish; else it looked like success.
 2. Attempts are the requests on the wire for the measured call. A closed or silent port shows none.
 3. A client that was stopped by its time limit says so, took at least `attempts x limit`, and was told no error. Its
-   worst case has its own default in place of that limit; what else it spent (its own back-off) stays. What a client was
-   told to wait, and would have waited, counts for each of its retries. What nothing of the client's own ends has no worst
-   case: None.
+   worst case has its own default in place of that limit; what else it spent (its own back-off) stays. A client that waits
+   behind an answer that asked it to would wait as long for each retry that it has left. One that waits in silence, since
+   its limit ends with an answer's head, has what its transport allows. Any other wait has no end: None.
 4. A fallback in `except` of the client's own error class engages on what that catches, and on nothing else: not on another
    exception, not on what looked like success, not while the client waits.
 """
@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from drillmaster import faults
 from drillmaster.sdkcheck import Cell, Defaults, Outcome, Result
 
 __all__ = ["Said", "Wire", "read", "wire_of"]
@@ -37,6 +38,8 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     caught: bool | None = None
     message: str = ""
     left_loopback: tuple[str, ...] = ()
+    starved_s: float = 0.0
+    """How long its process was ready to run and was not let."""
 
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,20 +48,27 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
     met: bool
     attempts: int
     scope: str
+    head: bool = False
+    """Whether the last answer had one."""
     error_told: bool = False
     """Whether the last answer was an error by its status."""
+    asked_s: float | None = None
+    """The wait that it asked for."""
 
 
 def wire_of(rows: Sequence[dict[str, Any]], scope: str) -> Wire:
     """Count a cell's events. `scope` is the fault's: one of connections or a port shows no requests to count."""
-    names = [row.get("event") for row in rows]
-    met = names.count("fault_met")
-    statuses = [row.get("status") for row in rows if row.get("event") == "attempt"]
+    met = sum(row.get("event") == "fault_met" for row in rows)
+    attempts = [row for row in rows if row.get("event") == "attempt"]
+    last = attempts[-1] if attempts else {}
+    status = last.get("status")
     return Wire(
         met=met > 0,
-        attempts=max(len(statuses), met if scope == "connection" else 0),
+        attempts=max(len(attempts), met if scope == "connection" else 0),
         scope=scope,
-        error_told=bool(statuses) and isinstance(statuses[-1], int) and statuses[-1] >= 400,
+        head=status is not None,
+        error_told=isinstance(status, int) and status >= 400,
+        asked_s=last.get("asked_s"),
     )
 
 
@@ -126,18 +136,35 @@ def _clip(text: str) -> str:
 def _worst_s(
     cell: Cell, outcome: Outcome, said: Said, wire: Wire, attempts: int | None, defaults: Defaults, limit_s: float
 ) -> float | None:
-    retry_after_s = cell.params.get("retry_after_s")
     if outcome == "waiting":
-        if isinstance(retry_after_s, int | float) and attempts is not None and attempts <= defaults.retries:
-            return said.seconds if retry_after_s < said.seconds else float(retry_after_s * defaults.retries)
-        return None
+        return _waited_s(cell, said, wire, attempts, defaults)
     tries = defaults.retries + 1 if attempts is None else max(1, attempts)
     by_limit = "timeout" in said.class_.lower() or "timed out" in said.message.lower()
     if outcome != "raised" or not by_limit or wire.error_told or said.seconds < _LIMITED * tries * limit_s:
         return said.seconds
-    own_s = defaults.connect_s if cell.fault == "syn-black-hole" else defaults.read_s
+    if cell.fault == "syn-black-hole":
+        own_s = defaults.connect_s
+    elif wire.head and defaults.body_s is not None:
+        own_s = None if _goes_on(cell.fault) else defaults.body_s
+    else:
+        own_s = defaults.read_s
     if defaults.total_s is not None:
         own_s = defaults.total_s if own_s is None else min(own_s, defaults.total_s)
     if own_s is None:
         return None
     return round(tries * own_s + max(0.0, said.seconds - tries * limit_s), 3)
+
+
+def _waited_s(cell: Cell, said: Said, wire: Wire, attempts: int | None, defaults: Defaults) -> float | None:
+    left = defaults.retries + 1 - (attempts or 0)
+    if wire.error_told and wire.asked_s is not None and left > 0:
+        return max(said.seconds, round(wire.asked_s * left, 3))
+    if defaults.body_s is not None and not wire.error_told and not _goes_on(cell.fault):
+        return defaults.body_s
+    return None
+
+
+def _goes_on(fault: str) -> bool:
+    """Whether something keeps coming while a fault is on: its parameters say how often."""
+    names = faults.load(fault).__struct_fields__
+    return any(name.endswith("_per_s") or name in ("per_s", "every_ms") for name in names)

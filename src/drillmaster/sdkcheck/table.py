@@ -9,13 +9,11 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from drillmaster.policy import Pin
-from drillmaster.sdkcheck import Outcome, Result, Table
+from drillmaster.sdkcheck import BUSY_RATIO, Outcome, Result, Table
 
-__all__ = ["Expectation", "Expectations", "broken", "changes", "markdown", "shown", "span", "summary", "text"]
+__all__ = ["Expectation", "Expectations", "broken", "changes", "markdown", "parts", "shown", "span", "summary", "text"]
 
 NO_END = "no end"
-BUSY_S = 0.5
-"""A bench that was late by this much had too little of the machine for its times to be believed."""
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -120,17 +118,11 @@ def markdown(table: Table, made_by: str) -> str:
         limits = "?" if own is None else f"{_limit(own.connect_s)} / {_limit(own.read_s)}"
         total = "" if own is None or own.total_s is None else f", {span(own.total_s)} in all"
         lines.append(f"| {client.name} | {client.version} | {limits}{total} | {'?' if own is None else own.retries} |")
-    for stream in (False, True):
-        names = [c.name for c in table.clients if stream in c.modes and c.name in table.defaults]
-        if not names:
-            continue
-        lines += ["", "## Streamed answers" if stream else "## Whole answers", ""]
-        lines += ["| fault | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
-        for label, results in _rows(table):
-            mine = {result.client: result for result in results if result.stream == stream}
-            if all(result.outcome == "not-met" for result in mine.values()):
-                continue
-            cells = [_escaped(shown(mine[name])) if name in mine else "" for name in names]
+    for part in parts(table):
+        lines += ["", f"## {part.title}", "", "| fault | " + " | ".join(part.clients) + " |"]
+        lines.append("|---" * (len(part.clients) + 1) + "|")
+        for label, results in part.rows:
+            cells = ["" if result is None else _escaped(shown(result)) for result in results]
             lines.append(f"| {label} | " + " | ".join(cells) + " |")
     lines += ["", "## Worst case before a user sees anything", ""]
     lines.append("With each client's own time limits and retries in place of ours; back-off as measured.")
@@ -152,13 +144,44 @@ def markdown(table: Table, made_by: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+class Part(msgspec.Struct, frozen=True):
+    """One table for people: a family of clients, whole or streamed answers."""
+
+    title: str
+    clients: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Result | None, ...]], ...]
+    """A fault's label, and its result for each client; None where there is none. Where all met nothing there is no row."""
+
+
+def parts(table: Table) -> list[Part]:
+    """Divide the results into tables that can be read."""
+    found = []
+    families = dict.fromkeys(client.family for client in table.clients)
+    for stream, mode in ((False, "Whole answers"), (True, "Streamed answers")):
+        for family in families:
+            names = tuple(
+                client.name
+                for client in table.clients
+                if client.family == family and stream in client.modes and client.name in table.defaults
+            )
+            rows = []
+            for label, results in _rows(table):
+                mine = {result.client: result for result in results if result.stream == stream}
+                row = tuple(mine.get(name) for name in names)
+                if any(result is not None and result.outcome != "not-met" for result in row):
+                    rows.append((label, row))
+            if rows:
+                found.append(Part(f"{mode}: {family}", names, tuple(rows)))
+    return found
+
+
 def summary(table: Table) -> list[str]:
     """What to remember of it: how often no fallback would have engaged, and the worst case, for each client."""
     lines = []
-    if table.lag_s > BUSY_S:
+    if table.late_s > BUSY_RATIO * table.limit_s:
         lines.append(
-            f"This machine was busy (the bench itself was late by {table.lag_s:.1f} s): seconds are too long, and a cell "
-            "may be waiting for the machine alone. Run again when it is quiet, or with --lanes 4."
+            f"This machine was busy: a cell had to wait {table.late_s:.1f} s for it. Seconds are too long, and a client may "
+            "have timed out, tried again or be waiting for the machine alone. Run again when it is quiet."
         )
     for name, worst, under in _worst(table):
         mine = [r for r in table.results if r.client == name and r.outcome in ("raised", "fooled", "waiting")]
@@ -258,7 +281,7 @@ def _worst(table: Table) -> list[tuple[str, str, str]]:
         if not mine:
             continue
         endless = sorted({r.label for r in mine if r.worst_s is None})
-        ended = [r for r in mine if r.worst_s is not None]
+        ended = [r for r in mine if r.label not in endless]
         top = max(ended, key=lambda r: r.worst_s or 0.0, default=None)
         under = [] if top is None else [f"{span(top.worst_s)} under {top.label}"]
         if endless:

@@ -203,6 +203,8 @@ def catalogue_page(catalogue: str) -> str:
     """Write the page of one catalogue."""
     title, opening = CATALOGUES[catalogue]
     lines = [MADE, "", f"# {title}", "", opening, ""]
+    if catalogue == "faults":
+        lines += reference_faults.by_group()
     for tag, module in entries(catalogue):
         lines += [f"## {tag}", "", *_parts(page_text(module)), ""]
         owner = entry_class(module)

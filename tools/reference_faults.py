@@ -9,7 +9,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -17,7 +17,7 @@ from drillmaster import faults
 from drillmaster.trying.parameters import parameters
 from drillmaster.trying.shelf import Cell, Entry, Index
 
-__all__ = ["INDEX", "fields", "index"]
+__all__ = ["INDEX", "by_group", "fields", "index"]
 
 ROOT = Path(__file__).resolve().parent.parent
 INDEX = ROOT / "src" / "drillmaster" / "faults" / "index.json"
@@ -42,6 +42,16 @@ def fields(kind: type[faults.Fault]) -> Iterator[str]:
         )
         cells = (f"`{one.name}`", takes.replace("|", chr(92) + "|"), one.unit, default, one.description)
         yield f"| {' | '.join(cells)} |"
+    yield ""
+
+
+def by_group() -> Iterator[str]:
+    """Write the tags under their groups, each a link to its place on the page."""
+    groups: dict[str, list[str]] = {}
+    for tag in faults.names():
+        groups.setdefault(faults.load(tag).group, []).append(tag)
+    for group in (name for name in get_args(faults.Group) if name in groups):
+        yield f"- **{group}**: " + ", ".join(f"[{tag}](#{tag})" for tag in groups[group])
     yield ""
 
 

@@ -41,7 +41,7 @@ def trial(tag: str, dialect: str, *, stream: bool) -> Trial | None:
         return None
     limit_s = GIVEN_UP_S if ENDLESS & set(fault.seen) else PATIENT_S
     ask = ask_for(fault, dialect, stream=stream)
-    return Trial(tag=tag, params=params, dialect=dialect, stream=stream, ask=ask, limit_s=limit_s)
+    return Trial.of(tag, params, dialect=dialect, stream=stream, ask=ask, limit_s=limit_s)
 
 
 def cells(tag: str) -> list[Trial]:
@@ -68,7 +68,7 @@ def test_what_a_fault_does_not_strike_is_not_met_and_says_why() -> None:
     ):
         filled_in, _ = filled(tag, faults.load(tag), {})
         ask = ask_for(faults.make(tag, filled_in), dialect, stream=stream)
-        came = run(Trial(tag=tag, params=filled_in, dialect=dialect, stream=stream, ask=ask))
+        came = run(Trial.of(tag, filled_in, dialect=dialect, stream=stream, ask=ask))
         assert not came.met and not came.as_described
         assert why in came.why_not
 
@@ -149,6 +149,39 @@ def test_a_quota_is_tried_until_it_is_met_or_as_often_as_was_said() -> None:
     assert code == 1 and not came.met
     code, came, _ = told("503", "--repeat", "3", "--dialect", "gemini", "--stream")
     assert code == 0 and [one.outcome.status for one in came.requests] == [503] * 3
+
+
+RULES = """
+rules:
+  - {name: slow-for-blue, mode: first-byte-delay, params: {delay_ms: 60}, when: {header: {x-tenant: blue}}}
+  - {name: busy-for-blue, mode: 503, when: {header: {x-tenant: blue}}, first: 2}
+"""
+
+
+def test_rules_of_a_plan_are_tried_and_each_request_says_which_met_it(tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(RULES)
+    rules = ("--rules", str(tmp_path / "rules.yaml"))
+    code, came, _ = told(*rules, "--header", "x-tenant: blue", "--repeat", "3")
+    assert code == 0
+    both = ("slow-for-blue", "busy-for-blue")
+    assert [one.by for one in came.requests] == [both, both, ("slow-for-blue",)]
+    assert [one.outcome.status for one in came.requests] == [503, 503, 200]
+    code, came, _ = told(*rules, "--header", "x-tenant: green", "--repeat", "2")
+    assert code == 1 and not came.met and "no rule took a request" in came.why_not
+
+
+def test_a_condition_chooses_and_what_does_not_fit_is_not_met() -> None:
+    code, came, _ = told("503", "--when", "model=gpt-4o*", "--when", "stream=false", "--model", "gpt-4o-mini")
+    assert code == 0 and came.requests[0].by == ("503",)
+    code, came, _ = told("503", "--when", "model=gpt-4o*", "--repeat", "1")
+    assert code == 1 and came.requests[0].outcome.status == 200
+
+
+def test_the_same_request_without_the_fault_comes_first() -> None:
+    _, came, lines = told("first-byte-delay", "--param", "delay_ms=900")
+    assert (came.baseline.seen, came.baseline.status) == ("complete", 200)
+    assert came.requests[0].outcome.end_ms - came.baseline.end_ms > 500
+    assert any(line.startswith("* 0 ms: without the fault: complete") for line in lines)
 
 
 def test_a_body_of_ones_own_goes_as_it_is_and_says_itself_whether_it_streams(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A trial as text."""
 
+from drillmaster.targeting import Rule
 from drillmaster.trying import Met, Outcome, Tried
 from drillmaster.trying.client import Event
 from drillmaster.trying.telling import LINE_CHARS, MAX_PIECES, Teller, summary
@@ -81,13 +82,15 @@ def test_colour_is_there_only_where_it_was_asked_for() -> None:
 
 
 def tried(seen: str, *, met: bool, as_described: bool) -> Tried:
-    one = Met(outcome=Outcome(seen=seen, status=200, ending=seen), met=met, as_described=as_described)
+    came = Outcome(seen=seen, status=200, ending=seen)
+    by, described = (("stall",), ("stalled",)) if met else ((), ())
+    one = Met(outcome=came, met=met, by=by, described=described, as_described=as_described)
     return Tried(
         fault="stall",
-        params={},
+        rules=(Rule(mode="stall"),),
         dialect="openai_chat",
         stream=True,
-        described=("stalled",),
+        baseline=came,
         requests=(one,),
         met=met,
         as_described=as_described,
@@ -96,7 +99,8 @@ def tried(seen: str, *, met: bool, as_described: bool) -> Tried:
 
 
 def test_the_last_line_says_whether_it_was_met_as_described() -> None:
-    assert [*summary(tried("stalled", met=True, as_described=True))][-1].startswith("met as described")
+    good = [*summary(tried("stalled", met=True, as_described=True))][-1]
+    assert good == "met as described: stall leaves a client with stalled"
     odd = [*summary(tried("complete", met=True, as_described=False))][-1]
-    assert odd.startswith("met, and NOT as described") and "should leave a client with stalled" in odd
+    assert odd == "met, and NOT as described: stall leaves a client with stalled, and this one was left with complete"
     assert [*summary(tried("complete", met=False, as_described=False))][-1] == "NOT met: it let every request pass"

@@ -2,21 +2,18 @@
 
 import os
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from drillmaster.cli import _completions as completions
-from drillmaster.errors import Exit, Problem, Refused
+from drillmaster.errors import Problem, Refused
 
 if TYPE_CHECKING:
     from drillmaster.faults import Fault
-    from drillmaster.trying import Trial
 
 __all__ = ["command"]
 
-MAX_DATA_BYTES = 16 << 20
 MAX_S = 3_600
 """A fault is on for no longer than that."""
 _json = click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
@@ -93,6 +90,8 @@ def show(tag: str, dialect: str | None, as_json: bool) -> None:
     from drillmaster.cli import _faults
 
     kind = _kind(tag)
+    if dialect is not None:
+        _dialect(dialect)
     explained = _faults.explain(tag, kind, None if dialect is None else (dialect,))
     if as_json:
         click.echo(_faults.explained_json(explained))
@@ -102,7 +101,7 @@ def show(tag: str, dialect: str | None, as_json: bool) -> None:
 
 
 @command.command("try")
-@click.argument("tag", shell_complete=completions.faults)
+@click.argument("tag", required=False, shell_complete=completions.faults)
 @click.option(
     "--param",
     "params",
@@ -111,6 +110,14 @@ def show(tag: str, dialect: str | None, as_json: bool) -> None:
     help="One of its parameters.",
     shell_complete=completions.fault_parameters,
 )
+@click.option(
+    "--when",
+    "conditions",
+    multiple=True,
+    metavar="NAME=PATTERN",
+    help="Strike only requests that fit: method, path, model, stream, tools, key, dialect, header.FIELD.",
+)
+@click.option("--rules", "rules_file", metavar="FILE", help="A file with `rules:` as in a plan, in place of TAG.")
 @click.option(
     "--dialect",
     metavar="NAME",
@@ -121,8 +128,9 @@ def show(tag: str, dialect: str | None, as_json: bool) -> None:
     "--stream/--whole", "stream", default=None, help="Ask for a streamed or for a whole answer. Default: what it needs."
 )
 @click.option("--model", metavar="NAME", help="The model that is asked for. Default: the stand-in's.")
-@click.option("--url", metavar="URL", help="An endpoint on loopback in the stand-in provider's place.")
+@click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="A field of the request's head.")
 @click.option("--data", metavar="FILE", help="The request's body, sent as it is; - is standard input.")
+@click.option("--url", metavar="URL", help="An endpoint on loopback in the stand-in provider's place.")
 @click.option(
     "--repeat",
     type=click.IntRange(1, 1_000),
@@ -140,23 +148,27 @@ def show(tag: str, dialect: str | None, as_json: bool) -> None:
 )
 @_json
 def try_(
-    tag: str,
+    tag: str | None,
     params: tuple[str, ...],
+    conditions: tuple[str, ...],
+    rules_file: str | None,
     dialect: str | None,
     stream: bool | None,
     model: str | None,
-    url: str | None,
+    headers: tuple[str, ...],
     data: str | None,
+    url: str | None,
     repeat: int | None,
     limit_s: float,
     as_json: bool,
 ) -> None:
     """Play one fault against one request, and show what a plain socket client sees of it.
 
-    A stand-in provider and a proxy with the fault on are started on loopback, a request is sent, and what comes is shown
-    with its time: `> ` sent, `< ` received, `* ` what happened. Then what code with a fallback would have to go by, and
-    whether the proxy says that the fault was met. Parameters that must be given and are not are the entry's examples.
-    Exits 0 when the fault was met and left the client with what its page says, 1 when not, 2 on wrong usage.
+    A stand-in provider and a proxy are started on loopback, the request is sent without the fault and then with it, and
+    what comes is shown with its time: `> ` sent, `< ` received, `* ` what happened. Then what code with a fallback would
+    have to go by, and whether the proxy says that the fault was met. Parameters that must be given and are not are the
+    entry's examples. Exits 0 when the fault was met and left the client with what its page says, 1 when not, 2 on wrong
+    usage.
 
     \b
     Examples:
@@ -164,80 +176,91 @@ def try_(
       drillmaster fault try stale-keep-alive
       drillmaster fault try rate-limit --param retry_after_s=3600 --param form=date --dialect anthropic
       drillmaster fault try hang --time-limit 2
+      drillmaster fault try 503 --when 'model=gpt-4o*' --model gpt-4o-mini
+      drillmaster fault try --rules rules.yaml --header 'x-tenant: blue' --repeat 8
       drillmaster fault try stall --url http://127.0.0.1:11434 --dialect ollama --model llama3.2
     """
+    import msgspec
+
     from drillmaster import faults
+    from drillmaster.cli import _fault_try as read
+    from drillmaster.targeting import Rule
     from drillmaster.trying import Trial
     from drillmaster.trying.asks import ask_for, usual
     from drillmaster.trying.parameters import filled, parse
 
-    kind = _kind(tag)
-    given, examples = filled(tag, kind, parse(tag, kind, params))
-    fault = faults.make(tag, given)
+    if dialect is not None:
+        _dialect(dialect)
+    examples: tuple[str, ...] = ()
+    if rules_file is not None:
+        if tag is not None or params or conditions:
+            raise Problem(
+                "--rules",
+                found="TAG, --param or --when beside it",
+                wanted="one of the two",
+                remedy="write the fault as a rule",
+            )
+        rules = read.rules_of(rules_file)
+        for rule in rules:
+            _kind(rule.tag)
+    elif tag is None:
+        raise Problem(
+            "fault try", found="no TAG", wanted="a fault, or --rules FILE", remedy="see: drillmaster fault list"
+        )
+    else:
+        kind = _kind(tag)
+        given, examples = filled(tag, kind, parse(tag, kind, params))
+        rules = (Rule(mode=tag, params=given, when=read.when_of(conditions), name=tag if conditions else ""),)
+    fault = faults.make(rules[0].tag, rules[0].params)
     asked_dialect, asked_stream = usual(fault)
     dialect = dialect or asked_dialect
-    upstream = None if url is None else _loopback(url)
-    body = None if data is None else _read(data)
+    upstream = None if url is None else read.loopback(url)
+    body = None if data is None else read.body_of(data)
     if stream is None:
-        stream = _streams(body, asked_stream and dialect != "mcp")
+        stream = read.streams(body, asked_stream and dialect != "mcp")
     if stream and dialect == "mcp" and upstream is None:
         raise Problem(
-            "--stream", found="dialect mcp", wanted="a whole answer: the stand-in's MCP server has no other",
+            "--stream",
+            found="dialect mcp",
+            wanted="a whole answer: the stand-in's MCP server has no other",
             remedy="leave --stream out, or name a server of your own with --url",
-        )  # fmt: skip
-    ask = ask_for(fault, dialect, stream=stream, model=model, body=body)
+        )
     if (repeat or 1) * limit_s > MAX_S:
         raise Problem(
-            "--repeat", found=f"{repeat} requests of {limit_s:g} s", wanted=f"at most {MAX_S} s in all",
+            "--repeat",
+            found=f"{repeat} requests of {limit_s:g} s",
+            wanted=f"at most {MAX_S} s in all",
             remedy="repeat fewer, or give each less time",
-        )  # fmt: skip
+        )
+    ask = ask_for(fault, dialect, stream=stream, model=model, body=body)
+    more = read.fields_of(headers)
+    own = tuple(field for field in ask.fields if field[0] not in {name for name, _ in more})
     trial = Trial(
-        tag=tag,
-        params=given,
+        rules=rules,
         dialect=dialect,
         stream=stream,
-        ask=ask,
+        ask=msgspec.structs.replace(ask, fields=(*own, *more)),
         upstream=upstream,
         repeat=repeat,
         limit_s=limit_s,
     )
-    sys.exit(_play(trial, fault, examples, as_json=as_json))
+    sys.exit(read.play(trial, examples, as_json=as_json, colour=_colour()))
 
 
-def _play(trial: "Trial", fault: "Fault", examples: tuple[str, ...], *, as_json: bool) -> int:
-    import msgspec
+def _dialect(name: str) -> None:
+    """Raises Problem for a dialect that there is not."""
+    from drillmaster.dialects import names
+    from drillmaster.errors import one_line
+    from drillmaster.strict import near
 
-    from drillmaster.trying.telling import Teller, summary
-    from drillmaster.trying.trial import run
-
-    lines: list[str] = []
-    colour = _colour()
-
-    def write(line: str) -> None:
-        if as_json:
-            lines.append(line)
-        else:
-            click.echo(line)
-            sys.stdout.flush()
-
-    said = ", ".join(f"{name}={value}" for name, value in trial.params.items())
-    how = "a streamed answer" if trial.stream else "a whole answer"
-    behind = trial.upstream or "the stand-in provider"
-    write(f"* fault {trial.tag}{f' ({said})' if said else ''}, {trial.dialect}, {how}, {behind} behind the proxy")
-    if examples:
-        write(f"* {', '.join(examples)}: an example of the entry's; choose with --param {examples[0]}=...")
-    teller = Teller(write, colour=colour and not as_json)
-    try:
-        tried = run(trial, teller.tell)
-    finally:
-        teller.finish()
-    if as_json:
-        shown: dict[str, Any] = {**msgspec.to_builtins(tried), "transcript": lines}
-        click.echo(msgspec.json.format(msgspec.json.encode(shown)).decode())
-    else:
-        for line in ["", *summary(tried, colour=colour)]:
-            click.echo(line)
-    return Exit.PASS if tried.met and tried.as_described else Exit.FAIL
+    if name not in names():
+        meant = near(name, names())
+        raise Problem(
+            "--dialect",
+            found=repr(one_line(name[:40])),
+            wanted="one of " + ", ".join(names()),
+            remedy=f"did you mean {meant}?" if meant else "write one of these",
+        )
 
 
 def _kind(tag: str) -> "type[Fault]":
@@ -255,54 +278,6 @@ def _kind(tag: str) -> "type[Fault]":
         wanted="a tag of `drillmaster fault list`",
         remedy=f"did you mean {' or '.join(near)}?" if near else "see: drillmaster fault list",
     )
-
-
-def _loopback(url: str) -> str:
-    """The endpoint, if it is on this machine. A /v1 at its end belongs to the paths that are asked for."""
-    import ipaddress
-
-    from drillmaster.proxy.settings import Upstream
-
-    upstream = Upstream.parse(url)
-    try:
-        near = upstream.host == "localhost" or ipaddress.ip_address(upstream.host).is_loopback
-    except ValueError:
-        near = False
-    if not near or upstream.tls:
-        raise Refused(
-            "--url",
-            found="https" if near else f"{upstream.host}, which is not this machine",
-            wanted="http on a loopback address",
-            remedy="start a server here, or drill the real endpoint with a plan: drillmaster init eviction",
-        )
-    return url.rstrip("/").removesuffix("/v1")
-
-
-def _read(name: str) -> bytes:
-    """The body of the request. Raises Problem."""
-    try:
-        if name == "-":
-            body = sys.stdin.buffer.read(MAX_DATA_BYTES + 1)
-        else:
-            with Path(name).open("rb") as file:
-                body = file.read(MAX_DATA_BYTES + 1)
-    except OSError as error:
-        raise Problem(
-            f"--data {name}", found=error.strerror or str(error), wanted="a readable file", remedy="name another"
-        ) from None
-    if len(body) > MAX_DATA_BYTES:
-        raise Problem(
-            f"--data {name}", found="more than 16 MiB", wanted="a request's body", remedy="send a smaller one"
-        )
-    return body
-
-
-def _streams(body: bytes | None, otherwise: bool) -> bool:
-    """Whether a body of the user's own asks for a stream, where it says so."""
-    from drillmaster.dialects import peek_json
-
-    asked = None if body is None else peek_json(body).stream
-    return otherwise if asked is None else asked
 
 
 def _colour() -> bool:

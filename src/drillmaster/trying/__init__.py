@@ -1,20 +1,24 @@
 """One fault, played once by hand: a stand-in provider, a proxy with the fault on, a request over a plain socket.
 
 1. What is seen is the wire's, in the order and at the time it came; what is meant is read from it afterwards, by the API's
-   own terms. Nothing here asks a model client.
+   own terms. Nothing here asks a model client. The same request goes first without a fault, so that there is something to
+   compare with.
 2. Whether the fault was met is the proxy's word, as in a drill; what the client was left with is the client's. A fault is
    met *as described* when it was met and the client was left with what the entry says (`Fault.seen`).
 3. It listens and connects on loopback alone. A request has `limit_s` in all, connect included, and so everything ends.
+   A fault may come as rules, which choose among requests; then those that met a request say what it is left with.
 4. What is shown or kept is screened.
 
 The rooms: `shelf` (which faults there are), `parameters` (what they take), `asks` (a request of each API), `client` (the
-socket), `reading` (what a fallback would make of it), `stage` (provider and proxy), `telling` (as text), `playing` (what a
-fault says without any socket).
+socket), `reading` (what a fallback would make of it), `stage` (provider and proxy), `trial` (all of it in order), `telling`
+(as text), `playing` (what a fault says without any socket).
 """
 
 from typing import Any
 
 import msgspec
+
+from drillmaster.targeting import Rule
 
 __all__ = ["Ask", "Met", "Outcome", "Trial", "Tried"]
 
@@ -32,8 +36,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """What to play."""
 
-    tag: str
-    params: dict[str, Any]
+    rules: tuple[Rule, ...]
+    """One without more than fault and parameters meets every request, as a plan's `fault.mode` does."""
     dialect: str
     stream: bool
     ask: Ask
@@ -42,6 +46,16 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     repeat: int | None = None
     """How many requests, on one connection for as long as it stands; None: until the fault was met."""
     limit_s: float = 5.0
+
+    @property
+    def title(self) -> str:
+        """The faults by their tags."""
+        return " + ".join(dict.fromkeys(rule.tag for rule in self.rules))
+
+    @classmethod
+    def of(cls, tag: str, params: dict[str, Any], **more: Any) -> "Trial":
+        """One fault for every request."""
+        return cls(rules=(Rule(mode=tag, params=params),), **more)
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,18 +87,22 @@ class Met(msgspec.Struct, frozen=True, kw_only=True):
 
     outcome: Outcome
     met: bool
-    as_described: bool
+    by: tuple[str, ...] = ()
+    """The rules that met it, by name; of a plain fault, its tag."""
+    described: tuple[str, ...] = ()
+    """What their entries say that a client is left with."""
+    as_described: bool = False
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="fault-try"):
     """All of it."""
 
     fault: str
-    params: dict[str, Any]
+    rules: tuple[Rule, ...]
     dialect: str
     stream: bool
-    described: tuple[str, ...]
-    """What the entry says a client is left with."""
+    baseline: Outcome
+    """What the same request was left with before the fault was on."""
     requests: tuple[Met, ...]
     met: bool
     as_described: bool

@@ -7,11 +7,12 @@ package, since captures and pages do not. A fault that is not in it yet is liste
 from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
+from typing import get_args
 
 import msgspec
 
 from drillmaster.errors import Problem
-from drillmaster.faults import names
+from drillmaster.faults import Group, names
 from drillmaster.strict import near
 
 __all__ = ["Cell", "Entry", "Index", "find", "near_misses", "read"]
@@ -102,12 +103,7 @@ def find(
     return tuple(sorted(found, key=lambda one: (_ORDER.get(one[1].group, len(_ORDER)), one[0])))
 
 
-_ORDER = {
-    group: number
-    for number, group in enumerate(
-        ("connection", "time", "status", "quota", "credentials", "content", "stream", "tools")
-    )
-}
+_ORDER = {group: number for number, group in enumerate(get_args(Group))}
 
 
 def near_misses(word: str) -> tuple[str, ...]:

@@ -46,20 +46,22 @@ def _knock(url: str) -> None:
 
 
 class _Rows:
-    """Evidence that is kept for as long as the stage stands: how often the fault was met."""
+    """Evidence that is kept for as long as the stage stands: what met whom."""
 
     def __init__(self) -> None:
-        self.met = 0
+        self.met: list[str] = []
+        """The rule of each meeting, by name; empty for a plain fault."""
 
     def write(self, event: str, /, **fields: Any) -> None:
-        self.met += event == "fault_met"
+        if event == "fault_met":
+            self.met.append(fields.get("rule", ""))
 
     def write_encoded(self, event: str, fields: bytes, ns: int | None = None) -> None:
         """Attempts are not counted here."""
 
 
 class Stage:
-    """`with Stage(trial) as stage`: provider and proxy listen, and the fault is on. Raises Problem where they cannot."""
+    """`with Stage(trial) as stage`: provider and proxy listen; `put_on` puts the fault on. Raises Problem where they cannot."""
 
     def __init__(self, trial: Trial) -> None:
         self.address: tuple[str, int] = ("", 0)
@@ -70,11 +72,12 @@ class Stage:
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._told: asyncio.Event | None = None
+        self._server: Server | None = None
         self._thread = threading.Thread(target=self._run, name="stage", daemon=True)
 
     @property
-    def met(self) -> int:
-        """How often the fault was met; with port scope, whether the proxy's own probe was."""
+    def met(self) -> list[str]:
+        """The rules that met somebody, one a meeting; with port scope the proxy's own probe is one."""
         return self._rows.met
 
     def __enter__(self) -> "Stage":
@@ -91,8 +94,6 @@ class Stage:
                 )
             if self._failed is not None:
                 raise self._failed
-            if load(self._trial.tag).scope == "port":
-                self._await_probe()
         except BaseException:
             self._end()
             raise
@@ -103,11 +104,23 @@ class Stage:
     ) -> None:
         self._end()
 
-    def _await_probe(self) -> None:
-        """The proxy shows first that its port is shut."""
-        give_up = time.monotonic() + PROBE_S
-        while not self.met and time.monotonic() < give_up:
-            time.sleep(0.01)
+    def put_on(self) -> None:
+        """Put the fault on. One of port scope is on once the proxy's own probe was turned away."""
+        assert self._loop is not None
+        asyncio.run_coroutine_threadsafe(self._inject(), self._loop).result(START_S)
+        if any(load(rule.tag).scope == "port" for rule in self._trial.rules):
+            give_up = time.monotonic() + PROBE_S
+            while not self.met and time.monotonic() < give_up:
+                time.sleep(0.01)
+
+    async def _inject(self) -> None:
+        rules = self._trial.rules
+        assert self._server is not None
+        if len(rules) == 1 and rules[0].plain:
+            order = Inject(window="try", fault=rules[0].tag, params=rules[0].params, ttl_s=MAX_TTL_S)
+        else:
+            order = Inject(window="try", rules=rules, ttl_s=MAX_TTL_S)
+        self._server.inject(order)
 
     def _end(self) -> None:
         if self._loop is not None and self._told is not None and self._thread.is_alive():
@@ -135,10 +148,9 @@ class Stage:
                 listening = await provider.start("127.0.0.1", 0)
                 upstream = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
             settings = Settings(port=0, upstream=upstream, dialect=trial.dialect)
-            server = Server(settings, self._loop, self._rows)
+            server = self._server = Server(settings, self._loop, self._rows)
             try:
                 await server.start()
-                server.inject(Inject(window="try", fault=trial.tag, params=trial.params, ttl_s=MAX_TTL_S))
                 self.address = server.address
                 self._ready.set()
                 await self._told.wait()

@@ -145,15 +145,14 @@ def summary(tried: Tried, *, colour: bool = False) -> Iterator[str]:
     last = next((one for one in reversed(tried.requests) if one.met), tried.requests[-1])
     yield f"a fallback sees: {sentence(last.outcome.seen)}"
     good = tried.met and tried.as_described
+    odd = next((one for one in tried.requests if one.met and not one.as_described), last)
+    leaves = f"{' + '.join(odd.by)} leaves a client with {' or '.join(odd.described) or 'something'}"
     if good:
-        said = f"met as described: {tried.fault} leaves a client with {' or '.join(tried.described) or 'something'}"
+        said = f"met as described: {leaves}"
     elif tried.met:
-        said = (
-            f"met, and NOT as described: {tried.fault} should leave a client with {' or '.join(tried.described)}, "
-            f"and this one was left with {last.outcome.seen}"
-        )
+        said = f"met, and NOT as described: {leaves}, and this one was left with {odd.outcome.seen}"
     else:
-        said = f"NOT met: {tried.why_not}"
+        said = f"NOT met: {one_line(screen_text(tried.why_not))}"
     yield f"{_GREEN if good else _RED}{said}{_OFF}" if colour else said
 
 
@@ -163,9 +162,9 @@ def _facts(one: Met) -> str:
     if came.status is not None:
         said = "" if came.ending == came.seen else f", ending: {came.ending}"
         parts.append(f"status {came.status}{said}, {'finished' if came.finished else 'not finished'}")
-        parts.append(f"{came.body_bytes} bytes of body in {came.pieces} pieces")
+        parts.append(f"{came.body_bytes} bytes of body in {came.pieces} piece{'' if came.pieces == 1 else 's'}")
     if came.why and not came.why.startswith("status "):
         parts.append(one_line(screen_text(came.why)))
     parts.append(f"{came.end_ms:.0f} ms")
-    parts.append("met by the fault" if one.met else "not met by the fault")
+    parts.append(f"met by {' + '.join(one.by)}" if one.met else "not met by the fault")
     return "; ".join(parts)

@@ -1,8 +1,12 @@
 """One trial from its stage to what came of it."""
 
+from drillmaster.dialects import Dialect
 from drillmaster.dialects import load as load_dialect
-from drillmaster.faults import Fault, make
-from drillmaster.trying import Met, Trial, Tried
+from drillmaster.errors import Problem
+from drillmaster.faults import Fault
+from drillmaster.proxy.switch import Armed, arm
+from drillmaster.targeting import named
+from drillmaster.trying import Met, Outcome, Trial, Tried
 from drillmaster.trying.asks import NEEDS, why_not
 from drillmaster.trying.client import Event, Line, Tell, request
 from drillmaster.trying.reading import outcome
@@ -11,49 +15,90 @@ from drillmaster.trying.stage import Stage
 __all__ = ["AT_MOST", "run"]
 
 AT_MOST = 20
-"""Requests, where the fault cannot say which of them it meets."""
+"""Requests, where nobody can say which of them is met."""
+GOOD = ("complete", "incomplete")
 
 
 def run(trial: Trial, tell: Tell = lambda event: None) -> Tried:
     """Play it; `tell` is told all that is sent and received. Raises Problem where it cannot be played."""
-    fault = make(trial.tag, trial.params)
+    armed = _arm(trial)
+    faults = {one.rule.name: one.fault for one in armed}
     dialect = load_dialect(trial.dialect)
-    at_most = trial.repeat or fault.first_met() or AT_MOST
-    described = fault.seen
-    if dialect.name == "plain" and {"cut", "error", "incomplete"} & set(described):
-        described = (*described, "complete")  # it knows no end of an answer but its framing's
     met: list[Met] = []
     line: Line | None = None
     with Stage(trial) as stage:
         try:
-            for number in range(1, at_most + 1):
+            baseline = _without(trial, stage, dialect, tell)
+            stage.put_on()
+            on_port = armed[0].fault.scope == "port"
+            for number in range(1, _at_most(trial, armed) + 1):
                 if number > 1:
                     tell(Event("*", 0.0, f"request {number}".encode()))
-                before = 0 if fault.scope == "port" else stage.met
+                before = 0 if on_port else len(stage.met)
                 got, line = request(stage.address, trial.ask, line=line, limit_s=trial.limit_s, tell=tell)
-                was_met = stage.met > before
-                came = outcome(got, dialect)
-                as_described = was_met and (not described or came.seen in described)
-                met.append(Met(outcome=came, met=was_met, as_described=as_described))
-                if was_met and trial.repeat is None:
+                met.append(_met(outcome(got, dialect), stage.met[before:], faults, dialect))
+                if met[-1].met and trial.repeat is None:
                     break
         finally:
             if line is not None:
                 line.close()
     struck = [one for one in met if one.met]
     return Tried(
-        fault=trial.tag,
-        params=trial.params,
+        fault=trial.title,
+        rules=named(trial.rules) if armed[0].aim is not None else trial.rules,
         dialect=trial.dialect,
         stream=trial.stream,
-        described=described,
+        baseline=baseline,
         requests=tuple(met),
         met=bool(struck),
         as_described=bool(struck) and all(one.as_described for one in struck),
-        why_not="" if struck else why_not(fault, trial.dialect, stream=trial.stream) or _passed(fault),
+        why_not="" if struck else _why_not(trial, armed, baseline),
     )
 
 
-def _passed(fault: Fault) -> str:
+def _arm(trial: Trial) -> tuple[Armed, ...]:
+    try:
+        return arm(trial.rules, 1)
+    except ValueError as error:
+        found, _, wanted = str(error).partition(", wanted ")
+        place, _, found = found.rpartition(": found ")
+        raise Problem(
+            place or "rules", found=found, wanted=wanted or "rules that make sense", remedy="correct it"
+        ) from None
+
+
+def _at_most(trial: Trial, armed: tuple[Armed, ...]) -> int:
+    known = armed[0].fault.first_met() if len(armed) == 1 and armed[0].aim is None else None
+    return trial.repeat or known or AT_MOST
+
+
+def _without(trial: Trial, stage: Stage, dialect: Dialect, tell: Tell) -> Outcome:
+    """The same request before the fault is on, on a connection of its own."""
+    got, line = request(stage.address, trial.ask, line=None, limit_s=trial.limit_s, tell=lambda event: None)
+    if line is not None:
+        line.close()
+    came = outcome(got, dialect)
+    status = "" if came.status is None else f", status {came.status}, {came.body_bytes} bytes of body"
+    tell(Event("*", 0.0, f"without the fault: {came.seen}{status}, {came.end_ms:.0f} ms".encode()))
+    return came
+
+
+def _met(came: Outcome, names: list[str], faults: dict[str, Fault], dialect: Dialect) -> Met:
+    by = [(name, faults[name]) for name in dict.fromkeys(names) if name in faults]
+    described = tuple(dict.fromkeys(seen for _, fault in by for seen in fault.seen))
+    if dialect.name == "plain" and {"cut", "error", "incomplete"} & set(described):
+        described = (*described, "complete")  # it knows no end of an answer but its framing's
+    tags = tuple(name or str(fault.__struct_config__.tag) for name, fault in by)
+    good = bool(by) and (not described or came.seen in described)
+    return Met(outcome=came, met=bool(by), by=tags, described=described, as_described=good)
+
+
+def _why_not(trial: Trial, armed: tuple[Armed, ...], baseline: Outcome) -> str:
+    if baseline.seen not in GOOD:
+        return f"without the fault the endpoint itself leaves a client with {baseline.seen} {baseline.why}".rstrip()
+    if armed[0].aim is not None:
+        return "no rule took a request; give --model, --header, --dialect or --stream what its `when` wants, or --repeat more"
+    fault = armed[0].fault
     needs = ", ".join(NEEDS[need] for need in fault.needs)
-    return f"it let every request pass; it strikes only {needs}" if needs else "it let every request pass"
+    passed = f"it let every request pass; it strikes only {needs}" if needs else "it let every request pass"
+    return why_not(fault, trial.dialect, stream=trial.stream) or passed

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from drillmaster.dialects._peeking import EDGE_BYTES, Peek, offers_tools, peek_json, spent_tokens
+from drillmaster.dialects._peeking import EDGE_BYTES, Peek, offers_tools, output_tokens, peek_json, spent_tokens
 from drillmaster.dialects._wording import (
     arguments_value,
     at_line_start,
@@ -59,6 +59,7 @@ __all__ = [
     "load",
     "names",
     "offers_tools",
+    "output_tokens",
     "peek_json",
     "recognise",
     "spent_tokens",
@@ -215,6 +216,11 @@ class Dialect:
     """How it says in the middle of a stream that it failed; the usual one first."""
     ping: ClassVar[bytes] = b": keep-alive\n\n"
     """What keeps a stream alive and says nothing: the API's own, or a comment."""
+    carries: ClassVar[bytes | None] = (
+        rb'"(?:content|text|arguments|partial_json|reasoning_content|reasoning|thinking|response)":\s*"(?!")'
+    )
+    """What a frame holds that carries words, or pieces of a tool call: an expression. A model's own quotes are escaped, so that
+    it cannot write one. None: each frame counts."""
     splits: ClassVar[Literal["frame", "line"]] = "frame"
     """What ends a unit of its streams: a blank line (server-sent events) or a line feed (JSON lines)."""
 

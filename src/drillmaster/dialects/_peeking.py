@@ -8,7 +8,7 @@ import re
 
 import msgspec
 
-__all__ = ["EDGE_BYTES", "Peek", "offers_tools", "peek_json", "spent_tokens"]
+__all__ = ["EDGE_BYTES", "Peek", "offers_tools", "output_tokens", "peek_json", "spent_tokens"]
 
 EDGE_BYTES = 4_096
 """How much of the end of an answer `finished` is shown, and of each end of a large request `peek_json`."""
@@ -80,6 +80,15 @@ def peek_json(head: bytes, tail: bytes | None = None) -> Peek:
         found_model[1].decode("utf-8", "replace") if found_model else None,
         found_stream[1] == b"true" if found_stream else None,
     )
+
+
+_COMPLETION = re.compile(rb'"(?:completion_tokens|output_tokens|candidatesTokenCount|eval_count)"\s*:\s*([0-9]{1,9})')
+
+
+def output_tokens(tail: bytes) -> int | None:
+    """How many tokens an answer says that it gave, by the `usage` at its end; None where it does not say."""
+    found = _COMPLETION.findall(tail)
+    return int(found[-1]) if found else None
 
 
 class _Offer(msgspec.Struct, frozen=True):

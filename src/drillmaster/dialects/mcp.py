@@ -67,6 +67,7 @@ class Mcp(Dialect):
     """
 
     name: ClassVar[str] = "mcp"
+    carries: ClassVar[bytes | None] = None
     ping: ClassVar[bytes] = b": ping\n\n"
     shapes: ClassVar[tuple[Shape, ...]] = (Shape("rpc-error", "D: a JSON-RPC error as an event's data"),)
     table: ClassVar[tuple[Condition, ...]] = (

@@ -19,6 +19,7 @@ class OpenAIResponses(OpenAIErrors, Responses):
     """
 
     name: ClassVar[str] = "openai_responses"
+    carries: ClassVar[bytes | None] = rb'"delta":\s*"(?!")'
     hosts: ClassVar[tuple[bytes, ...]] = (b"api.openai.com",)
     shared: ClassVar[bool] = True
     table: ClassVar[tuple[Condition, ...]] = OPENAI_ERRORS

@@ -29,6 +29,7 @@ class Plain(Dialect):
     """
 
     name: ClassVar[str] = "plain"
+    carries: ClassVar[bytes | None] = None
     shared: ClassVar[bool] = True
     shapes: ClassVar[tuple[Shape, ...]] = (Shape("data-error", "ours"),)
 

@@ -1,0 +1,90 @@
+"""Engines that put load on an endpoint. Each is a process of its own, told by one JSON object and heard line by line.
+
+1. The engine decides nothing: what is sent, when, to which address and for how long is in its `Spec`. Permission was asked
+   before it was started; it connects to the addresses it was given and follows no redirect.
+2. Every call that was due has a record: sent or not, ended or not. Nothing is back-filled and nothing left out.
+3. The engine measures itself: how late it sent, how long its loop took, what it burned. Whether that voids what it saw is
+   for others to say.
+"""
+
+from typing import Literal
+
+import msgspec
+
+__all__ = ["Address", "Shot", "Spec", "Stage"]
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class Address(_Part, frozen=True, kw_only=True):
+    """One place to connect to."""
+
+    host: str
+    """An IP address."""
+    port: int
+
+
+class Shot(_Part, frozen=True, kw_only=True):
+    """What is sent. Keys stand in `headers`: a spec goes over a pipe and is written nowhere."""
+
+    method: str = "POST"
+    target: str
+    """Path and query."""
+    authority: str
+    """What the Host field says."""
+    headers: dict[str, str] = {}
+    payloads: tuple[str, ...] = ("",)
+    """Bodies, taken in turn. `{n}` in one stands for the call's number."""
+    dialect: str = "plain"
+
+
+class Stage(_Part, frozen=True, kw_only=True):
+    """One part of a run, drained before the next begins."""
+
+    label: str
+    kind: Literal["closed", "open"]
+    level: int = 1
+    """Closed: how many callers, each with one call at a time. Open: the most that may be in flight."""
+    calls: int | None = None
+    """How many calls, in all."""
+    seconds: float | None = None
+    """For how long calls begin."""
+    rate: float = 1.0
+    """Open: arrivals a second, at the start of the stage."""
+    rate_to: float | None = None
+    """Open: arrivals a second at its end, which the rate moves to evenly; None: it stays."""
+    poisson: bool = False
+    """Open: arrivals with exponential gaps of that mean, by the seed; else evenly spaced."""
+    think_s: float = 0.0
+    """Closed: pause of a caller between two calls."""
+
+    def __post_init__(self) -> None:
+        if (self.calls is None) == (self.seconds is None) or self.level < 1:
+            raise ValueError("a stage has calls or seconds, and a level of at least 1")
+        if self.kind == "open" and self.seconds is None:
+            raise ValueError("an open stage has seconds")
+
+
+class Spec(_Part, frozen=True, kw_only=True):
+    """How one engine process runs."""
+
+    to: tuple[Address, ...]
+    """Tried in this order."""
+    tls: bool = False
+    server_name: str | None = None
+    ca_file: str | None = None
+    shot: Shot
+    stages: tuple[Stage, ...]
+    time_limit_s: float
+    """Of one call, from when it was due."""
+    samples: str
+    """The file for records; it must not be there."""
+    gaps: str | None = None
+    """The file for gaps between words; None: they are not kept."""
+    mono0_ns: int
+    """The run's zero on CLOCK_MONOTONIC."""
+    seed: int = 1
+    first_call: int = 0
+    """Number of the first call, where several engines share a plan."""

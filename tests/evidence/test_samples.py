@@ -33,7 +33,7 @@ def test_what_is_no_samples_file_is_refused(data: bytes) -> None:
 
 def test_gaps_go_to_their_records_and_end_where_the_file_does() -> None:
     def row(words: int) -> Sample:
-        return Sample(*([0] * 9), words, -1, 0, 0, 200, 0, 0)
+        return Sample._make([0] * 9 + [words, -1, 0, 0, 200, 0, 0])
 
     these = [row(3), row(0), row(1), row(4)]
     data = array("I", [10, 20, 5, 6, 7]).tobytes()

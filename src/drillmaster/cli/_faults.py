@@ -67,8 +67,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     captured: bool
 
 
-def listed(found: Sequence[tuple[str, Entry]], index: Index, *, colour: bool) -> Iterator[str]:
-    """Write the list: groups, and one line a fault."""
+def listed(found: Sequence[tuple[str, Entry]], index: Index, *, colour: bool, columns: int | None) -> Iterator[str]:
+    """Write the list: groups, and one line a fault, cut to `columns`; None: whole."""
     width = max(len(tag) for tag, _ in found)
     group = None
     for tag, entry in found:
@@ -78,8 +78,11 @@ def listed(found: Sequence[tuple[str, Entry]], index: Index, *, colour: bool) ->
             group = entry.group
             yield f"{_BOLD}{group}{_OFF}" if colour else group
         marks = _marks(entry)
-        scope = "" if entry.scope == "exchange" else f" [{entry.scope}]"
-        yield f"  {f'{_DIM}{marks}{_OFF}' if colour else marks}  {tag:{width}}  {one_line(entry.line)}{scope}"
+        scope = "" if entry.scope == "exchange" else f"[{entry.scope}]"
+        line = f"{tag:{width}}  {scope} {one_line(entry.line)}" if scope else f"{tag:{width}}  {one_line(entry.line)}"
+        if columns is not None and len(line) > columns - 7:
+            line = f"{line[: max(width, columns - 8)]}…"
+        yield f"  {f'{_DIM}{marks}{_OFF}' if colour else marks}  {line}"
     yield ""
     shown = "" if len(found) == len(index.faults) else f" of {len(index.faults)}"
     measured = f", measured {index.sdks_measured}" if index.sdks_measured else ""

@@ -1,6 +1,7 @@
 """`drillmaster fault`: what can be made to fail, explained, and tried once by hand."""
 
 import os
+import shutil
 import sys
 from typing import TYPE_CHECKING
 
@@ -63,7 +64,8 @@ def list_(words: tuple[str, ...], group: str | None, scope: str | None, as_json:
     if as_json:
         click.echo(_faults.listed_json(found, read()))
         return
-    for line in _faults.listed(found, read(), colour=_colour()):
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in _faults.listed(found, read(), colour=_colour(), columns=columns):
         click.echo(line)
 
 

@@ -114,6 +114,22 @@ def test_a_page_says_what_each_api_says_and_where_that_is_documented() -> None:
     assert "anthropic: 529" in text and "source: D " in text and "gemini" not in text
 
 
+def test_a_page_with_parameters_says_what_is_said_then() -> None:
+    text = said(
+        "show", "status", "--param", "status=429", "--param", "condition=rate-tokens", "--dialect", "openai_chat"
+    )
+    assert "openai_chat: 429" in text and "tokens per min" in text
+    assert "params: {status: 429, condition: rate-tokens}" in text
+
+
+def test_the_shapes_of_an_error_inside_a_stream_are_shown_with_their_source() -> None:
+    text = said("show", "error-event", "--dialect", "openai_responses")
+    for shape in ("flat", "nested", "failed"):
+        assert f"openai_responses, {shape}: 200" in text
+    one = json.loads(said("show", "error-event", "--param", "shape=flat", "--dialect", "openai_responses", "--json"))
+    assert [words["dialect"] for words in one["words"]] == ["openai_responses, flat"]
+
+
 def test_mistakes_that_are_named_are_mistakes_of_the_stand_in_agent() -> None:
     assert {bug for bugs in MISTAKES.values() for bug in bugs} <= set(BUGS)
 

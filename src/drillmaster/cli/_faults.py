@@ -2,12 +2,13 @@
 
 import inspect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from drillmaster import faults
+from drillmaster.dialects import Dialect
 from drillmaster.dialects import load as load_dialect
 from drillmaster.dialects import names as dialect_names
 from drillmaster.errors import one_line
@@ -117,9 +118,9 @@ def listed_json(found: Sequence[tuple[str, Entry]], index: Index) -> str:
     return _pretty(whole)
 
 
-def explain(tag: str, kind: type[faults.Fault], dialects: Sequence[str] | None) -> Explained:
-    """Gather what is known. `dialects` None: all of them. Raises Problem for one that there is not."""
-    example, _ = filled(tag, kind, {})
+def explain(tag: str, kind: type[faults.Fault], dialects: Sequence[str] | None, params: Mapping[str, Any]) -> Explained:
+    """Gather what is known, with these parameters. `dialects` None: all of them. Raises Problem for one that there is not."""
+    example, _ = filled(tag, kind, params)
     fault = faults.make(tag, example)
     _, stream = usual(fault)
     words = []
@@ -131,6 +132,8 @@ def explain(tag: str, kind: type[faults.Fault], dialects: Sequence[str] | None) 
             words.append(
                 Words(dialect=name, status=answer.status, fields=answer.headers, body=body, source=answer.source)
             )
+        if "shape" in kind.__struct_fields__:
+            words += _in_stream(fault, dialect)
     entry = read().faults[tag]
     return Explained(
         tag=tag,
@@ -149,6 +152,17 @@ def explain(tag: str, kind: type[faults.Fault], dialects: Sequence[str] | None) 
         sdks_measured=read().sdks_measured,
         captured=entry.captured,
     )
+
+
+def _in_stream(fault: faults.Fault, dialect: Dialect) -> Iterator[Words]:
+    """How an API says in the middle of a stream that it failed, in each of its shapes or in the one that was chosen."""
+    chosen = getattr(fault, "shape", None)
+    condition = str(getattr(fault, "condition", "overloaded"))
+    for shape in dialect.shapes:
+        if chosen in (None, shape.name):
+            frames = b"".join(dialect.error_frames(shape.name, condition, request_id=f"req_{'0' * 24}"))
+            body = frames.decode("utf-8", "backslashreplace").strip()
+            yield Words(dialect=f"{dialect.name}, {shape.name}", status=200, fields=(), body=body, source=shape.source)
 
 
 def explained_json(one: Explained) -> str:
@@ -220,7 +234,8 @@ def _word_lines(one: Explained, title: Any) -> Iterator[str]:
     last = None
     for words in one.words:
         told = "; ".join(f"{name}: {value}" for name, value in words.fields if _telling(name))
-        text = one_line(re.sub(r"req_[0-9a-f]{24}", "req_…", words.body))
+        body = re.sub(r"req_[0-9a-f]{24}", "req_…", words.body)
+        text = one_line(" ⏎ ".join(line for line in body.splitlines() if line))
         if len(text) > _BODY_CHARS:
             text = f"{text[:_BODY_CHARS]}…"
         yield f"  {words.dialect}: {words.status}{f' ({told})' if told else ''}"

@@ -77,8 +77,16 @@ def list_(words: tuple[str, ...], group: str | None, scope: str | None, as_json:
     help="Show what it says in the words of this API alone.",
     shell_complete=completions.dialects,
 )
+@click.option(
+    "--param",
+    "params",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="One of its parameters, for what is said and for the lines of a plan.",
+    shell_complete=completions.fault_parameters,
+)
 @_json
-def show(tag: str, dialect: str | None, as_json: bool) -> None:
+def show(tag: str, dialect: str | None, params: tuple[str, ...], as_json: bool) -> None:
     """Explain one fault: what happens, its parameters, what each API says, lines for a plan, what SDKs do with it.
 
     With --json the parameters are a JSON Schema.
@@ -87,14 +95,17 @@ def show(tag: str, dialect: str | None, as_json: bool) -> None:
     Examples:
       drillmaster fault show rate-limit
       drillmaster fault show rate-limit --dialect anthropic
+      drillmaster fault show status --param status=429 --param condition=rate-tokens
       drillmaster fault show cut-body --json
     """
     from drillmaster.cli import _faults
+    from drillmaster.trying.parameters import parse
 
     kind = _kind(tag)
     if dialect is not None:
         _dialect(dialect)
-    explained = _faults.explain(tag, kind, None if dialect is None else (dialect,))
+    given = parse(tag, kind, params)
+    explained = _faults.explain(tag, kind, None if dialect is None else (dialect,), given)
     if as_json:
         click.echo(_faults.explained_json(explained))
         return

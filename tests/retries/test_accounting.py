@@ -82,6 +82,8 @@ SEQUENCES: list[tuple[str, list[tuple[float, dict[str, Any]]], Layers]] = [
     ("the SDK's own", [(0, {}), (1, {"retry_count": 1}), (2, {"retry_count": 2})], Layers(call=1, sdk=2)),
     ("a loop above", [(0, {}), (1, {}), (2, {})], Layers(call=1, above=2)),
     ("both", [(0, {}), (1, {"retry_count": 1}), (2, {}), (3, {"retry_count": 1})], Layers(call=1, above=1, sdk=2)),
+    ("a limit that was met", [(0, {"status": 429}), (1, {})], Layers(call=1, above=1)),
+    ("a redirect, and where it leads", [(0, {"status": 302}), (1, GOOD)], Layers(call=2)),
     ("a client that says nothing", [(0, {"retry_count": None}), (1, {"retry_count": None})], Layers(call=1, untold=1)),
     ("the next step", [(0, GOOD), (1, GOOD), (2, GOOD)], Layers(call=3)),
     ("a step, and its retry", [(0, GOOD), (1, {}), (2, {"retry_count": 1})], Layers(call=2, sdk=1)),
@@ -122,6 +124,30 @@ def test_side_by_side_each_failure_is_followed_once() -> None:
         attempt(paper, 30, at_s, retry_count=1, **GOOD)
     attempt(paper, 30, 2.0, **GOOD)
     assert fault_of(paper).layers == Layers(call=4, sdk=3)
+
+
+BROKEN: dict[str, Any] = {**GOOD, "window": "w1", "end": "cut", "terminal": False, "intact": False}
+
+
+def test_side_by_side_a_retry_follows_the_try_before_it() -> None:
+    paper = scene(PATIENT)
+    attempt(paper, 30, 0.0, 0.5)
+    attempt(paper, 30, 0.01, 0.5, tokens_estimated=40, **BROKEN)
+    attempt(paper, 30, 1.0, retry_count=1)  # of the first
+    attempt(paper, 30, 2.0, retry_count=2, tokens=100, **GOOD)  # of the first as well, which had cost nothing yet
+    attempt(paper, 30, 2.1, retry_count=1, tokens=7, **GOOD)
+    phase = fault_of(paper)
+    assert phase.layers == Layers(call=2, sdk=3)
+    assert (phase.tokens.told, phase.tokens.again) == (107, 7)
+
+
+def test_a_retry_may_begin_before_the_wire_has_seen_the_end_of_what_it_follows() -> None:
+    paper = scene(PATIENT)
+    attempt(paper, 30, 0.0, 2.0, tokens_estimated=40, **BROKEN)
+    attempt(paper, 30, 1.0, retry_count=1, tokens=100, **GOOD)
+    phase = fault_of(paper)
+    assert phase.layers == Layers(call=1, sdk=1)
+    assert phase.tokens.again == 100
 
 
 def test_retries_in_retries_multiply_and_the_worst_call_is_told() -> None:
@@ -174,6 +200,15 @@ def test_a_wait_is_counted_from_the_answer_s_first_byte_and_to_the_same_model() 
     attempt(paper, 30, 0, 0.5, status=429, asked_s=1.0, asked_by="seconds", first_ns=31 * S)  # a slow body
     attempt(paper, 30, 0.6, model="small", **GOOD | {"window": "w1"})  # the fallback need not wait
     attempt(paper, 30, 1.0)
+    waits = fault_of(paper).waits
+    assert (waits.kept, waits.early) == (1, 0)
+
+
+def test_what_began_before_the_answer_could_not_know_of_the_wait() -> None:
+    paper = scene(PATIENT)
+    attempt(paper, 30, 0.0, 1.0, status=429, asked_s=1.0, asked_by="seconds")
+    attempt(paper, 30, 0.5, **GOOD)  # side by side
+    attempt(paper, 30, 2.1, retry_count=1)
     waits = fault_of(paper).waits
     assert (waits.kept, waits.early) == (1, 0)
 
@@ -250,11 +285,22 @@ def test_load_counts_attempts_by_time_over_users_on_schedule() -> None:
     assert storm.rest is not None and storm.rest.factor == Exact(1.0, 10)
 
 
+def test_a_slow_traffic_has_a_longer_return() -> None:
+    back = books(scene(every_s=1.5, recovery_s=40)).storms[0].back
+    assert back is not None and back.end_s - back.start_s == 15.0
+
+
 def test_a_request_caught_by_a_window_is_the_window_s_alone() -> None:
     paper = scene(PATIENT)
+    again_ns = paper.lift_ns + 10 * S
+    paper.add("events/proxy.jsonl", again_ns, "fault_injected", window="w2", fault="503", params={})
+    paper.add("events/proxy.jsonl", again_ns + 5 * S, "fault_lifted", window="w2", why="ordered")
+    attempt(paper, 18, 0.5, 2.0)  # due a second before the first window, and met by it
+    attempt(paper, 88, 0.5, 2.0, window="w2")
     run = paper.run()
-    counted = sum(phase.requests for phase in books(run).phases)
-    assert counted == len(run.requests)
+    made = books(run)
+    assert [p.requests for p in made.phases] == [18, 61, 9, 6, 5]
+    assert sum(p.requests for p in made.phases) == len(run.requests)
 
 
 step = st.tuples(

@@ -78,6 +78,14 @@ def test_retries_without_a_pause_are_named_with_their_layer() -> None:
     assert "above the SDK" in said["no-backoff"].cause
 
 
+def test_a_few_that_came_at_once_are_no_habit() -> None:
+    paper = scene(PATIENT)
+    for n in range(20, 30):
+        attempt(paper, n, 0)
+        attempt(paper, n, 0.005 if n < 24 else 0.5)
+    assert found(paper) == {}
+
+
 def test_work_for_users_who_are_gone_is_named() -> None:
     paper = scene(ALONE)
     for n in range(20, 30):
@@ -101,6 +109,10 @@ def test_a_herd_at_the_return_is_named_and_a_queue_of_three_is_not() -> None:
         attempt(few, n, 0)
         attempt(few, n, (80 - n) - 1 + 1.5, retry_count=1, **GOOD)
     assert "storm-on-return" not in found(few)
+    seldom = scene(PATIENT, every_s=5.0)
+    for k in range(5):  # nine attempts for four users are more than twice the usual, and say nothing yet
+        attempt(seldom, 79, 1.5 + k / 10, trace=f"{15:032x}", retry_count=1, **GOOD)
+    assert "storm-on-return" not in found(seldom)
 
 
 def test_retries_long_after_the_lift_are_named() -> None:

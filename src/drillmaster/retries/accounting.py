@@ -72,19 +72,17 @@ def account(run: Run) -> Accounting | None:
 
 
 def _phases(run: Run) -> tuple[list[tuple[PhaseName, str | None, list[Request]]], list[tuple[int, int]]]:
-    """List the phases with their requests, and the time each takes. A request that a window caught is the window's."""
+    """List the phases with their requests, and the time each takes. A request of two phases is the later one's: a window's."""
     begin_ns = run.phases[0].start_ns if run.phases else 0
     if not run.windows:
         return [("baseline", None, list(run.requests))], [(begin_ns, run.end_ns + 1)]
     first = run.windows[0]
     books: list[tuple[PhaseName, str | None, list[Request]]] = [("baseline", None, run.before(first))]
     spans = [(begin_ns, first.injected_ns)]
-    caught = [{r.id for r in run.during(window)} for window in run.windows]
-    for place, window in enumerate(run.windows):
+    for window in run.windows:
         lifted_ns, until_ns = run.lifted_or_end_ns(window), run.next_injection_ns(window)
-        next_ones = caught[place + 1] if place + 1 < len(caught) else frozenset()
         books.append(("fault", window.id, run.during(window)))
-        books.append(("recovery", window.id, [r for r in run.after(window) if r.id not in next_ones]))
+        books.append(("recovery", window.id, run.after(window)))
         spans += [(window.injected_ns, lifted_ns), (lifted_ns, until_ns)]
     return books, spans
 

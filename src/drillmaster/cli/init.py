@@ -22,11 +22,15 @@ def command() -> None:
     """Write the files a drill of your own service begins with."""
 
 
-@command.command("eviction")
-@click.option(
+_DIR = click.option(
     "--dir", "folder", metavar="DIR", type=click.Path(path_type=Path), default=Path(), help="Where to. Default: here."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print files and open blanks as JSON, and ask nothing.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print files and open blanks as JSON, and ask nothing.")
+
+
+@command.command("eviction")
+@_DIR
+@_JSON
 def eviction(folder: Path, as_json: bool) -> None:
     """Write eviction-plan.yaml and eviction-policy.yaml with blanks, each explained where it stands.
 
@@ -38,13 +42,35 @@ def eviction(folder: Path, as_json: bool) -> None:
       drillmaster init eviction
       drillmaster init eviction --dir drills/
     """
+    _write("eviction", folder, as_json=as_json, then="--rehearsal --compress max")
+
+
+@command.command("matrix")
+@_DIR
+@_JSON
+def matrix(folder: Path, as_json: bool) -> None:
+    """Write matrix-plan.yaml with blanks, each explained where it stands.
+
+    Who has a plan of an eviction drill needs none: `drillmaster run matrix eviction-plan.yaml` takes that. A file that is already
+    there is left as it is. Limits are those of an eviction drill's policy, which `drillmaster init eviction` writes.
+
+    \b
+    Examples:
+      drillmaster init matrix
+      drillmaster init matrix --dir drills/
+    """
+    _write("matrix", folder, as_json=as_json, then="--rehearsal --faults reset,503")
+
+
+def _write(kit: str, folder: Path, *, as_json: bool, then: str) -> None:
+    """Write a kit's files, ask on a terminal for a few of the blanks, and say what is left and what to type next."""
     from drillmaster.cli import say_json
     from drillmaster.intake import read_bytes
     from drillmaster.intake.runs import short
     from drillmaster.intake.written import write_new
     from drillmaster.scaffold import blanks, fill, template
 
-    texts = template("eviction")
+    texts = template(kit)
     plan_name = next(iter(texts))
     if not as_json and sys.stdin.isatty() and sys.stderr.isatty() and not (folder / plan_name).exists():
         answers = _asked(blanks(texts[plan_name]))
@@ -71,7 +97,7 @@ def eviction(folder: Path, as_json: bool) -> None:
             click.echo(f"  {' '.join(open_blanks[name])}")
     first = "fill in the blanks, then " if any(open_blanks.values()) else ""
     plan = short(folder / plan_name)
-    click.echo(f"next: {first}drillmaster run eviction {plan} --rehearsal --compress max")
+    click.echo(f"next: {first}drillmaster run {kit} {plan} {then}")
 
 
 def _asked(examples: dict[str, str]) -> dict[str, str]:

@@ -79,7 +79,7 @@ def eviction(
     """
     from drillmaster.run import Options, conduct, progress_for
 
-    path = _plan(plan_path)
+    path = _plan(plan_path, "eviction")
     if wait_agent is not None and not 0 <= wait_agent <= 86_400:
         raise Problem(
             "--wait-agent", found=f"{wait_agent:g}", wanted="seconds, at most a day", remedy="write --wait-agent 60"
@@ -100,6 +100,109 @@ def eviction(
     _close(conduct(path, options), as_json=as_json)
 
 
+@command.command("matrix")
+@click.argument("plan_path", metavar="[PLAN]", required=False)
+@click.option(
+    "--faults", metavar="TAG,TAG", help="These faults in place of the plan's.", shell_complete=completions.faults
+)
+@click.option("--group", "groups", multiple=True, metavar="GROUP", help="All faults of this group: stream, status, ...")
+@click.option("--all", "everything", is_flag=True, help="Every fault that there is.")
+@click.option(
+    "--time-limit", "time_limit_s", type=float, metavar="S", help="Begin no cell that would end after so many seconds."
+)
+@click.option(
+    "--compress",
+    metavar="max|5x",
+    help="Divide the traffic period and the times by a factor, or by as much as goes; a user's patience stays in seconds.",
+)
+@click.option("--rehearsal", is_flag=True, help="One person may hold all seats. Stamped REHEARSAL.")
+@click.option("--cmd", metavar="'COMMAND'", help="How to start the agent; it gets DRILL_LOG and the base URLs.")
+@click.option("--wait-agent", type=float, metavar="S", help="Seconds to wait for an agent that you start.")
+@click.option("--timeline", metavar="FILE", help="Where an agent that you start writes its timeline (its DRILL_LOG).")
+@click.option("--runs", metavar="DIR", default="runs", show_default=True, help="Where run folders go.")
+@click.option("--permit-host", metavar="HOST", help="Repeat the host that the plan has permission for.")
+@click.option("--yes", is_flag=True, help="Do not ask before the drill starts.")
+@click.option(
+    "--html",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write the table as one HTML page. Default: RUN/matrix.html.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
+def matrix(
+    plan_path: str | None,
+    faults: str | None,
+    groups: tuple[str, ...],
+    everything: bool,
+    time_limit_s: float | None,
+    compress: str | None,
+    rehearsal: bool,
+    cmd: str | None,
+    wait_agent: float | None,
+    timeline: str | None,
+    runs: str,
+    permit_host: str | None,
+    yes: bool,
+    html: Path | None,
+    as_json: bool,
+) -> None:
+    """Run every chosen fault against your agent, one after another, and print what each of them reached.
+
+    PLAN is a plan of a matrix or of an eviction drill; without one `matrix-plan.yaml` here is meant, or `eviction-plan.yaml`. A
+    baseline first hears which APIs the agent speaks, streamed or whole; each fault is then on for a short window in each of them,
+    and the agent is back before the next begins. What is not run is listed with why. Ends with 0 when no cell failed more users
+    than the policy allows (without a policy: when something was measured), 1 when one did, 2 when nothing was settled or cells that
+    should have been run were not, 3 when it was stopped.
+
+    \b
+    Examples:
+      drillmaster run matrix --rehearsal --compress max
+      drillmaster run matrix eviction-plan.yaml --faults reset,503,stall --rehearsal
+      drillmaster run matrix matrix-plan.yaml --group stream --html streams.html
+      drillmaster run matrix matrix-plan.yaml --all --time-limit 3600
+    """
+    from drillmaster.cli.matrix import show
+    from drillmaster.intake.matrix import open_matrix
+    from drillmaster.run import Options, Picked, conduct, progress_for
+
+    path = _plan(plan_path, "matrix", "eviction")
+    for name, value in (("--wait-agent", wait_agent), ("--time-limit", time_limit_s)):
+        if value is not None and not 0 <= value <= 86_400:
+            raise Problem(name, found=f"{value:g}", wanted="seconds, at most a day", remedy=f"write {name} 600")
+    tags = tuple(tag.strip() for tag in (faults or "").split(",") if tag.strip())
+    if everything and (tags or groups):
+        raise click.UsageError("--all means every fault: it goes with neither --faults nor --group")
+    result = conduct(
+        path,
+        Options(
+            runs=Path(runs),
+            cmd=cmd,
+            compress=_factor(compress),
+            rehearsal=rehearsal,
+            permit_host=permit_host,
+            agent_wait_s=wait_agent,
+            timeline=None if timeline is None else Path(timeline),
+            progress=progress_for(),
+            confirm=_confirm_matrix
+            if not yes and not rehearsal and sys.stdin.isatty() and sys.stderr.isatty()
+            else None,
+            matrix=Picked(faults=tags, groups=groups, everything=everything, time_limit_s=time_limit_s),
+        ),
+    )
+    show(open_matrix(result.run_dir), result.run_dir, html=html or result.run_dir / "matrix.html", as_json=as_json)
+
+
+def _confirm_matrix(plan: "Plan") -> None:
+    """Ask the Lead, who has read by now how many faults there are and how long each is on."""
+    if not click.confirm(f"Start the matrix of {plan.service}? Its agent meets one fault after another", err=True):
+        raise Problem(
+            "run matrix",
+            found="a no",
+            wanted="the Lead's yes",
+            remedy="start it when you are ready; --yes does not ask",
+        )
+
+
 def _factor(text: str | None) -> "float | Literal['max'] | None":
     from drillmaster.sanity import parse_factor
 
@@ -118,17 +221,18 @@ def _factor(text: str | None) -> "float | Literal['max'] | None":
     return factor
 
 
-def _plan(given: str | None) -> Path:
+def _plan(given: str | None, *kits: str) -> Path:
     if given is not None:
         return Path(given)
-    here = Path("eviction-plan.yaml")
-    if here.is_file():
-        return here
+    for kit in kits:
+        here = Path(f"{kit}-plan.yaml")
+        if here.is_file():
+            return here
     raise Problem(
-        "run eviction",
+        f"run {kits[0]}",
         found="no plan",
         wanted="a plan's file",
-        remedy="write one with `drillmaster init eviction`, or watch a drill first: drillmaster demo",
+        remedy=f"write one with `drillmaster init {kits[0]}`, or watch a drill first: drillmaster demo",
     )
 
 

@@ -26,7 +26,7 @@ _NO_ANSWER = {
     "cut": "closed without an answer",
     "client_gone": "no answer until the client left",
     "lifted": "no answer until the lift",
-    "held": "no answer for as long as the proxy holds one",
+    "held": "held without an answer",
     "stall": "no answer",
     "upstream_error": "no answer of the real endpoint",
 }
@@ -35,7 +35,7 @@ _BROKEN = {
     "cut": "closed inside the answer",
     "client_gone": "unfinished when the client left",
     "lifted": "unfinished at the lift",
-    "held": "unfinished, and held",
+    "held": "held inside the answer",
     "stall": "unfinished, and silent",
     "clean": "ended without its API's last word",
 }
@@ -66,7 +66,7 @@ def read(run: Run, told: Told, max_failed_ratio: float | None) -> Table:
         not_run=(*told.left_out, *_not_run(run, told, windows)),
         max_failed_ratio=max_failed_ratio,
         ended="" if run.ended == "completed" else (run.ended_why or "its end was never written"),
-        problems=_problems(run),
+        problems=(*told.holes, *_problems(run)),
         digest=run.digest,
     )
 
@@ -319,7 +319,7 @@ class _Reading:
         return "no request looked as it wants" + (f"; what came: {', '.join(tally.saw[:3])}" if tally.saw else "")
 
     def _marks(self) -> list[Mark]:
-        window, ids = self._window, {r.id for r in (*self.judged, *self.cut)}
+        window, ids = self._window, {r.id for r in (*self.judged, *self.hung)}
         until_ns = self._run.next_injection_ns(window)
         return [
             m

@@ -6,7 +6,21 @@ import msgspec
 
 from drillmaster.verdict import Cite, Measure
 
-__all__ = ["BAD", "GOOD", "UNSETTLED", "Back", "Cell", "LeftOut", "Pair", "Result", "Table", "Told", "Wanted", "Word"]
+__all__ = [
+    "BAD",
+    "GOOD",
+    "UNSETTLED",
+    "Back",
+    "Cell",
+    "LeftOut",
+    "NotRun",
+    "Pair",
+    "Result",
+    "Table",
+    "Told",
+    "Wanted",
+    "Word",
+]
 
 Word = Literal[
     "survived by fallback",
@@ -74,6 +88,13 @@ class Back(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
+class NotRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A cell that was laid out and not run."""
+
+    cell: str
+    why: str
+
+
 class Told(msgspec.Struct, frozen=True, kw_only=True):
     """What the conductor wrote of its cells."""
 
@@ -82,9 +103,9 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     not_run: dict[str, str] = {}
     """Cell -> why."""
     backs: dict[str, Back] = {}
-    restarted: frozenset[str] = frozenset()
-    """Cells after which the agent had to be started anew."""
     requests_per_cell: int = 1
+    holes: tuple[str, ...] = ()
+    """Lines of its own that cannot be read."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,7 +37,7 @@ from drillmaster.reports.json import document
 from drillmaster.reports.text import last_line, where
 from drillmaster.verdict import Absent, AtLeast, AtMost, Check, Exact, Measure, Status, Verdict
 
-__all__ = ["KINDS", "MAX_BYTES", "render", "sample"]
+__all__ = ["KINDS", "MAX_BYTES", "render", "sample", "style"]
 
 MAX_BYTES: Final = 200_000
 _MOST_MARKS: Final = 2_000
@@ -108,11 +108,20 @@ def _visible(value: object) -> object:
     return one_line(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
+def style() -> str:
+    """The style sheet of all pages."""
+    return _template().partition("<style>")[2].partition("</style>")[0]
+
+
+def _template() -> str:
+    return resources.files(__package__).joinpath("page.html.jinja").read_text("utf-8")
+
+
 def _page(verdict: Verdict, view: RunView | None, most_marks: int, most_cites: int) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, finalize=_visible, trim_blocks=True, lstrip_blocks=True
     )
-    template = environment.from_string(resources.files(__package__).joinpath("page.html.jinja").read_text("utf-8"))
+    template = environment.from_string(_template())
     checks = [_check(check) for check in verdict.checks]
     return template.render(
         verdict=verdict,

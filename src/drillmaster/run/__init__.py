@@ -6,10 +6,11 @@
 from drillmaster.run.conductor import Scene, Scribe
 from drillmaster.run.opening import RunResult, conduct
 from drillmaster.run.progress import Plain, Progress, Silent, Terminal, progress_for
-from drillmaster.run.ready import Options
+from drillmaster.run.ready import Options, Picked
 
 __all__ = [
     "Options",
+    "Picked",
     "Plain",
     "Progress",
     "RunResult",

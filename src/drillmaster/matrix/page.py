@@ -1,0 +1,86 @@
+"""The table as one HTML page in the reports' style: under 200 kB, no script, nothing loaded, each cell with its evidence."""
+
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any, Final
+
+import jinja2
+from markupsafe import Markup
+
+from drillmaster.errors import Exit, one_line
+from drillmaster.matrix.reading import exit_of
+from drillmaster.matrix.shapes import BAD, GOOD, Result, Table
+from drillmaster.matrix.telling import UNPROVEN, asked, grouped, headline, measure_text, summary
+from drillmaster.reports.html import MAX_BYTES, style
+
+__all__ = ["render"]
+
+_CITES: Final = (12, 4, 1)
+"""Cited lines a cell; fewer where the page would be too large."""
+_MOST_ROWS: Final = 120
+
+
+def render(table: Table, *, beside: str = "") -> str:
+    """Write the page. `beside` is the way from where it lies to the run folder, with a slash at its end; empty: it lies there."""
+    page = ""
+    for most_cites in _CITES:
+        page = _page(table, beside, most_cites)
+        if len(page.encode("utf-8", "backslashreplace")) <= MAX_BYTES:
+            break
+    return page
+
+
+def _page(table: Table, beside: str, most_cites: int) -> str:
+    environment = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=lambda value: one_line(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    template = environment.from_string(resources.files(__package__).joinpath("page.html.jinja").read_text("utf-8"))
+    ways, rows = _grid(table)
+    code = exit_of(table)
+    judged = table.max_failed_ratio is not None
+    return template.render(
+        table=table,
+        style=Markup(style()),  # noqa: S704  # the reports' own style sheet, part of the package
+        status={Exit.PASS: "pass" if judged else "refused", Exit.FAIL: "fail"}.get(code, "refused"),
+        word={Exit.PASS: "Pass" if judged else "Measured", Exit.FAIL: "Fail", Exit.ABORTED: "Stopped"}.get(
+            code, "Refused"
+        ),
+        headline=headline(table),
+        summary=summary(table),
+        heard=", ".join(f"{asked(p.dialect, p.stream)} ({p.attempts})" for p in table.spoken),
+        ways=ways,
+        rows=rows,
+        left=[(why, which[:_MOST_ROWS]) for why, which in grouped(table.not_run)],
+        kind=lambda r: "pass" if r.word in GOOD else "fail" if r.word in BAD else "refused",
+        way_of=lambda r: asked(r.dialect, r.stream),
+        counted=_counted,
+        measure=measure_text,
+        beside=beside,
+        most_cites=most_cites,
+        unproven=UNPROVEN,
+    )
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{n} x {what}" for what, n in counts.items())
+
+
+def _grid(table: Table) -> tuple[list[str], list[tuple[str, list[dict[str, Any]]]]]:
+    """Faults down, ways of asking across; what a way left out says why in its place."""
+    ways = list(dict.fromkeys(asked(p.dialect, p.stream) for p in table.spoken))
+    ways += [way for way in dict.fromkeys(asked(r.dialect, r.stream) for r in table.results) if way not in ways]
+    found: dict[str, dict[str, Result]] = {}
+    for result in table.results:
+        found.setdefault(result.label, {})[asked(result.dialect, result.stream)] = result
+    whys = {(e.label, asked(e.dialect, e.stream)): e.why for e in table.not_run}
+    labels = list(found)
+    labels += [e.label for e in table.not_run if e.label not in found and (e.should or e.dialect is not None)]
+    rows = [
+        (label, [{"result": found.get(label, {}).get(way), "why": whys.get((label, way), "")} for way in ways])
+        for label in dict.fromkeys(labels)
+    ]
+    return ways, rows[:_MOST_ROWS]

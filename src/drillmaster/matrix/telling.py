@@ -1,0 +1,147 @@
+"""The table for a terminal: one line a cell, what is behind it below, what was not run and why, and what that leaves open."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from drillmaster.errors import one_line
+from drillmaster.matrix.reading import exit_of
+from drillmaster.matrix.shapes import BAD, GOOD, LeftOut, Result, Table
+from drillmaster.policy import seconds_text, share_text
+from drillmaster.verdict import Absent, AtLeast, AtMost, Exact, Measure
+
+__all__ = ["UNPROVEN", "asked", "grouped", "headline", "lines", "measure_text", "summary"]
+
+_BOLD, _DIM, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[0m"
+_RED, _GREEN, _YELLOW = "\x1b[31m", "\x1b[32m", "\x1b[33m"
+
+UNPROVEN = (
+    "That an answer was good: it had the form that the plan expects, and no more is asked of it.",
+    "What a fault does that goes on for longer than its window, or two at once.",
+    "How much load the fallback bears: traffic was steady and small.",
+    "Anything about faults that are listed as not run, and about APIs and ways of asking that the baseline did not hear.",
+)
+"""What a matrix does not prove."""
+
+
+def asked(dialect: str | None, stream: bool | None) -> str:
+    """An API and a way of asking in words."""
+    if dialect is None:
+        return "all that come"
+    return f"{dialect} {'streamed' if stream else 'whole'}"
+
+
+def measure_text(measure: Measure) -> str:
+    match measure:
+        case Exact(value=value):
+            return f"{value:.3g}"
+        case AtLeast(value=value):
+            return f"at least {value:.3g}"
+        case AtMost(value=value):
+            return f"at most {value:.3g}"
+        case Absent():
+            return "not known"
+
+
+def headline(table: Table) -> str:
+    """The matrix in one line: how many of its cells were survived, failed, settled nothing, were not run."""
+    good = sum(r.word in GOOD for r in table.results)
+    bad = sum(r.word in BAD for r in table.results)
+    open_ones = len(table.results) - good - bad
+    parts = [f"{good} survived", f"{bad} failed users"]
+    parts += [f"{open_ones} settled nothing"] if open_ones else []
+    should = sum(entry.should for entry in table.not_run)
+    parts += [f"{should} not run that should"] if should else []
+    return f"{len(table.results)} cells run: {', '.join(parts)}; {len(table.not_run) - should} left out with a reason"
+
+
+def summary(table: Table) -> list[str]:
+    """What the exit code says, in words, worst first."""
+    said = [f"REFUSED {problem}" for problem in table.problems]
+    if table.ended:
+        said.append(f"STOPPED {table.ended}")
+    code = exit_of(table)
+    share = None if table.max_failed_ratio is None else share_text(table.max_failed_ratio)
+    failed = [r for r in table.results if r.failed]
+    if share is None:
+        said.append("measured; there is no policy, and nothing is judged")
+    elif failed:
+        said.append(f"FAIL {len(failed)} cells failed more than {share} of the users that met them")
+    elif code == 0:
+        said.append(f"PASS no cell failed more than {share} of the users that met it")
+    if code == 2 and not table.problems:
+        settled = any(r.word in GOOD | BAD for r in table.results)
+        said.append(
+            "REFUSED " + ("cells that should have been run were not" if settled else "no cell settled anything")
+        )
+    return said
+
+
+def lines(table: Table, *, colour: bool) -> Iterator[str]:
+    """Write the table."""
+
+    def paint(text: str, code: str) -> str:
+        return f"{code}{text}{_OFF}" if colour else text
+
+    stamps = f" [{', '.join(table.stamps)}]" if table.stamps else ""
+    yield paint(f"fault matrix: {one_line(table.service)}, run {table.run}{stamps}", _BOLD)
+    heard = ", ".join(f"{asked(p.dialect, p.stream)} ({p.attempts})" for p in table.spoken)
+    yield f"heard in the baseline: {heard or 'nothing'}; {table.baseline}"
+    yield ""
+    if table.results:
+        labels = max(len(r.label) for r in table.results)
+        ways = max(len(asked(r.dialect, r.stream)) for r in table.results)
+        words = max(len(r.word) for r in table.results)
+        for r in table.results:
+            code = _GREEN if r.word in GOOD else _RED if r.word in BAD else _YELLOW
+            word = paint(f"{r.word:{words}}", code)
+            yield f"{r.cell:>4}  {r.label:{labels}}  {asked(r.dialect, r.stream):{ways}}  {word}  {one_line(r.why)}".rstrip()
+            yield paint(f"      {'':{labels}}  {one_line(behind(r))}", _DIM)
+        yield ""
+    if table.not_run:
+        yield paint("not run", _BOLD)
+        for why, which in grouped(table.not_run):
+            yield f"  {one_line(why)}:"
+            yield f"      {', '.join(which)}"
+        yield ""
+    yield paint(headline(table), _BOLD)
+    yield from summary(table)
+
+
+def behind(r: Result) -> str:
+    """What wire, worker and clock say of a cell."""
+    parts = [f"wire: {_counted(r.wire)}" if r.wire else "wire: no request of the agent got so far"]
+    if r.fallbacks:
+        parts.append(f"fallback: {_counted(r.fallbacks)}")
+    elif r.users.get("ok_fallback") and r.word in GOOD:
+        parts.append("fallback: an answer without the primary, by no mark")
+    if r.first_good_s is not None:
+        parts.append(f"first good answer after {seconds_text(round(r.first_good_s, 3))}")
+    if not isinstance(r.attempts_each, Absent):
+        parts.append(f"attempts a request: {measure_text(r.attempts_each)}, at most {measure_text(r.most_attempts)}")
+    if not isinstance(r.storm, Absent):
+        parts.append(f"storm factor {measure_text(r.storm)}")
+    if r.exceptions:
+        parts.append(f"escaped: {_counted(r.exceptions)}")
+    if r.deaths:
+        parts.append(f"its process ended by itself {r.deaths} times")
+    if r.cut_short:
+        parts.append(f"{r.cut_short} ended by the lift, not judged")
+    if r.back_s is not None:
+        parts.append(f"back {seconds_text(round(r.back_s, 2))} after the lift")
+    if r.not_back:
+        parts.append(f"NOT BACK: {r.not_back}")
+    return "; ".join(parts)
+
+
+def grouped(not_run: Iterable[LeftOut]) -> list[tuple[str, list[str]]]:
+    """What was not run by why: what should have been first, then the reason that left most out."""
+    found: dict[str, list[str]] = {}
+    should: dict[str, bool] = {}
+    for entry in not_run:
+        way = f" ({asked(entry.dialect, entry.stream)})" if entry.dialect is not None else ""
+        found.setdefault(entry.why, []).append(f"{entry.label}{way}")
+        should[entry.why] = should.get(entry.why, False) or entry.should
+    return sorted(found.items(), key=lambda item: (not should[item[0]], -len(item[1])))
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{n} x {what}" for what, n in counts.items())

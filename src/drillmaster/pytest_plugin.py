@@ -47,7 +47,6 @@ _KEYS = (
     "OPENAI_API_KEY",
     "OPENROUTER_API_KEY",
 )
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 _provider = pytest.StashKey["Provider"]()
 
@@ -84,10 +83,17 @@ def _upstream(config: pytest.Config) -> str | None:
     url = config.getoption("drillmaster_upstream") or config.getini("drillmaster_upstream")
     if not url:
         return None
+    import re
     from urllib.parse import urlsplit
 
-    host = urlsplit(str(url)).hostname or ""
-    if host not in (*_LOOPBACK, config.getoption("drillmaster_allow_host")) and not host.startswith("127."):
+    try:
+        host = urlsplit(str(url)).hostname or ""
+    except ValueError as error:
+        raise pytest.UsageError(
+            f"drillmaster_upstream: found {error}, wanted a URL; write it as http://127.0.0.1:8000"
+        ) from None
+    loopback = host in ("localhost", "::1") or re.fullmatch(r"127(\.[0-9]{1,3}){3}", host) is not None
+    if not loopback and host != str(config.getoption("drillmaster_allow_host")).lower():
         raise pytest.UsageError(
             f"drillmaster_upstream: found {host or 'no host'}, which is not loopback, wanted a host that was said twice; "
             f"add --drillmaster-allow-host {host or 'HOST'}, or leave it out to have the stand-in provider"

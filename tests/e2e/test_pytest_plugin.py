@@ -241,6 +241,15 @@ REFUSED = {
         """def {name}(provider): provider.fault("stall", after_events=-1)""",
         r"Expected `int` >= 0",
     ),
+    "test_no_number": (
+        """def {name}(provider):
+            with provider.fault("503", share=float("nan")): pass""",
+        r"found (nan|NaN|Out of range float)",
+    ),
+    "test_no_character": (
+        """def {name}(provider): provider.answers("\\ud800")""",
+        r"provider.answers: found .*surrogates not allowed",
+    ),
     "test_wrong_answer": (
         """def {name}(provider): provider.answers({{"txt": "a"}})""",
         r"provider.answers.*txt",
@@ -454,14 +463,22 @@ def test_the_environment_leads_sdks_here_with_dummy_keys_and_past_proxies(
     monkeypatch.setenv("NO_PROXY", "intern")
     result = run(
         """
-        import anthropic, openai
+        import anthropic, groq, ollama, openai
+        from google import genai
 
         def test_env(provider_env, provider):
             assert openai.OpenAI().api_key == "sk-standin-0000" == provider_env["OPENAI_API_KEY"]
             assert openai.OpenAI().chat.completions.create(model="m", messages=HELLO).choices
             assert anthropic.Anthropic().messages.create(model="m", max_tokens=9, messages=HELLO).content
             assert os.environ["NO_PROXY"] == "intern,127.0.0.1,localhost"
-            provider.assert_attempts(2)
+            assert groq.Groq().chat.completions.create(model="m", messages=HELLO).choices
+            assert ollama.Client().chat(model="m", messages=HELLO).message.content
+            assert genai.Client().models.generate_content(model="m", contents="hello").text
+            azure = openai.AzureOpenAI(api_version="2025-03-01-preview")
+            assert azure.chat.completions.create(model="m", messages=HELLO).choices
+            assert [one.dialect for one in provider.attempts] == [
+                "openai_chat", "anthropic", "groq", "ollama", "gemini", "azure_openai",
+            ]
 
         def test_gone_again():
             assert "OPENAI_BASE_URL" not in os.environ and os.environ["OPENAI_API_KEY"] == "real"

@@ -179,6 +179,21 @@ def test_an_upstream_on_loopback_stands_in_for_the_stand_in(run: Run, monkeypatc
         behind.close()
 
 
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://127.0.0.1.example.com", "found 127.0.0.1.example.com, which is not loopback"),
+        ("http://127.example.com", "found 127.example.com, which is not loopback"),
+        ("http://[", "found Invalid IPv6 URL, wanted a URL"),
+        ("127.0.0.1:80", "found no host"),
+    ],
+)
+def test_what_is_not_loopback_is_not_taken_for_it(run: Run, url: str, said: str) -> None:
+    result = run("        def test_nothing(): pass\n", "--drillmaster-upstream", url)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert said in reasons(result)
+
+
 def test_a_host_beyond_loopback_is_said_twice(run: Run) -> None:
     ini = "drillmaster_upstream = https://api.example.com/v1\n"
     result = run("        def test_nothing(): pass\n", ini=ini)

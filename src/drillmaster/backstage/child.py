@@ -34,6 +34,19 @@ _KEPT = (
 )
 
 
+def _line(order: dict[str, Any]) -> bytes:
+    """The order as a line of JSON. Raises Problem for what JSON has no word for."""
+    try:
+        return json.dumps(order, ensure_ascii=False, allow_nan=False).encode("utf-8") + b"\n"
+    except (TypeError, ValueError) as error:
+        raise Problem(
+            f"provider.{order['do']}",
+            found=str(error)[:200],
+            wanted="what JSON can hold",
+            remedy="write it as JSON has it",
+        ) from None
+
+
 class NoAnswer(Exception):
     """The process has ended, or is silent."""
 
@@ -80,7 +93,7 @@ class Child:
         with self._lock:
             self._number += 1
             number = self._number
-            self._write(json.dumps({"id": number, "do": do, **order}).encode() + b"\n")
+            self._write(_line({"id": number, "do": do, **order}))
             while (told := self._line(ANSWER_S)).get("id") != number:
                 pass  # the answer to an order that was interrupted, say by a time limit of the test's
         if "error" in told:

@@ -340,7 +340,7 @@ class Provider:
         for at, line in enumerate(lines):
             value: Any = {"text": line} if isinstance(line, str) else line
             made.append(as_type(_lists(value), Line, place="provider.answers", path=(at,)))
-        self._child.ask("answers", model=model, lines=msgspec.to_builtins(made))
+        self._child.ask("answers", model=str(model), lines=msgspec.to_builtins(made))
 
     # What the wire saw
 

@@ -272,17 +272,20 @@ async def _obeyed(stage: Stage, order: dict[str, Any]) -> dict[str, Any]:
         return {"ok": await stage.orders[order["do"]](order)}
     except Problem as problem:
         return {"error": _told(problem)}
-    except (Conflict, ValueError) as error:  # msgspec's are ValueErrors too
+    except Conflict as error:
+        return {"error": _words(order, str(error), "an order that fits the proxy's state")}
+    except ValueError as error:  # msgspec's are of these too
         place, _, found = str(error).rpartition(": found ")
         found, _, wanted = found.partition(", wanted ")
-        return {
-            "error": {
-                "place": place or order["do"],
-                "found": found,
-                "wanted": wanted or "an order that can be carried out",
-                "remedy": "correct it",
-            }
-        }
+        told = _words(order, found, wanted or "an order that can be carried out")
+        return {"error": {**told, "place": place or told["place"]}}
+    except Exception as error:  # noqa: BLE001 - told to the test, and to every test after it
+        stage.broken = stage.broken or f"{type(error).__name__}: {error}"[:500]
+        return {"error": _words(order, stage.broken, "no error of ours")}
+
+
+def _words(order: dict[str, Any], found: str, wanted: str) -> dict[str, str]:
+    return {"place": f"provider.{order['do']}", "found": found, "wanted": wanted, "remedy": "correct it"}
 
 
 def _told(problem: Problem) -> dict[str, str]:

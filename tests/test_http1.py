@@ -230,6 +230,13 @@ def test_a_head_reads_the_same_whatever_came_before_it(
             last_answer = answers.response(raw, last_answer)
 
 
+def test_a_line_that_changes_after_heads_that_were_all_the_same_travels_on() -> None:
+    reader, last = HeadReader(), None
+    for value in (b"1", b"1", b"2"):
+        last = reader.request(get(b"X: " + value), last)
+        assert last.lines == [b"X: " + value]
+
+
 def attempt(read: Callable[..., RequestHead | ResponseHead], *given: object) -> dict[str, object] | str:
     try:
         return said(read(*given))

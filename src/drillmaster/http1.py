@@ -402,7 +402,7 @@ class HeadReader:
             if kind == _KEPT and name in seen:
                 kind = _ORDINARY
             seen.add(name)
-            travels = at < len(lines) and lines[at] is line
+            travels = at < len(lines) and lines[at] == line
             can_differ = kind in (_ORDINARY, _KEPT, _LENGTH_FIELD)
             places.append((kind, written + b":", at if travels else -1) if can_differ else None)
             at += travels
@@ -423,7 +423,7 @@ class HeadReader:
             if place is None:
                 return None
             kind, beginning, at = place
-            if not line.startswith(beginning) or b"\r" in line or b"\n" in line or b"\x00" in line:
+            if not line.startswith(beginning) or 13 in line or 10 in line or 0 in line:  # CR, LF, NUL
                 return None
             value = line[len(beginning) :].strip(b" \t") if kind else b""
             if kind == _LENGTH_FIELD and _LENGTH.fullmatch(value) is None:
@@ -526,9 +526,11 @@ class HeadReader:
         return request
 
     def _response_after(self, last: ResponseHead, came: list[bytes]) -> ResponseHead | None:
+        if came == last.came:
+            return last
         differences = self._differences(came, last)
-        if not differences:
-            return None if differences is None else last
+        if differences is None:
+            return None
         response = ResponseHead()
         response.minor, response.status, response.reason = last.minor, last.status, last.reason
         response.opening, response.chunked, response.keep_alive = last.opening, last.chunked, last.keep_alive

@@ -63,21 +63,18 @@ class Batch:
     readers are called, and writes it after every few of them.
     """
 
-    __slots__ = ("_due", "open")
+    __slots__ = ("due", "open")
 
     def __init__(self) -> None:
         self.open = False
         """Whether more is to come in this round, so that waiting for it is worth it."""
-        self._due: list[Wire] = []
-
-    def add(self, wire: "Wire") -> None:
-        """Have `wire.write_due` called before long."""
-        self._due.append(wire)
+        self.due: list[Wire] = []
+        """Those that have something to write."""
 
     def write(self) -> None:
         """Write what is due; what is sent soon from now on is sent at once."""
         self.open = False
-        due, self._due = self._due, []
+        due, self.due = self.due, []
         for wire in due:
             wire.write_due()
 
@@ -248,7 +245,7 @@ class Wire:
         if self._clear and self._batch.open:
             self._clear = False
             self._due = data
-            self._batch.add(self)
+            self._batch.due.append(self)
         else:
             self.send(data)
 

@@ -132,7 +132,7 @@ class Exchange(Witness):
             self.req_done = True
             if data:
                 self.up_bytes = len(data)
-                if len(data) <= PEEK_BYTES and b"dmn" not in data:
+                if len(data) <= PEEK_BYTES and data.find(b"dmn") < 0:  # `in` takes bytes for a number first
                     self._asked = data
                 else:
                     self.look(data)

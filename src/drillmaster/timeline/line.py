@@ -29,9 +29,19 @@ class Stamps:
         """Give `{"t":"2026-11-29T12:00:00.123456Z","event":`."""
         second, rest_ns = divmod(wall_ns, 1_000_000_000)
         known = self._second
-        if known[0] != second:  # replaced as one pair, so that threads never mix two of them
-            known = self._second = (second, b'{"t":"' + rfc3339(second * 1_000_000_000, digits=0)[:-1].encode())
-        return b'%b.%06dZ","event":' % (known[1], rest_ns // 1000)
+        return b'%b.%06dZ","event":' % (known[1] if known[0] == second else self._turn(second), rest_ns // 1000)
+
+    def line(self, wall_ns: int, event: bytes, ns: int, fields: bytes) -> bytes:
+        """Give a whole line of an event's name and of fields that are JSON already."""
+        second, rest_ns = divmod(wall_ns, 1_000_000_000)
+        known = self._second
+        opening = known[1] if known[0] == second else self._turn(second)
+        return b'%b.%06dZ","event":%b,"ns":%d,%b\n' % (opening, rest_ns // 1000, event, ns, fields[1:])
+
+    def _turn(self, second: int) -> bytes:
+        opening = b'{"t":"' + rfc3339(second * 1_000_000_000, digits=0)[:-1].encode()
+        self._second = (second, opening)  # replaced as one pair, so that threads never mix two of them
+        return opening
 
 
 def fit(fields: dict[str, Any], room_bytes: int) -> dict[str, Any]:

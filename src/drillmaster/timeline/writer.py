@@ -60,8 +60,7 @@ class Writer:
         """
         if ns is None:
             ns = self._clock.mono_ns() - self._mono0_ns
-        opening = self._stamps.opening(self._clock.wall_ns())
-        line = b'%b%b,"ns":%d,%b\n' % (opening, encode(event), ns, fields[1:])
+        line = self._stamps.line(self._clock.wall_ns(), encode(event), ns, fields)
         if len(line) > LINE_CAP_BYTES - 2:
             return self.write(event, **msgspec.json.decode(fields))
         self._put(b"\n" + line if self._torn else line)

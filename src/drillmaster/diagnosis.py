@@ -222,7 +222,7 @@ def _truncated(s: _Scene) -> Iterator[Finding]:
 
 
 def _in_band(s: _Scene) -> Iterator[Finding]:
-    if s.window.fault not in ("error-event", "error-in-200"):
+    if not {s.window.fault, *(rule.fault for rule in s.window.rules)} & {"error-event", "error-in-200"}:
         return
     missed = [r for r in s.during if r.outcome in ("truncated", "empty", "degraded")]
     if missed:
@@ -241,7 +241,7 @@ def _escaped_mid_stream(s: _Scene) -> Iterator[Finding]:
         r
         for r in s.during
         if r.outcome in ("http_5xx", "cut", "reset", "protocol")
-        and any(a.stream and (a.broken or a.altered) for a in s.attempts.get(r.id, ()))
+        and any(a.stream and (a.broken or a.altered) and a.end != "lifted" for a in s.attempts.get(r.id, ()))
     ]
     if not broke:
         return
@@ -259,8 +259,8 @@ def _escaped_mid_stream(s: _Scene) -> Iterator[Finding]:
 
 
 def _no_stream_limit(s: _Scene) -> Iterator[Finding]:
-    held = [a for a in s.run.attempts if a.window == s.window.id and a.broken]
-    held = [a for a in held if (a.end_ns - a.start_ns) / 1e9 > s.limits.max_fallback_s]
+    begun = [a for a in s.run.attempts if a.window == s.window.id and a.stream and a.upstream and a.down_bytes]
+    held = [a for a in begun if (a.end_ns - a.start_ns) / 1e9 > s.limits.max_fallback_s]
     waited = [r for r in s.during if r.outcome in ("timeout", "never_ended")]
     if held and waited and "fail" in (s.status("fallback"), s.status("failed")):
         yield Finding(
@@ -484,9 +484,11 @@ def _held_s(s: _Scene) -> float:
 
 def _phantoms(s: _Scene) -> int:
     """Count users' failures that a fallback mark stands beside, where no user had anything of the fallback."""
-    if not _marked(s) or s.served:
+    marked = len(_marked(s))
+    if not marked or s.served:
         return 0
-    return sum(r.outcome in ("empty", "degraded", "http_5xx", "protocol", "cut") for r in s.during)
+    lost = sum(r.outcome in ("empty", "degraded", "http_5xx", "protocol", "cut") for r in s.during)
+    return lost if 2 * marked >= lost else 0  # one that timed out on its way in is no fallback of all the others
 
 
 def _hollow(s: _Scene) -> list[Request]:

@@ -44,7 +44,7 @@ _TELL = (
 )
 _WAYS = {"trace": "by traceparent", "nonce": "by nonce", "alone": "alone in flight"}
 _TOLD = {
-    "truncated": "half an answer taken for one",
+    "truncated": "half answers taken for whole",
     "http_3xx": "3xx",
     "http_4xx": "4xx",
     "http_5xx": "5xx",
@@ -433,8 +433,12 @@ def rode_out(run: Run, window: Window) -> list[Request]:
     """List the user requests that met the fault, if the primary answered every one of them all the same.
 
     A fault that slows, or that meets one attempt and not the next, takes nothing away that a fallback would have to replace.
+    What was answered after the lift, however well, says nothing of the time before it.
     """
-    met = [] if run.bare else met_requests(run, window)
+    if run.bare:
+        return []
+    lift_ns = run.lifted_or_end_ns(window)
+    met = [r for r in met_requests(run, window) if r.outcome not in OK or (r.end_ns or lift_ns) < lift_ns]
     return met if all(r.outcome == "ok_primary" for r in met) else []
 
 

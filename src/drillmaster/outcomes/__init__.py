@@ -6,7 +6,8 @@
    that request was the only one that could have been under way when the attempt began.
 4. A good answer came from the primary when unfaulted bytes of the real upstream lie behind it, or a whole answer that a
    fault slowed and did not alter; and from a fallback when neither can. Attempts that began before the request was sent,
-   or after it was over, cannot lie behind it. Where an attempt that belongs to nobody could, the path is unknown: the
+   or after it was over, cannot lie behind it; another model's answer, asked for once the fault had struck the first one's,
+   is a fallback's though it came the same way. Where an attempt that belongs to nobody could, the path is unknown: the
    outcome is `ok`, and it is counted.
 5. A stream that a fault broke gave the agent the beginning of an answer, and an answer that a fault changed ends as the
    API's own. A good answer to a user that may rest on one of these came from where its own text says (the plan's

@@ -138,12 +138,14 @@ def _attribute(
         if outcome == "ok":
             mine_then = [a for a, _ in own if a.start_ns <= end_ns]
             outcome = _source(
-                whole=any(map(_answered, mine_then)),
+                whole=_primary_answered(mine_then),
                 maybe_whole=whole.any(request.sent_ns, end_ns),
                 broken=any(a.broken for a in mine_then) or broken.any(request.sent_ns, end_ns),
                 altered=any(a.altered for a in mine_then) or altered.any(request.sent_ns, end_ns),
                 told=request.told or told.get(request.id),
             )
+            if request.told == "fallback":
+                outcome = "ok_fallback"
         settled.append(
             msgspec.structs.replace(
                 request,
@@ -154,6 +156,19 @@ def _attribute(
             )
         )
     return joined, settled
+
+
+def _primary_answered(own: list[Attempt]) -> bool:
+    """Whether a whole answer of the primary's lies behind what the user got: one that no broken stream began after, and that
+    is not another model's, asked once the fault had struck the first.
+    """
+    struck = [a for a in own if a.window is not None and not _answered(a)]
+    return any(
+        _answered(a)
+        and not any(b.broken and b.start_ns > a.start_ns for b in struck)
+        and not any(b.end_ns <= a.start_ns and a.model and b.model and a.model != b.model for b in struck)
+        for a in own
+    )
 
 
 def _source(

@@ -36,10 +36,11 @@ from drillmaster.run.course import Course, Turn
 from drillmaster.run.folder import Folder
 from drillmaster.run.parts import InjectorLost, ProxyPart, WorkerPart
 from drillmaster.run.pins import Pins, uncovered_problem
-from drillmaster.run.preflight import Line, probe_proxy
+from drillmaster.run.preflight import Line
 from drillmaster.run.progress import Progress
 from drillmaster.run.seats import State as Seats
 from drillmaster.run.traffic import Tally, Traffic
+from drillmaster.run.upstream import probe_proxy
 from drillmaster.sanity import window_problem
 from drillmaster.screen import screen_argv, screen_text
 from drillmaster.timeline import Writer
@@ -680,7 +681,7 @@ class Conductor:
         """After the lift, ask through the proxy until it passes, and write down what was seen."""
         give_up_ns = self._clock.mono_ns() + round((turn.linger_s + 10) * 1e9)
         while True:
-            status, seen = await probe_proxy(self._proxy_url, within_s=5)
+            status, seen, _ = await probe_proxy(self._proxy_url, within_s=5)
             mode = "unknown"
             with contextlib.suppress(InjectorLost):
                 mode = str((await self.proxy.state()).get("mode"))

@@ -7,6 +7,7 @@ import shutil
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -18,11 +19,12 @@ from drillmaster.evidence import Manifest
 from drillmaster.intake import read_bytes, read_strict
 from drillmaster.intake.change import change_of
 from drillmaster.pace import Steady
-from drillmaster.plan import Plan, Target, base_urls, without_v1
+from drillmaster.plan import Matrix, Plan, Target, base_urls, without_v1
 from drillmaster.proxy.settings import Settings
 from drillmaster.run.conductor import Conductor, Logs
-from drillmaster.run.course import Once
+from drillmaster.run.course import Course, Once
 from drillmaster.run.folder import Folder, make_folder, payload_sha256, plan_on_record, plan_text_on_record, versions
+from drillmaster.run.matrix import Cells, longest_s, prepare_matrix
 from drillmaster.run.parts import (
     InjectorLost,
     ProxyPart,
@@ -32,12 +34,13 @@ from drillmaster.run.parts import (
     listen_url,
     raise_descriptor_limit,
 )
-from drillmaster.run.preflight import Runway, addresses_of, agents_attempts, execute, tls_to
+from drillmaster.run.preflight import Runway, addresses_of, agents_attempts, execute
 from drillmaster.run.progress import Progress
 from drillmaster.run.ready import Options, Ready, check_program, prepare_plan
 from drillmaster.run.seats import Live, Lock, open_state, started_ticks, sweep, take_lock
 from drillmaster.run.seats import State as Seats
 from drillmaster.run.traffic import Asker, Tally, Traffic
+from drillmaster.run.upstream import detour, past_proxies, tls_to
 from drillmaster.sanity import fill_in, is_loopback, parse_listen, planned_requests
 from drillmaster.timeline import Writer, chunks, seal_run
 
@@ -55,7 +58,7 @@ class RunResult(msgspec.Struct, frozen=True):
     exit: Exit
     why: str
     rehearsal: bool
-    policy_path: Path
+    policy_path: Path | None
     """The policy as it lies beside the plan: what the Verifier judges by."""
 
 
@@ -93,9 +96,11 @@ class _Site(msgspec.Struct, frozen=True, kw_only=True):
 def conduct(plan_path: Path, options: Options, *, clock: Clock | None = None) -> RunResult:
     """Do a whole drill, from the plan's file to the seal. Raises Problem where it is refused before anything is hurt."""
     clock = clock or SystemClock()
-    ready = prepare_plan(plan_path, options, wall_ns=clock.wall_ns())
+    prepare = prepare_plan if options.matrix is None else prepare_matrix
+    ready = prepare(plan_path, options, wall_ns=clock.wall_ns())
     check_program(ready)
-    for line in (ready.gate.sentence(), *ready.said, *(f"warning: {warning}" for warning in ready.warnings)):
+    limits = () if ready.numbers is None or ready.gate is None else (ready.gate.sentence(),)
+    for line in (*limits, *ready.said, *(f"warning: {warning}" for warning in ready.warnings)):
         options.progress.line(line)
     # Asked outside of the event loop, which would keep a Ctrl-C to itself.
     if options.confirm is not None:
@@ -231,6 +236,8 @@ def _copy_inputs(ready: Ready, folder: Folder) -> None:
     person may have written a key into it.
     """
     for source, name in ((ready.plan_path, "plan.yaml"), (ready.policy_path, "policy.yaml")):
+        if source is None:
+            continue
         data = read_bytes(source, _PLAN_CAP_BYTES)
         if source.suffix.lower() not in (".yaml", ".yml"):
             data = msgspec.json.format(msgspec.json.encode(read_strict(source, dict)), indent=2) + b"\n"
@@ -258,7 +265,7 @@ def _code(site: _Site) -> dict[str, str | None]:
         "commit": None if change is None else change.commit,
         "dirt_sha256": None if change is None else change.dirt_sha256,
         "plan_sha256": _digest_file(ready.plan_path),
-        "policy_sha256": _digest_file(ready.policy_path),
+        "policy_sha256": None if ready.policy_path is None else _digest_file(ready.policy_path),
     }
 
 
@@ -274,7 +281,7 @@ def _manifest(site: _Site, code: Mapping[str, str | None]) -> Manifest:
         seed=plan.seed,
         plan=record,
         plan_sha256=str(code["plan_sha256"]),
-        policy_file=str(ready.policy_path),
+        policy_file=str(ready.policy_path or ""),
         policy_sha256=ready.policy_sha256,
         payload_sha256=payload_sha256(plan),
         versions=versions(),
@@ -287,15 +294,36 @@ def _manifest(site: _Site, code: Mapping[str, str | None]) -> Manifest:
             "fault_s": plan.phases.fault_s,
             "recovery_s": plan.phases.recovery_s,
         },
-        fault={
-            "tag": plan.fault.mode,
-            "params": record["fault"]["params"],
-            "linger_s": plan.fault.linger_s,
-            "proxy": site.proxy_url,
-        },
+        fault=_fault(ready, record) | {"linger_s": plan.fault.linger_s, "proxy": site.proxy_url},
         time_limit_s=plan.traffic.time_limit_s,
         every_s=plan.traffic.every_s,
     )
+
+
+def _fault(ready: Ready, record: Mapping[str, Any]) -> dict[str, Any]:
+    """What is injected, for the manifest."""
+    if ready.wanted:
+        return {"tag": "matrix", "params": {}, "faults": [one.label for one in ready.wanted]}
+    return {"tag": ready.plan.fault.mode, "params": record["fault"]["params"]}
+
+
+def _course(site: _Site) -> Course:
+    ready, picked = site.ready, site.options.matrix
+    if picked is None:
+        return Once(ready.plan)
+    return Cells(
+        ready.plan,
+        ready.wanted,
+        site.folder,
+        site.clock,
+        max_baseline_failed_ratio=_max_baseline_failed_ratio(ready),
+        time_limit_s=picked.time_limit_s,
+    )
+
+
+def _max_baseline_failed_ratio(ready: Ready) -> float:
+    """Without a policy nobody has said how much may fail: nothing may."""
+    return 0.0 if ready.gate is None else ready.gate.max_baseline_failed_ratio
 
 
 def _conductor(site: _Site) -> Conductor:
@@ -320,7 +348,7 @@ def _conductor(site: _Site) -> Conductor:
             clock=clock,
             mono0_ns=folder.mono0_ns,
             tally=Tally(plan.stop.over_requests),
-            max_requests=_max_requests(plan, site.options),
+            max_requests=_max_requests(site.ready, site.options),
         )
 
     async def prepare(conductor: Conductor) -> None:
@@ -338,6 +366,7 @@ def _conductor(site: _Site) -> Conductor:
                 agent_wait_s=site.options.agent_wait_s,
                 by_hand=site.options.by_hand,
                 addresses=site.addresses,
+                detour=detour(_agents_env(site), site.proxy_url),
                 own_timeline=None if plan.timeline is None else site.ready.plan_path.parent / plan.timeline,
             ),
             asker,
@@ -353,12 +382,12 @@ def _conductor(site: _Site) -> Conductor:
         proxy=_proxy_part(site),
         proxy_url=site.proxy_url,
         worker=_worker_part(site),
-        course=Once(plan),
+        course=_course(site),
         traffic=traffic,
         prepare=prepare,
         code=lambda: _code(site),
         collect=_collector(site),
-        max_baseline_failed_ratio=site.ready.gate.max_baseline_failed_ratio,
+        max_baseline_failed_ratio=_max_baseline_failed_ratio(site.ready),
         clock=clock,
         progress=site.options.progress,
         place=str(site.ready.plan_path),
@@ -425,9 +454,12 @@ def _with_keys(ready: Ready) -> Target:
     return msgspec.structs.replace(target, headers=headers)
 
 
-def _max_requests(plan: Plan, options: Options) -> int:
+def _max_requests(ready: Ready, options: Options) -> int:
     """The bound on the traffic: twice what is planned by schedule; by hand what the waiting allows; the permit's cap."""
+    plan = ready.plan
     bound = 2 * planned_requests(plan) + 10 if not options.by_hand else 1_000_000
+    if ready.wanted:
+        bound = int(longest_s(plan, plan.matrix or Matrix(), ready.wanted) / plan.traffic.every_s) + 10
     return bound if plan.target.permit is None else min(bound, plan.target.permit.max_requests)
 
 
@@ -436,7 +468,16 @@ def _worker_part(site: _Site) -> WorkerPart | None:
     if plan.worker is None:
         return None
     cwd = (ready.plan_path.parent / (plan.worker.cwd or "")).absolute()
-    env = {**os.environ, **base_urls(site.proxy_url, plan.proxy.upstream or ""), "DRILL_LOG": str(folder.timeline)}
+    log = folder.path / "worker.log"
+    return WorkerPart(plan.worker, cwd=cwd, env=_agents_env(site), log=log, soft_limit=site.soft_before)
+
+
+def _agents_env(site: _Site) -> dict[str, str]:
+    """The worker's environment, kept off other proxies; without a worker this process's own, the best guess at another's."""
+    plan = site.plan
+    env = {**os.environ, **base_urls(site.proxy_url, plan.proxy.upstream or ""), "DRILL_LOG": str(site.folder.timeline)}
+    if plan.worker is None:
+        return env
     # An agent with a name of its own for the URL takes it from ours: `LLM_URL: ${MODEL_BASE_URL}`.
-    env |= fill_in(plan.worker.env, env, place=f"{ready.plan_path}: /worker/env")
-    return WorkerPart(plan.worker, cwd=cwd, env=env, log=folder.path / "worker.log", soft_limit=site.soft_before)
+    env |= fill_in(plan.worker.env, env, place=f"{site.ready.plan_path}: /worker/env")
+    return past_proxies(env, site.proxy_url)

@@ -34,7 +34,6 @@ __all__ = ["Injector", "InjectorLost", "ProxyPart", "WorkerPart", "bind", "liste
 KEEPER = Path(__file__).with_name("keeper.py")
 FALLEN_GRACE_S = 1.0
 _FALLEN_S = 5.0
-_NO_PROXY = "127.0.0.1,localhost,::1"
 _CALL_S = 5.0
 _STATE_S = 2.0
 _LAST_WORDS_S = 0.5
@@ -219,7 +218,7 @@ class WorkerPart:
     def __init__(self, worker: Worker, *, cwd: Path, env: Mapping[str, str], log: Path, soft_limit: int) -> None:
         self._worker = worker
         self._cwd = cwd
-        self._env = past_proxies(env)
+        self._env = dict(env)
         self._log = log
         self._soft_limit = soft_limit
         self._keeper: asyncio.subprocess.Process | None = None
@@ -363,15 +362,6 @@ def last_lines(log: Path, count: int) -> tuple[str, ...]:
         return ()
     found = (re.sub(r"[^\x20-\x7e\xa0-\U0010ffff]", " ", screen_text(line)).strip()[:200] for line in text.splitlines())
     return tuple(line for line in found if line)[-count:]
-
-
-def past_proxies(env: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which an HTTP_PROXY of the person's own does not take the agent past ours."""
-    merged = dict(env)
-    for name in ("NO_PROXY", "no_proxy"):
-        before = merged.get(name, "")
-        merged[name] = f"{before},{_NO_PROXY}" if before else _NO_PROXY
-    return merged
 
 
 async def bind(host: str, port: int, *, retry_s: float = 0.0) -> socket.socket:

@@ -8,9 +8,7 @@
 import asyncio
 import contextlib
 import os
-import secrets
 import shutil
-import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,28 +18,23 @@ import msgspec
 
 from drillmaster.clock import Clock, parse_rfc3339, rfc3339
 from drillmaster.errors import Problem, Refused
-from drillmaster.outcomes import PROBE_TRACE
 from drillmaster.plan import Attest, Plan, Target
 from drillmaster.run.crew import Crew, Line
 from drillmaster.run.folder import Folder
 from drillmaster.run.reach import reach_agent
 from drillmaster.run.traffic import Asker, look_up
+from drillmaster.run.upstream import PROXY_PROBE_TRACE, Detour, probe_proxy, reach_upstream, see_through
 from drillmaster.sanity import window_problem
-from drillmaster.screen import screen_url
 from drillmaster.timeline import chunks
 
 __all__ = [
     "ATTESTED",
-    "PROXY_PROBE_TRACE",
     "Ground",
     "Line",
     "agents_attempts",
     "attested",
     "ground",
-    "probe_proxy",
     "reach_agent",
-    "reach_upstream",
-    "tls_to",
 ]
 
 ATTESTED = ("quiet_window_agreed", "on_call_told", "status_note_drafted")
@@ -50,9 +43,6 @@ AGENT_WAIT_S = 600.0
 """How long a drill by hand waits for an agent that somebody starts in another terminal."""
 OWN_DESCRIPTORS = 40
 """What the conductor itself has open, besides one per request in flight."""
-PROXY_PROBE_TRACE = PROBE_TRACE + "70726f78"
-"""How the trace of a probe begins that is the proxy's alone, and not the agent's."""
-_CONNECT_S = 10.0
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,44 +161,6 @@ def own_timeline(path: Path) -> Line | Refused:
     return Line(check=place, status="pass", why=f"{path}{'' if path.exists() else ', not there yet'}")
 
 
-def tls_to(scheme: str, ca: Path | None) -> ssl.SSLContext | None:
-    """The TLS of one peer; None for plain http. Raises Problem for a CA file that is none."""
-    if scheme != "https":
-        return None
-    context = ssl.create_default_context()
-    if ca is not None:
-        try:
-            context.load_verify_locations(ca)
-        except (OSError, ssl.SSLError) as error:
-            raise Problem(
-                str(ca), found=str(error), wanted="a PEM file of certificates", remedy="mend /proxy/upstream_ca"
-            ) from None
-    return context
-
-
-async def reach_upstream(plan: Plan, *, ca: Path | None) -> Line:
-    """Connect to the real endpoint as the proxy will, TLS and certificate included. Raises Refused."""
-    parts = urlsplit(plan.proxy.upstream or "")
-    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-    try:
-        async with asyncio.timeout(_CONNECT_S):
-            _, writer = await asyncio.open_connection(host, port, ssl=tls_to(parts.scheme, ca))
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
-    except (OSError, TimeoutError) as error:
-        why = getattr(error, "verify_message", "") or getattr(error, "strerror", "") or type(error).__name__
-        remedy = f"see that this machine reaches it: curl -v {parts.scheme}://{host}:{port}/"
-        if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLCertVerificationError):
-            remedy = "if it speaks plain http, write http:// in /proxy/upstream"
-        elif isinstance(error, ssl.SSLCertVerificationError):
-            remedy = "if its authority is your own, name its PEM file in /proxy/upstream_ca"
-        raise Refused(
-            f"upstream_reachable {host}:{port}", found=str(why), wanted="a connection", remedy=remedy
-        ) from None
-    return Line(check="upstream_reachable", status="pass", why=f"{parts.scheme}://{host}:{port}")
-
-
 async def nobody_there(plan: Plan, addresses: Sequence[str]) -> Line:
     """See that the worker's port is free before the worker is started: another agent there would take the drill."""
     parts = urlsplit(plan.target.url)
@@ -225,32 +177,6 @@ async def nobody_there(plan: Plan, addresses: Sequence[str]) -> Line:
                 remedy=f"end it (ss -ltnp 'sport = :{port}' names it), or drop `worker` and drill that one",
             )
     return Line(check="target_free", status="pass", why=f"nobody listens on port {port} yet")
-
-
-async def probe_proxy(url: str, *, within_s: float) -> tuple[int | None, str]:
-    """Send one GET through the proxy, as nobody's request; the status, or None and what came instead."""
-    parts = urlsplit(url)
-    trace = PROXY_PROBE_TRACE + secrets.token_hex(4)
-    head = (
-        f"GET / HTTP/1.1\r\nHost: {parts.netloc}\r\nUser-Agent: drillmaster-probe\r\nAccept: */*\r\n"
-        f"traceparent: 00-{trace}-{secrets.token_hex(8)}-01\r\nConnection: close\r\n\r\n"
-    )
-    try:
-        async with asyncio.timeout(within_s):
-            reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
-            try:
-                writer.write(head.encode())
-                line = await reader.readline()
-            finally:
-                writer.transport.abort()
-    except TimeoutError:
-        return None, f"no answer in {within_s:g} s"
-    except (OSError, ValueError) as error:
-        return None, type(error).__name__
-    words = line.split()
-    if len(words) >= 2 and words[0].startswith(b"HTTP/1.") and words[1].isdigit():
-        return int(words[1]), f"status {words[1].decode()}"
-    return None, "no HTTP" if line else "closed without an answer"
 
 
 async def addresses_of(plan: Plan, *, loopback_only: Callable[[str], bool]) -> tuple[str, ...]:
@@ -297,6 +223,8 @@ class Runway(msgspec.Struct, frozen=True, kw_only=True):
     by_hand: bool
     addresses: tuple[str, ...]
     """The target's."""
+    detour: Detour | None
+    """What of the agent's environment, or of this one where the agent is somebody else's, would lead it past the proxy."""
     own_timeline: Path | None
     """Where an agent that the drill does not start writes its timeline; None: into the run, or none at all."""
 
@@ -317,16 +245,13 @@ async def execute(runway: Runway, asker: Asker, crew: Crew, *, clock: Clock) -> 
         crew.line(await reach_upstream(plan, ca=runway.upstream_ca))
     with _on_record(crew, "proxy_passes"):
         before = int((await crew.proxy_counts()).get("upstream_errors", 0))
-        status, seen = await probe_proxy(proxy_url, within_s=10)
+        status, seen, location = await probe_proxy(proxy_url, within_s=10)
         own = int((await crew.proxy_counts()).get("upstream_errors", 0)) > before
-        if status is None or own:
-            raise Refused(
-                "proxy_passes",
-                found=f"{seen} of the proxy's own: it got no answer" if own else seen,
-                wanted="an answer of the real endpoint",
-                remedy=f"see that it answers by itself: curl -i --max-time 10 {screen_url(plan.proxy.upstream or '')}",
-            )
-        crew.line(Line(check="proxy_passes", status="pass", why=f"the real endpoint said {seen}"))
+        crew.line(await see_through(plan, status, seen, location, own=own))
+    if runway.detour is not None:
+        own_worker = plan.worker is not None
+        said, remedy = runway.detour.said(own_worker=own_worker), runway.detour.remedy(own_worker=own_worker)
+        crew.say(f"warning: the agent: {said}; a model client that heeds it never comes to the proxy; {remedy}")
     if plan.worker is not None:
         with _on_record(crew, "target_free"):
             crew.line(await nobody_there(plan, runway.addresses))
@@ -355,6 +280,7 @@ async def execute(runway: Runway, asker: Asker, crew: Crew, *, clock: Clock) -> 
             alive=lambda: plan.worker is None or crew.worker_alive,
             attempts=lambda: agents_attempts(folder),
             worker_said=crew.worker_said,
+            detour=runway.detour,
         ):
             crew.line(line)
 

@@ -15,6 +15,7 @@ from drillmaster.outcomes import PROBE_TRACE
 from drillmaster.plan import Plan, Target
 from drillmaster.run.crew import Line
 from drillmaster.run.traffic import Answer, Asker, curl_line, outcome_of, prepare
+from drillmaster.run.upstream import Detour
 
 __all__ = ["endpoint_answers", "no_answer", "reach_agent"]
 
@@ -31,11 +32,13 @@ async def reach_agent(
     alive: Callable[[], bool],
     attempts: Callable[[], Sequence[Mapping[str, Any]]],
     worker_said: Callable[[], Awaitable[tuple[str, ...]]],
+    detour: Detour | None = None,
 ) -> list[Line]:
     """Ask the agent what users will ask, until it answers as the plan expects; then see that it asked through the proxy.
 
     `target` is the plan's with its keys put in; `attempts` gives what the proxy has written of the agent's own requests so
-    far, `worker_said` the last lines that a worker which the drill started has printed.
+    far, `worker_said` the last lines that a worker which the drill started has printed; `detour` is what in the agent's
+    environment leads past the proxy.
 
     `wait_s` is how long it may take to start; `alive` False: the worker that the drill started has ended. Raises Refused.
     """
@@ -56,6 +59,7 @@ async def reach_agent(
                 proxy_url=proxy_url,
                 alive=alive(),
                 said=await worker_said(),
+                detour=detour,
             )
         await asyncio.sleep(0.2)
     found = [
@@ -74,6 +78,14 @@ async def reach_agent(
             return found
         await _probe_agent(plan, target, asker, clock, tried + more)
     https = _no_http(before, await proxy_counts())
+    if detour is not None and not https:
+        said = detour.said(own_worker=plan.worker is not None)
+        raise Refused(
+            "agent_uses_proxy",
+            found=f"answers of the agent, and no request of its through the proxy; {said}",
+            wanted=f"an agent that asks {proxy_url} and no other proxy",
+            remedy=detour.remedy(own_worker=plan.worker is not None),
+        )
     raise Refused(
         "agent_uses_proxy",
         found="answers of the agent, and no request of its through the proxy" + (f"; {https}" if https else ""),
@@ -146,6 +158,7 @@ def no_answer(
     proxy_url: str,
     alive: bool,
     said: Sequence[str],
+    detour: Detour | None = None,
 ) -> Refused:
     """Say why the agent did not answer, with what the proxy knows of it and what the agent itself printed last."""
     found = f"{outcome_of(answer)} ({answer.why})" if answer.why else outcome_of(answer)
@@ -181,6 +194,13 @@ def no_answer(
             found=found,
             wanted=wanted,
             remedy="start the agent, or let the drill do it: --cmd 'python3 agent.py'",
+        )
+    if detour is not None and _seen(after) == _seen(before):
+        return Refused(
+            place,
+            found=f"{found}{last}; no request of its came to the proxy, and {detour.said(own_worker=plan.worker is not None)}",
+            wanted=wanted,
+            remedy=detour.remedy(own_worker=plan.worker is not None),
         )
     if answer.result == "timeout":
         return Refused(

@@ -29,9 +29,10 @@ pytestmark = pytest.mark.e2e
 LANES = 20
 PATIENT_S = 20.0
 """A busy machine may take so long for what should take no time at all."""
-GIVEN_UP_S = 2.0
-"""What may hang is given up behind that; it has to have begun by then."""
-ENDLESS = {"silent", "stalled", "unanswered"}
+BEGUN_S = 4.0
+"""An answer that stalls is given up behind that; it has to have begun by then."""
+SILENT_S = 1.5
+SILENT = {"silent", "unanswered"}
 
 
 def trial(tag: str, dialect: str, *, stream: bool) -> Trial | None:
@@ -39,7 +40,8 @@ def trial(tag: str, dialect: str, *, stream: bool) -> Trial | None:
     fault = faults.make(tag, params)
     if why_not(fault, dialect, stream=stream) is not None or (dialect == "mcp" and stream):
         return None
-    limit_s = GIVEN_UP_S if ENDLESS & set(fault.seen) else PATIENT_S
+    seen = set(fault.seen)
+    limit_s = SILENT_S if seen <= SILENT else BEGUN_S if seen & {*SILENT, "stalled"} else PATIENT_S
     ask = ask_for(fault, dialect, stream=stream)
     return Trial.of(tag, params, dialect=dialect, stream=stream, ask=ask, limit_s=limit_s)
 

@@ -313,4 +313,5 @@ def _netloc(parts: SplitResult, port: int | None = None) -> str:
 
 def _os_words(error: OSError) -> str:
     # asyncio writes a sentence of its own into strerror; a resolver's errors have numbers of their own, below 0.
-    return (os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror or type(error).__name__).lower()
+    own_words = error.strerror or type(error).__name__
+    return (os.strerror(error.errno) if error.errno is not None and error.errno > 0 else own_words).lower()

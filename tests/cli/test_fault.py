@@ -56,6 +56,7 @@ def test_words_group_and_scope_choose() -> None:
     [
         (("list", "nothing-like-it"), "drillmaster fault list"),
         (("list", "--group", "strem"), "did you mean stream?"),
+        (("list", "--seen", "brocken"), "did you mean broken?"),
         (("show", "hagn"), "did you mean hang?"),
         (("show", "../x"), "see: drillmaster fault list"),
         (("show", "reset", "--dialect", "x"), "write one of these"),
@@ -142,6 +143,7 @@ def test_mistakes_that_are_named_are_mistakes_of_the_stand_in_agent() -> None:
         ("fault try cut-body --param ", ["after_bytes=", "how="]),
         ("fault try reset --dialect open", ["openai_chat", "openai_responses", "openrouter"]),
         ("fault list --group st", ["status", "stream"]),
+        ("fault list --seen re", ["redirect", "refused", "reset"]),
     ],
 )
 def test_tags_parameters_and_groups_complete_with_tab(line: str, offered: list[str]) -> None:

@@ -43,6 +43,7 @@ def test_faults_come_by_group_and_words_choose_among_them() -> None:
     assert all(groups[i] == groups[i - 1] or groups[i] not in groups[:i] for i in range(1, len(groups)))
     assert {tag for tag, _ in find(["FIN", "stream"])} >= {"cut-stream"}
     assert {entry.scope for _, entry in find(scope="port")} == {"port"}
+    assert {"cut-body", "bad-gzip"} <= {tag for tag, _ in find(seen="broken")}
     assert find(["no such thing at all"]) == ()
 
 

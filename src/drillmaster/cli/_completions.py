@@ -4,7 +4,17 @@ from collections.abc import Iterable
 
 import click
 
-__all__ = ["bugs", "dialects", "fault_groups", "fault_parameters", "faults", "notes", "runs", "runs_going_on"]
+__all__ = [
+    "bugs",
+    "dialects",
+    "fault_ends",
+    "fault_groups",
+    "fault_parameters",
+    "faults",
+    "notes",
+    "runs",
+    "runs_going_on",
+]
 
 
 def _that_begin(words: Iterable[str], incomplete: str) -> list[str]:
@@ -21,6 +31,12 @@ def fault_groups(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     from drillmaster.trying.shelf import read
 
     return _that_begin(sorted({entry.group for entry in read().faults.values()}), incomplete)
+
+
+def fault_ends(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from drillmaster.trying.shelf import read
+
+    return _that_begin(sorted({end for entry in read().faults.values() for end in entry.seen}), incomplete)
 
 
 def fault_parameters(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -36,24 +36,33 @@ def command() -> None:
 @click.argument("words", nargs=-1, metavar="[WORD]...")
 @click.option("--group", metavar="NAME", help="Only this group.", shell_complete=completions.fault_groups)
 @click.option("--scope", metavar="NAME", help="Only this scope: port, connection or exchange.")
+@click.option(
+    "--seen",
+    metavar="END",
+    help="Only those that may leave a client with it: reset, silent, broken, status, cut and others.",
+    shell_complete=completions.fault_ends,
+)
 @_json
-def list_(words: tuple[str, ...], group: str | None, scope: str | None, as_json: bool) -> None:
+def list_(words: tuple[str, ...], group: str | None, scope: str | None, seen: str | None, as_json: bool) -> None:
     """List the faults, by group, one line each; WORDs choose those whose tag or line holds them all.
 
     The letters in front say what stands behind a fault: W its bytes on the wire are captured and compared by a test, P it
     has a page, S the shipped table says what SDKs do with it. The list is what was found when this release was made.
+
+    Faults of one end (--seen) come out of most clients by one branch; rehearse one of each rather than many of one.
 
     \b
     Examples:
       drillmaster fault list
       drillmaster fault list retry-after
       drillmaster fault list --group stream
+      drillmaster fault list --seen broken
       drillmaster fault list --scope port --json
     """
     from drillmaster.cli import _faults
     from drillmaster.trying.shelf import find, read
 
-    found = find(words, group=group, scope=scope)
+    found = find(words, group=group, scope=scope, seen=seen)
     if not found:
         raise Refused(
             "fault list",

@@ -73,16 +73,18 @@ def read() -> Index:
 
 
 def find(
-    words: Iterable[str] = (), *, group: str | None = None, scope: str | None = None
+    words: Iterable[str] = (), *, group: str | None = None, scope: str | None = None, seen: str | None = None
 ) -> tuple[tuple[str, Entry], ...]:
-    """The faults whose tag or line holds every one of these words, in that group and scope; by group, then by tag.
+    """The faults whose tag or line holds every one of these words, in that group and scope, that may leave a client with
+    `seen`; by group, then by tag.
 
-    Raises Problem for a group or scope that no fault has.
+    Raises Problem for a group, a scope or an end that no fault has.
     """
     every = read().faults
     for option, wanted, known in (
         ("--group", group, {entry.group for entry in every.values()}),
         ("--scope", scope, {entry.scope for entry in every.values()}),
+        ("--seen", seen, {end for entry in every.values() for end in entry.seen}),
     ):
         if wanted is not None and wanted not in known:
             meant = near(wanted, known)
@@ -98,6 +100,7 @@ def find(
         for tag, entry in every.items()
         if (group is None or entry.group == group)
         and (scope is None or entry.scope == scope)
+        and (seen is None or seen in entry.seen)
         and all(word in f"{tag} {entry.line} {entry.group}".lower() for word in asked)
     ]
     return tuple(sorted(found, key=lambda one: (_ORDER.get(one[1].group, len(_ORDER)), one[0])))

@@ -1,37 +1,13 @@
 """`drillmaster inject`: put the fault on. The Lead's order."""
 
-import click
-
-from drillmaster.cli import _completions as completions
+from drillmaster.cli._orders import lead_order
 
 __all__ = ["command"]
 
 
-@click.command("inject")
-@click.argument("run", required=False, shell_complete=completions.runs_going_on)
-@click.option("--why", default="", help="One line for the record.")
-@click.option("--by", default="", help="Who orders it. Default: the plan's Lead.")
-@click.option("--token-file", metavar="FILE", help="The Lead's token. Default: the one in the state folder.")
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
-def command(run: str | None, why: str, by: str, token_file: str | None, as_json: bool) -> None:
+@lead_order("inject")
+def command() -> None:
     """Take the model endpoint away now. Only the Lead's token does this, in a drill's baseline, inside the agreed window.
 
     Say the time aloud: it is the anchor of everything that is judged.
-
-    RUN is the live run's id or folder; without it the only live one is meant.
-
-    \b
-    Examples:
-      drillmaster inject
-      drillmaster inject 20261129T153000Z-1a2b --why 'as agreed'
     """
-    from drillmaster.conduct import SAID, Role, State
-    from drillmaster.run.verbs import give_order
-
-    name, told = give_order("inject", run=run, token_file=token_file, seat=Role.LEAD, text=why, by=by)
-    if as_json:
-        import msgspec
-
-        click.echo(msgspec.json.encode({"run": name, "state": told.state, "text": told.text}).decode())
-    else:
-        click.echo(f"{told.text}; run {name} is {SAID[State(told.state)]}")

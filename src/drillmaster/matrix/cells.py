@@ -43,6 +43,7 @@ _SHOWN: dict[str, dict[str, Any]] = {
     "daily-quota": {"requests": 1},
     "first-byte-delay": {"delay_ms": 3_000},
     "header-drip": {"bytes_per_s": 20},
+    "rate-limit": {"retry_after_s": 1},
     "requests-per-minute": {"requests": 1},
     "slow-close": {"delay_ms": 3_000},
     "slow-tokens": {"per_s": 5},

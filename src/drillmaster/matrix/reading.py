@@ -37,7 +37,7 @@ _BROKEN = {
     "lifted": "unfinished at the lift",
     "held": "held inside the answer",
     "stall": "unfinished, and silent",
-    "clean": "ended without its API's last word",
+    "clean": "short of a complete answer",
 }
 
 
@@ -133,8 +133,6 @@ def branch_of(attempt: Attempt) -> str:
         )
     if attempt.end == "clean" and attempt.terminal:
         return f"status {attempt.status}, whole" + ("" if attempt.intact else " and altered")
-    if attempt.end == "clean" and not attempt.stream:
-        return f"status {attempt.status}, and not an answer of the API"
     return f"status {attempt.status}, {_BROKEN.get(attempt.end, attempt.end)}"
 
 

@@ -51,7 +51,7 @@ LATE_S = 0.15
 HOLD_BACK_S = 6.0
 APART_S = 0.02
 """Between the beginnings of two cells: each costs a fork and some imports, and then mostly waits."""
-AGAIN_LANES = (16, 4)
+AGAIN_LANES = (20, 10)
 """How many are under way when cells are measured again, and again."""
 
 Progress = Callable[[int, int], None]
@@ -236,10 +236,20 @@ class Bench:
                 )
             finally:
                 server.stop("ordered")
-                await server.wait()
+                await _ended(server)
         (folder / "client.json").write_bytes(msgspec.json.format(msgspec.json.encode(row)) + b"\n")
         lines = [msgspec.json.decode(line) for line in events.read_bytes().splitlines() if line]
         return msgspec.convert(row, Said), wire_of(lines, scope)
+
+
+async def _ended(server: Server) -> None:
+    """Wait until a proxy has closed its sockets, also when the check is being stopped."""
+    end = asyncio.ensure_future(server.wait())
+    try:
+        await asyncio.shield(end)
+    except asyncio.CancelledError:
+        await end
+        raise
 
 
 async def _proven(server: Server) -> None:

@@ -47,7 +47,7 @@ main,header,footer{max-width:90rem}</style>
 {% for cell in cells %}
 <td>{% if cell %}
 <a href="{{ link(cell) }}">{{ shown(cell) }}</a>
-<span class="note {{ colour(cell) }}">{{ engaged(cell) }} · worst {{ span(cell.worst_s) }}</span>
+<span class="note"><b class="{{ colour(cell) }}">{{ engaged(cell) }}</b> · worst {{ span(cell.worst_s) }}</span>
 {% endif %}</td>
 {% endfor %}
 </tr>

@@ -57,7 +57,7 @@ def span(seconds: float | None) -> str:
     return f"{seconds / 3_600:.1f} h"
 
 
-def shown(result: Result, *, brief: bool = False) -> str:
+def shown(result: Result) -> str:
     """One cell as text: what happened, attempts, seconds, whether a fallback engaged."""
     tries = "-" if result.attempts is None else str(result.attempts)
     if result.outcome == "raised":
@@ -70,8 +70,6 @@ def shown(result: Result, *, brief: bool = False) -> str:
             "not-met": "not met",
             "crashed": f"no result: {result.what}",
         }[result.outcome]
-    if brief and result.outcome == "fooled":
-        head = "LOOKED LIKE SUCCESS"
     missed = " NOT CAUGHT" if result.outcome == "raised" and not result.caught else ""
     least = ">" if result.outcome == "waiting" else ""
     return f"{head}{missed} / {tries} / {least}{result.seconds:.1f} s"

@@ -168,6 +168,7 @@ def _said_of_fields(owner: type) -> dict[str, str]:
 
 def _type_name(kind: object) -> str:
     name = kind.__name__ if isinstance(kind, type) and not getattr(kind, "__args__", None) else str(kind)
+    name = re.sub(r" \| (?:\w+\.)*UnsetType", "", name)
     name = re.sub(r"(?:typing\.)?Annotated\[(\w+), [^\]]*\]", r"\1", name)
     return re.sub(r"\b(?:typing|drillmaster|collections\.abc)\.(?:\w+\.)*", "", name)
 
@@ -187,6 +188,8 @@ def _fields(owner: type) -> Iterator[str]:
 
 def _default(field: msgspec.structs.FieldInfo) -> str:
     value = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+    if value is msgspec.UNSET:
+        return "left out"
     return "as below" if isinstance(value, msgspec.Struct) else f"`{msgspec.json.encode(value).decode()}`"
 
 

@@ -127,8 +127,8 @@ class Phases(_Part, frozen=True, kw_only=True):
 class Fault(_Part, frozen=True, kw_only=True):
     """Which fault for all requests, or rules for some, and how long a script that is running at the lift may go on."""
 
-    tag: str | int | None = msgspec.field(default=None, name="mode")
-    """A fault's tag; without rules and without one, `reset`. `503` may stand without quotes, which YAML reads as a number:
+    tag: str | int | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="mode")
+    """A fault's tag; left out, and without rules, `reset`. `503` may stand without quotes, which YAML reads as a number:
     here and in a rule a number is text."""
     params: dict[str, Any] = {}
     rules: tuple[Rule, ...] = ()
@@ -136,7 +136,7 @@ class Fault(_Part, frozen=True, kw_only=True):
     linger_s: float = 0
 
     def __post_init__(self) -> None:
-        if self.tag is not None:  # text in the manifest too, however it was written
+        if self.tag is not msgspec.UNSET:  # text in the manifest too, however it was written
             msgspec.structs.force_setattr(self, "tag", str(self.tag))
 
     @property
@@ -147,7 +147,7 @@ class Fault(_Part, frozen=True, kw_only=True):
     @property
     def wanted(self) -> tuple[Rule, ...]:
         """As the proxy is told: a fault for everybody is one rule without conditions."""
-        return self.rules or (Rule(mode="reset" if self.tag is None else self.tag, params=self.params),)
+        return self.rules or (Rule(mode="reset" if self.tag is msgspec.UNSET else self.tag, params=self.params),)
 
 
 class Pick(_Part, frozen=True, kw_only=True):

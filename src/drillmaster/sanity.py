@@ -614,7 +614,7 @@ def _bounds(plan: Plan, place: str) -> Iterator[Problem]:
 def _fault(plan: Plan, place: str) -> Iterator[Problem]:
     """The fault, or the rules: each can be made, and each can meet somebody while it is on."""
     fault = plan.fault
-    if fault.rules and (fault.tag is not None or fault.params):
+    if fault.rules and (fault.tag is not msgspec.UNSET or fault.params):
         yield _wrong(
             place, "/fault", "rules beside mode or params", "one of the two", "move mode and params into a rule"
         )

@@ -201,6 +201,7 @@ class ResponseHead:
         "minor",
         "opening",
         "places",
+        "raw",
         "reason",
         "status",
         "upgrade",
@@ -219,6 +220,8 @@ class ResponseHead:
     """In lower case, parameters included; empty where there is none."""
     content_encoding: bytes
     upgrade: bytes | None
+    raw: bytes
+    """The head as it came."""
     came: list[bytes]
     places: "list[_Place | None] | None"
 
@@ -525,9 +528,7 @@ class HeadReader:
         request.came = [] if request.expects or request.upgrade is not None else came
         return request
 
-    def _response_after(self, last: ResponseHead, came: list[bytes]) -> ResponseHead | None:
-        if came == last.came:
-            return last
+    def _response_after(self, last: ResponseHead, came: list[bytes], raw: bytes) -> ResponseHead | None:
         differences = self._differences(came, last)
         if differences is None:
             return None
@@ -535,7 +536,7 @@ class HeadReader:
         response.minor, response.status, response.reason = last.minor, last.status, last.reason
         response.opening, response.chunked, response.keep_alive = last.opening, last.chunked, last.keep_alive
         response.content_type, response.content_encoding = last.content_type, last.content_encoding
-        response.upgrade, response.came, response.places = last.upgrade, came, last.places
+        response.upgrade, response.raw, response.came, response.places = last.upgrade, raw, came, last.places
         response.lines = lines = last.lines.copy()
         length = last.length
         for kind, line, value, at in differences:
@@ -548,16 +549,18 @@ class HeadReader:
 
     def response(self, head: bytes, last: ResponseHead | None = None) -> ResponseHead:
         """Read one whole response head, its blank line included. Raises Malformed."""
+        if last is not None and last.raw == head:
+            return last
         lines = head[:-4].split(b"\r\n")
         if last is not None:
-            response = self._response_after(last, lines)
+            response = self._response_after(last, lines, head)
             if response is not None:
                 return response
         came = lines.copy()
         first = lines.pop(0)
         response = ResponseHead()
         minor, response.status, response.reason, response.opening = self._statuses.get(first) or self._status(first)
-        response.minor, response.came, response.places = minor, came, None
+        response.minor, response.raw, response.came, response.places = minor, head, came, None
         response.length = response.upgrade = None
         response.chunked = False
         response.content_type = response.content_encoding = b""

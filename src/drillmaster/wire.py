@@ -76,7 +76,7 @@ class Batch:
         self.open = False
         due, self.due = self.due, []
         for wire in due:
-            wire.write_due()
+            wire.send_due()
 
 
 _NEVER_OPEN = Batch()
@@ -224,7 +224,7 @@ class Wire:
         """Write, or keep for writing. On a closed wire it does nothing."""
         if not self._clear:
             if self._due:
-                self.write_due()
+                self.send_due()
                 self.send(data)
             elif not self.closed and not self._finishing:
                 self._keep(data)
@@ -249,10 +249,10 @@ class Wire:
         else:
             self.send(data)
 
-    def write_due(self) -> None:
+    def send_due(self) -> None:
         """Write what `send_soon` was given, if that has not happened yet."""
-        data, self._due = self._due, b""
-        if data:
+        if self._due:
+            data, self._due = self._due, b""
             self._clear = True
             self.send(data)
 
@@ -374,7 +374,7 @@ class Wire:
         """Write what is kept, then end our side (FIN); the owner goes on reading, and closes when the peer does."""
         if self.closed or self._finishing:
             return
-        self.write_due()
+        self.send_due()
         self._finishing = True
         self._clear = False
         if not self._out:
@@ -388,7 +388,7 @@ class Wire:
         """Close at once: FIN, after TLS its close_notify. Bytes kept for writing are dropped."""
         if self.closed:
             return
-        self.write_due()
+        self.send_due()
         if self.tls is not None and self._state == "open":
             with contextlib.suppress(OSError, ValueError):
                 self.tls.unwrap()
@@ -398,7 +398,7 @@ class Wire:
         """Close with a RST."""
         if self.closed:
             return
-        self.write_due()
+        self.send_due()
         with contextlib.suppress(OSError):
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RST_ON_CLOSE)
         self._release()

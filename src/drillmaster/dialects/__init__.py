@@ -108,6 +108,9 @@ class Ending(enum.Enum):
     """Its terminal state was not reached: whatever came is the beginning of an answer."""
 
 
+_COMPLETE, _INCOMPLETE = Ending.COMPLETE, Ending.INCOMPLETE  # an enum looks its members up by a function of its own
+
+
 class Says(enum.Flag):
     """What one frame of a stream says. A frame may say several things: Gemini's last one has text, reason and usage."""
 
@@ -317,7 +320,7 @@ class Dialect:
     def finished(self, status: int, content_type: bytes, tail: bytes, whole: bool) -> bool:
         """Whether the answer reached the API's terminal state: complete, or incomplete and said to be."""
         ending = self.ending(status, content_type, tail, whole)
-        return ending is Ending.COMPLETE or ending is Ending.INCOMPLETE
+        return ending is _COMPLETE or ending is _INCOMPLETE
 
     # Streams
 

@@ -36,6 +36,7 @@ DONE = b"data: [DONE]\n\n"
 _FINISH = re.compile(rb'"finish_reason"\s*:\s*"([a-z_]+)"')
 _DONE = re.compile(rb"(?:\A|\n|\r)data: ?\Z")
 _STREAM_ERROR = re.compile(rb"(?:\A|\n|\r)data: ?\{\s*\Z")
+_COMPLETE = Ending.COMPLETE
 _MEANS = {b"length": Ending.INCOMPLETE, b"content_filter": Ending.INCOMPLETE, b"error": Ending.ERROR}
 _WORDS: dict[Finish, str] = {
     "stop": "stop",
@@ -124,7 +125,7 @@ class Chat(ErrorObject):
         if content_type[:17] == b"text/event-stream":
             return _stream_ending(tail, finish)
         if finish is not None:
-            return _MEANS.get(finish[1], Ending.COMPLETE)
+            return _MEANS.get(finish[1], _COMPLETE)
         if self.null_finish and at >= 0:
             return Ending.COMPLETE
         return Ending.ERROR if tail.lstrip().startswith(b'{"error"') else Ending.CUT

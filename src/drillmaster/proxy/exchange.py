@@ -375,7 +375,7 @@ class Exchange(Witness):
 
     def _relay_whole(self, resp: ResponseHead, body: bytes) -> None:
         """Relay an answer that came in one piece, which is all of this exchange (rule 6)."""
-        message = self._client_head(resp) + body
+        message = self._client_head(resp, body)
         self.resp_done = True
         self.down_bytes = len(body)
         if self._inflate is None:
@@ -468,8 +468,11 @@ class Exchange(Witness):
         if resp.status == 100:
             self.head.expects = False
 
-    def _client_head(self, resp: ResponseHead) -> bytes:
-        """The head that goes to the client, and with it how the body is framed and whether the connection stays."""
+    def _client_head(self, resp: ResponseHead, behind: bytes = b"") -> bytes:
+        """The head that goes to the client, and with it how the body is framed and whether the connection stays.
+
+        `behind` is what follows it in the same write.
+        """
         head, body, lines = self.head, self.down_body, resp.lines
         minor = head.line.minor
         self.status = resp.status
@@ -500,7 +503,7 @@ class Exchange(Witness):
             ours += b"Connection: keep-alive\r\n"
         if resp.content_encoding:
             self.watch_coding(resp)
-        return b"\r\n".join((resp.opening, *lines, ours, b""))
+        return b"\r\n".join((resp.opening, *lines, ours, behind))
 
     def _answer_over(self) -> None:
         """The answer is whole. If the request is too, so is the exchange; else the rest of the body is still relayed."""

@@ -42,8 +42,8 @@ class Event(msgspec.Struct, frozen=True):
     """Something that was sent (`>`), received (`<`, `body`) or that happened (`*`)."""
 
     kind: Literal[">", "<", "body", "*"]
-    at_ms: float
-    """Since the request began."""
+    at_ms: float | None
+    """Since the request began; None: of no moment of it."""
     text: bytes
 
 
@@ -162,17 +162,13 @@ class _Request:
         try:
             data = line.sock.recv(READ_BYTES)
         except TimeoutError:
-            self._quiet()
             raise _Late from None
         finally:
             now_ms = self.ms()
-        if now_ms - self._last_ms > SILENCE_S * 1e3:
-            self._quiet()
-        self._last_ms = now_ms
+            if now_ms - self._last_ms > SILENCE_S * 1e3:
+                self.say(f"silence of {(now_ms - self._last_ms) / 1e3:.1f} s")
+            self._last_ms = now_ms
         return data
-
-    def _quiet(self) -> None:
-        self.say(f"silence of {(self.ms() - self._last_ms) / 1e3:.1f} s")
 
     def head(self) -> Body | None:
         """Read the head; the reader of its body, None where it does not come."""

@@ -48,7 +48,7 @@ class Teller:
                 self._flush()
             self._queue.append(event)
         elif event.text:
-            self._queue.append((event.at_ms, len(event.text)))
+            self._queue.append((event.at_ms or 0.0, len(event.text)))
             self._clear += self._screener.feed(event.text)
         self._drain()
 
@@ -108,7 +108,8 @@ class Teller:
         if more > 0:
             self._write(f"> {_cut(one_line(screen_text(text)))} and {more} bytes more")
         elif event.kind == "*":
-            self._write(self._dim(f"* {event.at_ms:.0f} ms: {one_line(screen_text(text))}"))
+            when = "" if event.at_ms is None else f"{event.at_ms:.0f} ms: "
+            self._write(self._dim(f"* {when}{one_line(screen_text(text))}"))
         else:
             shown = self._bold(_screened_line(text)) if _is_first(text) else _screened_line(text)
             self._write(f"{event.kind} {shown}".rstrip())

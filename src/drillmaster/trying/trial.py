@@ -33,7 +33,7 @@ def run(trial: Trial, tell: Tell = lambda event: None) -> Tried:
             on_port = armed[0].fault.scope == "port"
             for number in range(1, _at_most(trial, armed) + 1):
                 if number > 1:
-                    tell(Event("*", 0.0, f"request {number}".encode()))
+                    tell(Event("*", None, f"request {number}".encode()))
                 before = 0 if on_port else len(stage.met)
                 got, line = request(stage.address, trial.ask, line=line, limit_s=trial.limit_s, tell=tell)
                 met.append(_met(outcome(got, dialect), stage.met[before:], faults, dialect))
@@ -79,7 +79,7 @@ def _without(trial: Trial, stage: Stage, dialect: Dialect, tell: Tell) -> Outcom
         line.close()
     came = outcome(got, dialect)
     status = "" if came.status is None else f", status {came.status}, {came.body_bytes} bytes of body"
-    tell(Event("*", 0.0, f"without the fault: {came.seen}{status}, {came.end_ms:.0f} ms".encode()))
+    tell(Event("*", None, f"without the fault: {came.seen}{status}, {came.end_ms:.0f} ms".encode()))
     return came
 
 

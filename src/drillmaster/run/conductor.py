@@ -7,24 +7,21 @@
 4. A killed proxy is replaced at once, passing through, behind the socket that the conductor holds. The drill is stopped
    all the same: its evidence has a hole.
 5. A worker that ends is an event. What its users get then is what the drill is about.
-6. Time is counted by the kernel (`pulse`) beside being read from a clock. Where the two part, or this process was held up
-   for so long that a user's time limit could have passed meanwhile, the drill is stopped: what it measured is not the agent.
+6. What a drill is stopped for by itself is looked at by `watch`; what people order comes by `control`, what the Scribe
+   says goes to `notes`.
 7. Each step of the end is done, whatever became of the one before; what fails makes the drill a stopped one.
 """
 
 import asyncio
 import contextlib
-import os
 import signal
-import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import msgspec
 
 from drillmaster import conduct as table
-from drillmaster.clock import Clock, parse_rfc3339, rfc3339
+from drillmaster.clock import Clock, rfc3339
 from drillmaster.conduct import FINAL, NOTE_KINDS, Effect, Order, Role, State
 from drillmaster.errors import Exit, Problem, Refused
 from drillmaster.evidence import Seal
@@ -34,53 +31,32 @@ from drillmaster.run import control
 from drillmaster.run.control import Asked, Told
 from drillmaster.run.course import Course, Turn
 from drillmaster.run.folder import Folder
+from drillmaster.run.notes import MAX_NAME_CHARS, MAX_NOTE_CHARS, Notes, Scene, Scribe, shown
 from drillmaster.run.parts import InjectorLost, ProxyPart, WorkerPart
 from drillmaster.run.pins import Pins, uncovered_problem
 from drillmaster.run.preflight import Line
 from drillmaster.run.progress import Progress
 from drillmaster.run.seats import State as Seats
+from drillmaster.run.signals import EndingSignals
 from drillmaster.run.traffic import Tally, Traffic
 from drillmaster.run.upstream import probe_proxy
+from drillmaster.run.watch import BEAT_S, SPEND_S, Watch
 from drillmaster.sanity import window_problem
-from drillmaster.screen import screen_argv, screen_text
+from drillmaster.screen import screen_argv
 from drillmaster.timeline import Writer
 
-__all__ = ["Conductor", "Logs", "Scene", "Scribe"]
+__all__ = ["Conductor", "Logs"]
 
 TTL_S = 8.0
 RENEW_S = 2.0
 TICK_S = 1.0
-SPEND_S = 0.25
-DEAF_S = 6.0
-"""A proxy that says nothing for so long is killed and replaced; it may be holding a fault on."""
 BY_HAND_WAIT_S = 4 * 3_600.0
 """How long a drill by hand waits in its baseline for the Lead."""
 SCRIBE_GRACE_S = 30.0
 OWED_S = 15.0
-MAX_NOTES = 500
-MAX_NOTE_CHARS = 1_000
-MAX_NAME_CHARS = 100
-MAX_LATE_S = 10.0
-"""How late traffic may be, or how long this process may be held up, where the time limit does not say less."""
-MAX_CLOCK_STEP_S = 1.0
-BEAT_S = 0.1
 _MAX_PROXY_STARTS = 5
 _EVIDENCE_TROUBLE = (OSError, Problem)
-_ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _WRITERS = ("conductor", "traffic", "notes")
-
-
-class Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """What a stand-in Scribe sees, once a second: the state, and what users got since the injection, by word."""
-
-    state: State
-    since_injection: Mapping[str, int]
-    run_dir: Path
-
-
-Note = Callable[[str, str], None]
-"""Write a Scribe's line: kind, text."""
-Scribe = Callable[[Scene, Note], None]
 
 
 class Logs(msgspec.Struct, frozen=True):
@@ -134,6 +110,9 @@ class Conductor:
         self.state = State.PREPARING
         self.why = ""
         self.worker_alive = False
+        self._watching: asyncio.Task[None] | None = None
+        self._replacing = False
+        """The worker is being ended because another takes its place."""
         self.leaves_proxy = leaves_proxy
         self.left_proxy: int | None = None
         """The pid of a proxy that goes on for an agent which is not ours to end."""
@@ -163,19 +142,15 @@ class Conductor:
         self._phase_ends_ns: int | None = None
         self._ending = False
         self._problem: Problem | None = None
-        self._notes: set[str] = set()
-        self._note_count = 0
+        self._notes = Notes(logs.notes)
         self._at_injection: dict[str, int] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._owed: list[asyncio.Task[None]] = []
         self._phase_name = ""
-        self._restore: Callable[[], None] = lambda: None
-        self._heard_ns = 0
+        self._signals: EndingSignals | None = None
         self._pins = Pins(folder.path)
-        self._max_late_s = max_late_s(plan.traffic.time_limit_s)
+        self._watch = Watch(plan, folder, proxy, self._pins, clock)
         self._pulse: Pulse | None = None
-        self._pulse_ns = 0
-        self._counted_s = 0.0
         self._stop_why = ""
         """Why somebody wants the drill stopped. Known before the stop is done: an end that overtakes it is none."""
 
@@ -285,7 +260,7 @@ class Conductor:
         match self.state:
             case State.BASELINE:
                 self._traffic = self._make_traffic(now_ns)
-                self._heard_ns = now_ns
+                self._watch.users_begin()
                 self._spawn(self._run_traffic(self._traffic))
                 baseline_s = self.plan.phases.baseline_s
                 self._phase("baseline", baseline_s, BY_HAND_WAIT_S if self._by_hand else baseline_s)
@@ -359,42 +334,23 @@ class Conductor:
 
     def note(self, kind: str, text: str, by: str, seen_at: str = "") -> None:
         """Write a Scribe's line. Raises Problem where it cannot be written, or is too long."""
-        for what, found, at_most in (("text", text, MAX_NOTE_CHARS), ("--by", by, MAX_NAME_CHARS)):
-            if len(found) > at_most:
-                raise Refused(
-                    f"note {what}",
-                    found=f"{len(found)} characters",
-                    wanted=f"at most {at_most}",
-                    remedy="say it in fewer words",
-                )
-        if seen_at and (len(seen_at) > MAX_NAME_CHARS or parse_rfc3339(seen_at) is None):
-            raise Refused(
-                "note --seen-at",
-                found=shown(seen_at[:MAX_NAME_CHARS]),
-                wanted="RFC 3339 with a zone",
-                remedy="write 2026-11-29T15:40:20Z",
-            )
-        text, by = shown(text), shown(by)
-        self._note_count += 1
-        if self._note_count > MAX_NOTES:
-            raise Refused("note", found=f"{MAX_NOTES} notes", wanted="fewer", remedy="say it in fewer lines")
-        said = {"kind": kind, "text": text, "by": by} | ({"seen_at": seen_at} if seen_at else {})
         try:
-            self._logs.notes.write("note", **said)
+            said = self._notes.write(kind, text, by, seen_at)
+        except Refused:
+            raise
         except _EVIDENCE_TROUBLE as error:
             self._give_up(f"evidence cannot be written: {error}")
             raise
-        self._notes.add(kind)
         self._changed.set()
-        self._progress.line(f"note  {kind}  {text}".rstrip())
+        self._progress.line(said)
 
     # -- the walk
 
     async def walk(self) -> tuple[Exit, str]:
         """Do the whole drill. Raises Problem where the pre-flight refused it; what there is has been written then."""
         server = await control.serve(self._seats.control, self._told)
-        self._restore = self._on_signals()
-        self._pulse_ns = self._clock.mono_ns()
+        self._signals = EndingSignals(self._on_signal)
+        self._watch.begin()
         self._pulse = Pulse(asyncio.get_running_loop(), self._beat, period_s=BEAT_S)
         try:
             self._pins.hold("manifest.json", "timeline.jsonl", *(f"events/{n}.jsonl" for n in _WRITERS))
@@ -462,7 +418,24 @@ class Conductor:
         pid = await self.worker.start()
         self.worker_alive = True
         self.write("worker_started", pid=pid, argv=screen_argv(argv))
-        self._spawn(self._watch_worker())
+        self._watching = self._spawn(self._watch_worker())
+
+    async def restart_worker(self) -> bool:
+        """End the worker, if it is still there, and start it anew; False where that is not ours to do, or fails."""
+        if self.worker is None or self.plan.worker is None or self._ending:
+            return False
+        self._replacing = True
+        try:
+            await self.worker.stop()
+            if self._watching is not None:
+                await asyncio.wait((self._watching,), timeout=OWED_S)
+            await self.start_worker(self.plan.worker.cmd)
+        except Problem as problem:
+            self._progress.line(str(problem))
+            return False
+        finally:
+            self._replacing = False
+        return True
 
     async def _until_stopped(self, doing: Coroutine[Any, Any, None]) -> None:
         """Do something that a stop order cuts short. Raises what it raises."""
@@ -537,18 +510,12 @@ class Conductor:
         await self._wait(lambda: self._traffic_over or self.state is not State.DRAINING, at_most_s=patience_s)
         if self._owed:  # what the lift set going, where the recovery was shorter than it takes
             await asyncio.wait(self._owed, timeout=OWED_S)
-        if self._course.asks_notes and self._missing_notes() and not self._rehearsal and self._scribe is None:
+        if self._course.asks_notes and self._notes.missing() and not self._rehearsal and self._scribe is None:
             self._progress.line(
-                f"Scribe: still missing {', '.join(self._missing_notes())}; sealing in {SCRIBE_GRACE_S:g} s"
+                f"Scribe: still missing {', '.join(self._notes.missing())}; sealing in {SCRIBE_GRACE_S:g} s"
             )
-            done = lambda: not self._missing_notes() or self.state is not State.DRAINING  # noqa: E731  # one line, used once
+            done = lambda: not self._notes.missing() or self.state is not State.DRAINING  # noqa: E731  # one line, used once
             await self._wait(done, at_most_s=SCRIBE_GRACE_S)
-
-    def _missing_notes(self) -> list[str]:
-        missing = [kind for kind in ("injection_seen", "window_ended") if kind not in self._notes]
-        if not self._notes & {"first_fallback_seen", "no_fallback_seen"}:
-            missing.insert(1 if "injection_seen" in missing else 0, "first_fallback_seen (or no_fallback_seen)")
-        return missing
 
     async def _end(self) -> None:
         """End the parts and write the end. The seal comes after this, when nothing of ours is open any more."""
@@ -630,11 +597,8 @@ class Conductor:
         what is left to do is to say why, and to end with the code of a stop.
         """
         self._pins.close()
-        self._restore()
-        stopped = self.state is not State.SEALED and self._problem is None
-        if stopped and threading.current_thread() is threading.main_thread():
-            for number in _ENDING_SIGNALS:
-                signal.signal(number, signal.SIG_IGN)
+        if self._signals is not None:
+            self._signals.close(deaf=self.state is not State.SEALED and self._problem is None)
 
     # -- what goes on meanwhile
 
@@ -715,7 +679,9 @@ class Conductor:
         assert self.worker is not None
         code = await self.worker.wait()
         self.worker_alive = False
-        self.write("worker_exited", pid=self.worker.pid, code=code, expected=False)
+        self.write("worker_exited", pid=self.worker.pid, code=code, expected=self._replacing)
+        if self._replacing:
+            return
         if self.worker.keeper_lost:
             await self.stop("the worker's keeper was killed: what the worker had started was ended with it")
             return
@@ -725,7 +691,8 @@ class Conductor:
         """Once a second: the clock on record, the stop conditions, the screen, the stand-in Scribe."""
         while True:
             self.write("clock")
-            why = await self._stop_condition()
+            assert self._traffic is not None
+            why = await self._watch.look(self.state, self._traffic.tally)
             if why is not None:
                 await self.stop(why)
             self._show()
@@ -747,80 +714,15 @@ class Conductor:
             self._scribe(scene, lambda kind, text: self.note(kind, text, self.plan.seats.names()["scribe"]))
 
     def _beat(self, passed: int) -> None:
-        """Ten times a second by the kernel's count: were we held up, and does the clock agree with the count?"""
-        now_ns = self._clock.mono_ns()
-        self._counted_s += passed * BEAT_S
-        step_s = (now_ns - self._pulse_ns) / 1e9 - self._counted_s
-        if abs(step_s) > MAX_CLOCK_STEP_S:
-            self._pulse_ns, self._counted_s = now_ns, 0.0
-            self._give_up(f"clock jumped by {step_s:+.1f} s: no time of this drill can be trusted")
-        held_s = (passed - 1) * BEAT_S
-        if held_s > self._max_late_s and self.state in (State.BASELINE, State.INJECTED, State.RECOVERY, State.DRAINING):
-            self._give_up(
-                f"this process was held up for {held_s:.1f} s (at most {self._max_late_s:g} of the users' "
-                f"{self.plan.traffic.time_limit_s:g} s): it was stopped, or the machine slept or has too much to do"
-            )
-
-    async def _stop_condition(self) -> str | None:
-        """Say why the drill has to stop, None where it need not."""
-        assert self._traffic is not None
-        if self.state is State.DRAINING:
-            return self._pins.complaint() or await self._proxy_condition()
-        if self.state not in (State.BASELINE, State.INJECTED, State.RECOVERY):
-            return None
-        stop, tally = self.plan.stop, self._traffic.tally
-        ratio = tally.recent_failed_ratio()
-        if stop.failed_ratio is not None and ratio is not None and ratio > stop.failed_ratio:
-            return f"{ratio:.0%} of the last {stop.over_requests} requests failed (stop.failed_ratio {stop.failed_ratio:g})"
-        if tally.late_ns > self._max_late_s * 1e9:
-            return f"the traffic was {tally.late_ns / 1e9:.1f} s late: this machine slept, or has too much to do"
-        missing = self._pins.complaint()
-        if missing is not None:
-            return missing
-        try:
-            free = os.statvfs(self.folder.path)
-        except OSError as error:
-            return f"the run folder cannot be read: {error.strerror}"
-        free_mb = free.f_bavail * free.f_frsize // 1_000_000
-        if free_mb < stop.min_free_mb:
-            return f"{free_mb} MB of disk left (stop.min_free_mb {stop.min_free_mb})"
-        if not os.access(self.folder.timeline, os.W_OK):
-            return "the timeline is not writable any more"
-        return await self._proxy_condition()
-
-    async def _proxy_condition(self) -> str | None:
-        try:
-            state = await self.proxy.state()
-        except InjectorLost as lost:
-            if self._clock.mono_ns() - self._heard_ns < DEAF_S * 1e9:
-                return None
-            self.proxy.kill()  # the watcher starts another, passing through
-            return f"the proxy does not answer: {lost.why}"
-        self._heard_ns = self._clock.mono_ns()
-        counts = state.get("counts", {})
-        if counts.get("evidence_lost"):
-            return f"the proxy could not write {counts['evidence_lost']} lines of evidence"
-        return None
+        why = self._watch.beat(passed, self.state)
+        if why is not None:
+            self._give_up(why)
 
     async def _watch_spend(self) -> None:
-        """Stop before the cap is passed: as soon as the next look could find it behind us."""
-        spend = self.plan.spend
-        if spend is None:
-            return
-        before = {"requests": 0, "tokens": 0}
-        while True:
-            with contextlib.suppress(InjectorLost):  # the ticker counts silence
-                counts = (await self.proxy.state()).get("counts", {})
-                spent = {
-                    "requests": int(counts.get("requests", 0)) - int(counts.get("met", 0)),
-                    "tokens": int(counts.get("tokens", 0)),
-                }
-                for what, cap in (("requests", spend.max_requests), ("tokens", spend.max_tokens)):
-                    if cap is not None and 2 * spent[what] - before[what] > cap:
-                        await self.stop(
-                            f"{spent[what]} {what} went to the real endpoint: spend.max_{what} {cap} is about to be passed"
-                        )
-                before = spent
+        while self.plan.spend is not None:
+            why = await self._watch.spent()
+            if why is not None:
+                await self.stop(why)
             await asyncio.sleep(SPEND_S)
 
     # -- people and signals
@@ -871,36 +773,6 @@ class Conductor:
             return
         self._progress.line(f"{name}: lifting the fault, sealing what there is")
         self._give_up(f"{name}: somebody ended the drill")
-
-    def _on_signals(self) -> Callable[[], None]:
-        """Make each ending signal a stop order. Only the main thread can; elsewhere the caller cancels."""
-        if threading.current_thread() is not threading.main_thread():
-            return lambda: None
-        loop = asyncio.get_running_loop()
-        before = {number: signal.getsignal(number) for number in _ENDING_SIGNALS}
-        for number in before:
-            loop.add_signal_handler(number, self._on_signal, number.name)
-
-        def restore() -> None:
-            for number, handler in before.items():
-                loop.remove_signal_handler(number)
-                signal.signal(number, signal.SIG_DFL if handler is None else handler)
-
-        return restore
-
-
-def max_late_s(time_limit_s: float) -> float:
-    """How long this process may be held up before its users' outcomes are not the agent's any more.
-
-    Half the time limit, so that an answer in the other half is still seen in time; of a short limit up to three quarters,
-    at most a second, since a busy machine does hold a process up for some tenths.
-    """
-    return min(MAX_LATE_S, max(time_limit_s / 2, min(1.0, 0.75 * time_limit_s)))
-
-
-def shown(text: str) -> str:
-    """What somebody wrote, on one line, screened, and without a character that a terminal would obey."""
-    return screen_text("".join(char if char.isprintable() else " " for char in text))
 
 
 def _how(code: int | None) -> str:

@@ -49,6 +49,11 @@ class Stage(Protocol):
 
     async def proxy_counts(self) -> dict[str, Any]: ...
 
+    worker_alive: bool
+
+    async def restart_worker(self) -> bool:
+        """End the agent and start it anew; False where the drill did not start it, or it does not start."""
+
 
 class Course(Protocol):
     """The windows of a drill."""

@@ -5,7 +5,8 @@
 2. Before a cell the agent is back: of the requests sent after the last lift, the latest `BACK_REQUESTS` were answered well, and the
    real endpoint answered one in the API of the cell that was. An agent whose circuit breaker is open is not back, however well it
    answers: what is injected then would meet nobody.
-3. The wait for that is bounded. When it was in vain, or the time, the spend or the permit is used up, what is left is named with
+3. The wait for that is bounded. When it was in vain, or the agent's process has ended, a drill that started the agent starts it
+   anew and says so. When that was in vain too, or the time, the spend or the permit is used up, what is left is named with
    that reason and not run; the drill still ends in order.
 4. All of it is written down when it is decided, so that the table can be read from the run alone.
 """
@@ -233,9 +234,9 @@ class Cells:
             self._tell(stage, done)
             why = await self._until_back(stage, done)
             if why:
-                self._leave(
-                    stage, f"the agent was not back {self._matrix.back_within_s:g} s after {_name(done)}: {why}"
-                )
+                why = await self._anew(stage, done, why)
+            if why:
+                self._leave(stage, f"the agent was not back after {_name(done)}: {why}")
         cells = self._cells or ()
         if self._place < len(cells):
             over = await self._over(stage)
@@ -339,11 +340,36 @@ class Cells:
                     "agent_back", cell=done.cell, back=True, after_s=round((back_ns - lifted_ns) / 1e9, 3), why=""
                 )
                 return ""
-            if self._clock.mono_ns() >= give_up_ns or not await stage.pause(POLL_S):
+            if self._plan.worker is not None and not stage.worker_alive:
+                why = "its process had ended by itself"
                 break
+            if self._clock.mono_ns() >= give_up_ns:
+                break
+            if not await stage.pause(POLL_S):
+                return ""  # stopped: what is left is named by that
         waited_s = (self._clock.mono_ns() - self._mono0_ns - lifted_ns) / 1e9
         stage.write("agent_back", cell=done.cell, back=False, after_s=round(waited_s, 3), why=why)
         return why
+
+    async def _anew(self, stage: Stage, done: Cell, why: str) -> str:
+        """Start an agent that did not come back anew; why it is not back even then, empty: it is."""
+        if self._plan.worker is None or stage.state is not State.RECOVERY:
+            return why
+        stage.say(f"  not back: {why}; starting the agent anew")
+        stage.write("agent_restarted", cell=done.cell, why=why)
+        began_ns = self._clock.mono_ns()
+        if not await stage.restart_worker():
+            return f"{why}, and it could not be started anew"
+        give_up_ns = began_ns + round((self._plan.worker.ready_s + self._matrix.back_within_s) * 1e9)
+        while self._clock.mono_ns() < give_up_ns and stage.worker_alive:
+            self._look()
+            back_ns, missing = self._back(done, began_ns - self._mono0_ns)
+            if back_ns is not None:
+                return ""
+            why = f"started anew, {missing}"
+            if not await stage.pause(POLL_S):
+                return ""
+        return why if stage.worker_alive else "its process ended again by itself"
 
     def _back(self, done: Cell, lifted_ns: int) -> tuple[int | None, str]:
         """When the agent was back (ns of the run), or None and what is missing."""

@@ -98,7 +98,7 @@ def _sdks() -> tuple[str, dict[str, str], dict[str, list[Cell]]]:
                 cells.setdefault(label.split()[0], []).extend(
                     Cell(label=label, client=name, stream=section.startswith("Streamed"), said=what)
                     for name, what in zip(names, said, strict=False)
-                    if what and what != "not met"
+                    if what and not what.startswith("not met")
                 )
         elif rows and rows[0][:2] == ["client", "version"]:
             clients.update({row[0]: row[1] for row in rows[2:]})

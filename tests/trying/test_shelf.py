@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from drillmaster import faults
 from drillmaster.errors import Problem
-from drillmaster.trying.shelf import find, near_misses, read
+from drillmaster.trying.shelf import Index, find, near_misses, read
+from tools import reference_faults
 
 
 def test_every_fault_is_in_the_index_as_its_entry_says() -> None:
@@ -59,3 +62,23 @@ def test_a_group_or_scope_that_nothing_has_is_a_problem(group: str | None, scope
 def test_a_tag_that_is_none_gets_those_that_may_have_been_meant(word: str, meant: str) -> None:
     assert meant in near_misses(word)
     assert near_misses("qqqqqqqq") == ()
+
+
+def test_the_page_of_sdks_is_read_as_sdk_check_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (
+        "# What\n\nMeasured on 2026-12-01 by `drillmaster sdk-check`, with the\nlimit.\n\n"
+        "| client | version | connect / read limit by default | retries |\n|---|---|---|---|\n| a | 1.0 | 5 s / 600 s | 2 |\n\n"
+        "## Whole answers: python\n\n| fault | a | b |\n|---|---|---|\n"
+        "| cut-body how=fin | E **NOT CAUGHT** / 1 / 0.1 s | not met / 1 / 0.2 s |\n\n"
+        "## Streamed answers: python\n\n| fault | a |\n|---|---|\n| cut-body how=fin | a \\| &lt;b / 1 / 0.1 s |\n\n"
+        "## Worst case before a user sees anything\n\n| client | worst | under |\n|---|---|---|\n| a | 3 s | stall |\n"
+    )
+    (tmp_path / "sdk-table.md").write_text(page)
+    monkeypatch.setattr(reference_faults, "SDK_TABLE", tmp_path / "sdk-table.md")
+    made = msgspec.json.decode(reference_faults.index("\n## cut-body\n"), type=Index)
+    assert (made.sdks_measured, made.clients) == ("2026-12-01", {"a": "1.0"})
+    assert [(cell.client, cell.stream, cell.said) for cell in made.faults["cut-body"].sdks] == [
+        ("a", False, "E NOT CAUGHT / 1 / 0.1 s"),
+        ("a", True, "a | <b / 1 / 0.1 s"),
+    ]
+    assert made.faults["cut-body"].page and not made.faults["reset"].page

@@ -20,7 +20,7 @@ from drillmaster.sdkcheck.checking import check as measure
 from drillmaster.sdkcheck.checking import installed
 from drillmaster.sdkcheck.hosts import PROBES
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(500)]
 
 POLICY = """
 kind: sdk-expectations

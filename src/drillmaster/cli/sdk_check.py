@@ -23,7 +23,12 @@ __all__ = ["command"]
     metavar="PATH",
     help="The interpreter that has the clients; by default this one.",
 )
-@click.option("--node", metavar="DIR", help="A folder with node_modules; its clients are checked too.")
+@click.option(
+    "--node",
+    type=click.Path(exists=True, file_okay=False),
+    metavar="DIR",
+    help="A folder with node_modules; its clients are checked too.",
+)
 @click.option("--client", "wanted", multiple=True, metavar="NAME", help="Only this client.")
 @click.option("--fault", "tags", multiple=True, metavar="TAG", help="Only this fault.")
 @click.option("--list", "listing", is_flag=True, help="List the clients that were found, and end.")

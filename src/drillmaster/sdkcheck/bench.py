@@ -83,7 +83,7 @@ class Bench:
         self.late_s = 0.0
         """How late the bench or a client's process was at worst, during what counts."""
         self._lags: collections.deque[tuple[float, float]] = collections.deque(maxlen=6_000)
-        self._late_s = 0.0
+        self._lag_s = 0.0
         self._where = {"python": python, "node": node or ""}
         self._lanes = asyncio.Semaphore(lanes)
         self._turn = asyncio.Lock()
@@ -116,6 +116,8 @@ class Bench:
                     async with asyncio.TaskGroup() as group:
                         for subject, cell in spoilt:
                             group.create_task(self._cell(subject, cell, again))
+                if self._failure is not None:
+                    raise self._failure
             finally:
                 beat.cancel()
                 await asyncio.gather(*(host.close() for host in self._hosts))
@@ -123,6 +125,7 @@ class Bench:
                 await provider.drop()
 
     def _fail(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Take what the loop would only have logged; rule 4."""
         self._failure = self._failure or context.get("exception") or RuntimeError(str(context["message"]))
 
     async def _beat(self) -> None:
@@ -130,15 +133,15 @@ class Bench:
             began = time.monotonic()
             await asyncio.sleep(BEAT_S)
             now = time.monotonic()
-            self._late_s = now - began - BEAT_S
-            self._lags.append((now, self._late_s))
+            self._lag_s = now - began - BEAT_S
+            self._lags.append((now, self._lag_s))
 
     async def _quiet(self) -> None:
         """Wait for one's turn, and while the bench is late, for a while."""
         async with self._turn:
             await asyncio.sleep(APART_S)
             for _ in range(round(HOLD_BACK_S / BEAT_S)):
-                if self._late_s <= LATE_S:
+                if self._lag_s <= LATE_S:
                     return
                 await asyncio.sleep(BEAT_S)
 

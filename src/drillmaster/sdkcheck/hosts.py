@@ -24,7 +24,7 @@ __all__ = ["IMPORT_S", "PROBES", "Host", "clean_environment", "command", "find"]
 
 PROBES = Path(__file__).resolve().parent / "probes"
 FIND_S = 30.0
-IMPORT_S = 60.0
+IMPORT_S = 120.0
 KILL_GRACE_S = 3.0
 SILENCE_S = 30.0
 """How much later than it should a host may tell: a busy machine is no crash."""

@@ -108,6 +108,11 @@ def markdown(table: Table, made_by: str) -> str:
         "**STILL WAITING**: no outcome when the watch",
         "ended. *not met*: the fault found nothing to do.",
         "",
+        "Each client is told an error in the words of its own API: `quota-spent` is a 429 of OpenAI's and a 402 of Anthropic's, "
+        "and only the first is retried;",
+        "`overloaded` is OpenAI's 503, Anthropic's 529, Groq's 498. The page that `login-redirect` leads to is there. HTTP "
+        "clients look at the status, as `raise_for_status` does.",
+        "",
         "| client | version | connect / read limit by default | retries |",
         "|---|---|---|---|",
     ]

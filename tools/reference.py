@@ -314,7 +314,7 @@ def pages() -> dict[Path, str]:
     """Write every generated page: path and text."""
     made = {SHELF / f"{catalogue}.md": catalogue_page(catalogue) for catalogue in CATALOGUES}
     shaped = {SHELF / f"{name}.md": shapes_page(name) for name in SHAPES}
-    shelf = {reference_faults.INDEX: reference_faults.index(made[SHELF / "faults.md"])}
+    shelf = {reference_faults.INDEX: reference_faults.index(made[SHELF / "faults.md"], reference_faults.sdk_page())}
     return {SHELF / "cli.md": cli_page(), **made, **shaped, **shelf}
 
 

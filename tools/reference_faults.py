@@ -17,7 +17,7 @@ from drillmaster import faults
 from drillmaster.trying.parameters import parameters
 from drillmaster.trying.shelf import Cell, Entry, Index
 
-__all__ = ["INDEX", "by_group", "fields", "index"]
+__all__ = ["INDEX", "by_group", "fields", "index", "sdk_page"]
 
 ROOT = Path(__file__).resolve().parent.parent
 INDEX = ROOT / "src" / "drillmaster" / "faults" / "index.json"
@@ -55,9 +55,9 @@ def by_group() -> Iterator[str]:
     yield ""
 
 
-def index(page: str) -> str:
-    """Write the index. `page` is the text of the page of faults."""
-    date, clients, cells = _sdks()
+def index(page: str, sdk_page: str) -> str:
+    """Write the index, from the text of the page of faults and of that of SDKs; empty: there is none."""
+    date, clients, cells = _sdks(sdk_page)
     entries = {}
     for tag in faults.names():
         kind = faults.load(tag)
@@ -84,9 +84,13 @@ def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _sdks() -> tuple[str, dict[str, str], dict[str, list[Cell]]]:
-    """Read the page of what SDKs do: its date, the clients and their versions, the cells by tag."""
-    text = SDK_TABLE.read_text("utf-8") if SDK_TABLE.exists() else ""
+def sdk_page() -> str:
+    """Read the page of what SDKs do, as it lies in the docs."""
+    return SDK_TABLE.read_text("utf-8") if SDK_TABLE.exists() else ""
+
+
+def _sdks(text: str) -> tuple[str, dict[str, str], dict[str, list[Cell]]]:
+    """Read off that page its date, the clients and their versions, and the cells by tag."""
     date = re.search(r"^Measured on (\d{4}-\d{2}-\d{2})", text, re.M)
     clients: dict[str, str] = {}
     cells: dict[str, list[Cell]] = {}

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -64,7 +63,7 @@ def test_a_tag_that_is_none_gets_those_that_may_have_been_meant(word: str, meant
     assert near_misses("qqqqqqqq") == ()
 
 
-def test_the_page_of_sdks_is_read_as_sdk_check_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_of_sdks_is_read_as_sdk_check_writes_it() -> None:
     page = (
         "# What\n\nMeasured on 2026-12-01 by `drillmaster sdk-check`, with the\nlimit.\n\n"
         "| client | version | connect / read limit by default | retries |\n|---|---|---|---|\n| a | 1.0 | 5 s / 600 s | 2 |\n\n"
@@ -73,9 +72,7 @@ def test_the_page_of_sdks_is_read_as_sdk_check_writes_it(tmp_path: Path, monkeyp
         "## Streamed answers: python\n\n| fault | a |\n|---|---|\n| cut-body how=fin | a \\| &lt;b / 1 / 0.1 s |\n\n"
         "## Worst case before a user sees anything\n\n| client | worst | under |\n|---|---|---|\n| a | 3 s | stall |\n"
     )
-    (tmp_path / "sdk-table.md").write_text(page)
-    monkeypatch.setattr(reference_faults, "SDK_TABLE", tmp_path / "sdk-table.md")
-    made = msgspec.json.decode(reference_faults.index("\n## cut-body\n"), type=Index)
+    made = msgspec.json.decode(reference_faults.index("\n## cut-body\n", page), type=Index)
     assert (made.sdks_measured, made.clients) == ("2026-12-01", {"a": "1.0"})
     assert [(cell.client, cell.stream, cell.said) for cell in made.faults["cut-body"].sdks] == [
         ("a", False, "E NOT CAUGHT / 1 / 0.1 s"),

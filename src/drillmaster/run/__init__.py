@@ -3,7 +3,7 @@
 `conduct` is the door. The rest knows its parts by protocol: traffic, an injector (the proxy), a worker, a Scribe.
 """
 
-from drillmaster.run.conductor import Scene, Scribe
+from drillmaster.run.notes import Scene, Scribe
 from drillmaster.run.opening import RunResult, conduct
 from drillmaster.run.progress import Plain, Progress, Silent, Terminal, progress_for
 from drillmaster.run.ready import Options, Picked

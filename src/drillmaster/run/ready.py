@@ -17,7 +17,7 @@ from drillmaster.intake.verdicts import read_policy
 from drillmaster.matrix import Wanted
 from drillmaster.plan import Plan, Worker
 from drillmaster.policy import Pin, pin_problems
-from drillmaster.run.conductor import Scribe
+from drillmaster.run.notes import Scribe
 from drillmaster.run.progress import Progress, Silent
 from drillmaster.run.seats import writable_down
 from drillmaster.sanity import Numbers, check, compress, default_spend, fitting_factor, unnamed_seats

@@ -95,6 +95,7 @@ class Wire:
         "_on_bytes",
         "_out",
         "_owner",
+        "_pending",
         "_recv",
         "_send",
         "_server_name",
@@ -140,6 +141,8 @@ class Wire:
         self.sock = sock
         self.fd = sock.fileno()
         self._recv: Callable[[int], bytes] = sock.recv
+        self._pending: Callable[[], int] | None = None
+        """With TLS: how many bytes OpenSSL has already decrypted, which no poll sees."""
         self._send: Callable[[bytes | memoryview], int] = sock.send
         if connected:
             self._state = "open"
@@ -162,7 +165,7 @@ class Wire:
         if not self.reading and not self.closed and self._state == "open":
             self.reading = True
             self._loop.add_reader(self.fd, self._on_readable)
-            if self.tls is not None and self.tls.pending():
+            if self._pending is not None and self._pending():
                 self._loop.call_soon(self._on_readable)
 
     def _on_readable(self) -> None:
@@ -179,8 +182,8 @@ class Wire:
             self._lost(error)
             return
         try:
-            if self.tls is not None:
-                self._read_decrypted(data)
+            if self._pending is not None:
+                self._read_decrypted(data, self._pending)
             elif data:
                 self._on_bytes(data)
             else:
@@ -189,15 +192,13 @@ class Wire:
             self._break_off()
             raise
 
-    def _read_decrypted(self, data: bytes) -> None:
-        # The poll does not see bytes that OpenSSL has already decrypted.
-        assert self.tls is not None
+    def _read_decrypted(self, data: bytes, pending: Callable[[], int]) -> None:
         while True:
             if not data:
                 self._ended()
                 return
             self._on_bytes(data)
-            if not self.reading or not self.tls.pending():
+            if not self.reading or not pending():
                 return
             try:
                 data = self._recv(READ_BYTES)
@@ -332,7 +333,9 @@ class Wire:
             self._lost(error)
             return
         self.sock = self.tls = tls
-        self._recv, self._send = tls.read, tls.write
+        # The socket's own methods ask first whether it is closed, which we know, at two more calls each.
+        inner = getattr(tls, "_sslobj", None) or tls
+        self._recv, self._send, self._pending = inner.read, inner.write, inner.pending
         self._state = "handshake"
         self._on_handshake()
 

@@ -93,6 +93,24 @@ def text(table: Table) -> str:
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
+_LEGEND = (
+    "A cell is *what was raised / requests on the wire / seconds*, and the worst case with the client's own time limits where",
+    "that is longer. **NOT CAUGHT**: `except` of the client's own error class misses it, and so does a fallback that stands",
+    "there. **LOOKED LIKE SUCCESS**: nothing was raised and the answer is not the answer. **STILL WAITING**: no outcome when the",
+    "watch ended. *not met*: the fault found nothing to do.",
+    "",
+    "Each client is told an error in the words of its own API: `quota-spent` is a 429 of OpenAI's and a 402 of Anthropic's, and",
+    "only the first is retried; `overloaded` is OpenAI's 503, Anthropic's 529, Groq's 498. The page that `login-redirect` leads",
+    "to is there. HTTP clients look at the status, as `raise_for_status` does.",
+)
+_NO_PROOF = (
+    "A fallback that *would have engaged* is one that stands in an `except` of the client's own error class around the call.",
+    "Whether yours does, and whether what it falls back to works, is what a drill against your agent shows. Clients were asked",
+    "over plain HTTP/1.1 on loopback: nothing here is about TLS, HTTP/2, proxies on the way, or asynchronous variants of a",
+    "client.",
+)
+
+
 def markdown(table: Table, made_by: str) -> str:
     """The page for the docs. `made_by` is the command that made it."""
     lines = [
@@ -102,16 +120,8 @@ def markdown(table: Table, made_by: str) -> str:
         f"clients' time limit set to {table.limit_s:g} s and each cell watched for {table.watch_s:g} s. Run it in your own "
         "environment: your versions decide.",
         "",
-        "A cell is *what was raised / requests on the wire / seconds*. **NOT CAUGHT**: `except` of the client's own error class "
-        "misses it, and so does a",
-        "fallback that stands there. **LOOKED LIKE SUCCESS**: nothing was raised and the answer is not the answer. "
-        "**STILL WAITING**: no outcome when the watch",
-        "ended. *not met*: the fault found nothing to do.",
-        "",
-        "Each client is told an error in the words of its own API: `quota-spent` is a 429 of OpenAI's and a 402 of Anthropic's, "
-        "and only the first is retried;",
-        "`overloaded` is OpenAI's 503, Anthropic's 529, Groq's 498. The page that `login-redirect` leads to is there. HTTP "
-        "clients look at the status, as `raise_for_status` does.",
+        *(word for line in _busy(table) for word in (f"**{line}**", "")),
+        *_LEGEND,
         "",
         "| client | version | connect / read limit by default | retries |",
         "|---|---|---|---|",
@@ -125,7 +135,7 @@ def markdown(table: Table, made_by: str) -> str:
         lines += ["", f"## {part.title}", "", "| fault | " + " | ".join(part.clients) + " |"]
         lines.append("|---" * (len(part.clients) + 1) + "|")
         for label, results in part.rows:
-            cells = ["" if result is None else _escaped(shown(result)) for result in results]
+            cells = ["" if result is None else _escaped(_with_worst(result)) for result in results]
             lines.append(f"| {label} | " + " | ".join(cells) + " |")
     lines += ["", "## Worst case before a user sees anything", ""]
     lines.append("With each client's own time limits and retries in place of ours; back-off as measured.")
@@ -138,13 +148,15 @@ def markdown(table: Table, made_by: str) -> str:
         "",
         "## What this does not prove",
         "",
-        "A fallback that *would have engaged* is one that stands in an `except` of the client's own error class around the "
-        "call. Whether yours does, and whether",
-        "what it falls back to works, is what a drill against your agent shows. Clients were asked over plain HTTP/1.1 on "
-        "loopback: nothing here is about TLS,",
-        "HTTP/2, proxies on the way, or asynchronous variants of a client.",
+        *_NO_PROOF,
     ]
     return "\n".join(lines) + "\n"
+
+
+def _with_worst(result: Result) -> str:
+    """A cell, and its worst case where that is another matter than what was measured."""
+    near = result.worst_s is not None and result.worst_s < result.seconds + 1
+    return shown(result) if near or result.outcome == "not-met" else f"{shown(result)}, worst {span(result.worst_s)}"
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -180,26 +192,31 @@ def parts(table: Table) -> list[Part]:
 
 def summary(table: Table) -> list[str]:
     """What to remember of it: how often no fallback would have engaged, and the worst case, for each client."""
-    lines = []
-    if table.late_s > BUSY_RATIO * table.limit_s:
-        lines.append(
-            f"This machine was busy: a cell had to wait {table.late_s:.1f} s for it. Seconds are too long, and a client may "
-            "have timed out, tried again or be waiting for the machine alone. Run again when it is quiet."
-        )
+    lines = _busy(table)
     for name, worst, under in _worst(table):
         mine = [r for r in table.results if r.client == name and r.outcome in ("raised", "fooled", "waiting")]
         misses = [r for r in mine if not r.fallback]
-        parts = [
+        kinds = [
             f"{sum(r.outcome == 'fooled' for r in misses)} looked like success",
             f"{sum(r.outcome == 'raised' for r in misses)} raised past its own error class",
             f"{sum(r.outcome == 'waiting' for r in misses)} still waiting",
         ]
         version = next((client.version for client in table.clients if client.name == name), "")
         lines.append(
-            f"{name} {version}: no fallback in {len(misses)} of {len(mine)} failures ({', '.join(parts)}); "
+            f"{name} {version}: no fallback in {len(misses)} of {len(mine)} failures ({', '.join(kinds)}); "
             f"worst case before a user sees anything: {worst} ({under})"
         )
     return lines
+
+
+def _busy(table: Table) -> list[str]:
+    """What stands before everything else where the machine had too much of a part in it."""
+    if table.late_s <= BUSY_RATIO * table.limit_s:
+        return []
+    return [
+        f"This machine was busy: a cell had to wait {table.late_s:.1f} s for it. Seconds are too long, and a client may "
+        "have timed out, tried again or be waiting for the machine alone. Run again when it is quiet."
+    ]
 
 
 def changes(old: Table, new: Table) -> list[str]:

@@ -11,6 +11,9 @@ def test_loading_it_brings_in_nothing() -> None:
     code = "import pytest, sys; before = set(sys.modules); import drillmaster.pytest_plugin; print(*set(sys.modules) - before)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert set(ran.stdout.split()) == {"drillmaster", "drillmaster.pytest_plugin"}
+    hooks = code.replace("drillmaster.pytest_plugin", "drillmaster.backstage.around")
+    ran = subprocess.run([sys.executable, "-c", hooks], capture_output=True, text=True, check=True)
+    assert set(ran.stdout.split()) == {"drillmaster", "drillmaster.backstage", "drillmaster.backstage.around"}
 
 
 def test_what_a_test_holds_needs_no_loop_and_no_server() -> None:

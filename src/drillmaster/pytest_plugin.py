@@ -4,11 +4,15 @@
    fixture and no marker of it is what it was.
 2. Nothing is patched. The agent under test talks HTTP to an address on loopback; what it does with that is its own.
 3. The process behind the fixtures starts with the first test that uses them, once a session; under xdist a worker is one.
-4. A host other than loopback is said twice: in `drillmaster_upstream`, and by `--drillmaster-allow-host` on the command line.
+4. A pytest too old for these hooks is left as it was; the fixtures say so where they are asked for.
+5. A host other than loopback is said twice: in `drillmaster_upstream`, and by `--drillmaster-allow-host` on the command line.
 """
 
-from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any
+# Names that an old pytest lacks stand in annotations alone: it has to get past this file.
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,13 +24,6 @@ __all__: list[str] = []
 
 DUMMY_KEY = "sk-standin-0000"
 
-_MARKER = (
-    "fault(mode, *, params={}, when={}, share=1.0, nth=[], skip=0, every=1, first=None, may_miss=False, **parameters): "
-    "the requests that the test's body sends to `provider` meet this fault on the wire, as within "
-    "`with provider.fault(...)`. Several are tried from top to bottom. The test fails where nobody met it. Example: "
-    '@pytest.mark.fault("stall", after_events=3, when={"stream": True}). All faults: docs/reference/faults.md of drillmaster.'
-)
-_FAULTED = "fault"
 _URLS = {
     "ANTHROPIC_BASE_URL": "anthropic",
     "AZURE_OPENAI_ENDPOINT": "azure_openai",
@@ -48,7 +45,7 @@ _KEYS = (
     "OPENROUTER_API_KEY",
 )
 
-_provider = pytest.StashKey["Provider"]()
+_AROUND = "drillmaster-around"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -74,8 +71,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", _MARKER)
     _upstream(config)
+    try:
+        from drillmaster.backstage import around
+    except (AttributeError, TypeError):  # pytest before 7, pluggy before 1.2
+        return
+    around.register(config)
+    config.pluginmanager.register(around, _AROUND)
 
 
 def _upstream(config: pytest.Config) -> str | None:
@@ -102,7 +104,7 @@ def _upstream(config: pytest.Config) -> str | None:
 
 
 @pytest.fixture(scope="session")
-def _drillmaster(request: pytest.FixtureRequest) -> "Iterator[Child]":
+def _drillmaster(request: pytest.FixtureRequest) -> Iterator[Child]:
     from drillmaster.backstage.child import Child
 
     config = request.config
@@ -114,7 +116,7 @@ def _drillmaster(request: pytest.FixtureRequest) -> "Iterator[Child]":
 
 
 @pytest.fixture(scope="session")
-def provider_url(_drillmaster: "Child") -> str:
+def provider_url(_drillmaster: Child) -> str:
     """The address of `provider`, http://127.0.0.1:PORT, for what is started once a session: an agent's server, say.
 
     OpenAI's SDK wants it with `/v1` behind it. Faults are asked for with `provider`, test by test.
@@ -123,7 +125,7 @@ def provider_url(_drillmaster: "Child") -> str:
 
 
 @pytest.fixture
-def provider(request: pytest.FixtureRequest, _drillmaster: "Child") -> "Iterator[Provider]":
+def provider(request: pytest.FixtureRequest, _drillmaster: Child) -> Iterator[Provider]:
     """A model provider on loopback that speaks every API, fails on order, and tells what the wire saw. No key, no cost.
 
     client = OpenAI(base_url=provider.openai_url, api_key="none")   also anthropic_url, gemini_url, url_for("openrouter")
@@ -135,10 +137,15 @@ def provider(request: pytest.FixtureRequest, _drillmaster: "Child") -> "Iterator
 
     A fault that nobody met fails the test; may_miss=True allows it.
     """
+    around = request.config.pluginmanager.get_plugin(_AROUND)
+    if around is None:
+        pytest.fail(
+            "drillmaster's fixtures want pytest 7.4 and pluggy 1.2, or newer; pip install -U pytest", pytrace=False
+        )
     from drillmaster.backstage.provider import Provider
 
     one = Provider(_drillmaster, prefixed=_upstream(request.config) is None)
-    request.node.stash[_provider] = one
+    around.hold(request.node, one)
     try:
         yield one
     finally:
@@ -146,9 +153,7 @@ def provider(request: pytest.FixtureRequest, _drillmaster: "Child") -> "Iterator
 
 
 @pytest.fixture
-def provider_env(
-    request: pytest.FixtureRequest, provider: "Provider", monkeypatch: pytest.MonkeyPatch
-) -> dict[str, str]:
+def provider_env(request: pytest.FixtureRequest, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Lead SDKs to `provider` by environment: OPENAI_BASE_URL, ANTHROPIC_BASE_URL, MODEL_BASE_URL and more, with dummy keys.
 
     NO_PROXY is given loopback, so that no proxy of yours stands between. Gives the variables, for a process of your own. With
@@ -169,53 +174,3 @@ def provider_env(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     return variables
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    # A test that asks for a fault and takes no fixture, since its agent reads the environment: the fault brings it.
-    names = getattr(item, "fixturenames", None)
-    if names is not None and "provider" not in names and item.get_closest_marker(_FAULTED) is not None:
-        names.append("provider")
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    one = item.stash.get(_provider, None)
-    # From the outside in, and from top to bottom: decorators are applied from below.
-    marks = list(item.iter_markers(_FAULTED))[::-1]
-    if one is None:
-        if marks:
-            pytest.fail(
-                f"{item.nodeid}: @pytest.mark.fault asks for a fault, and the fixture `provider` of this test is not "
-                "drillmaster's; give your own another name",
-                pytrace=False,
-            )
-        return (yield)
-    complaint = one.start(marks, item.name)
-    if complaint:
-        pytest.fail(complaint, pytrace=False)
-    failed = True
-    try:
-        result = yield
-        failed = False
-    finally:
-        complaint = one.settle(failed=failed)
-    if complaint:
-        pytest.fail(complaint, pytrace=False)
-    return result
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, Any, pytest.TestReport]:
-    report: pytest.TestReport = yield
-    one = item.stash.get(_provider, None)
-    if one is not None:
-        if report.failed and not one.told:
-            one.told = True
-            report.sections.append(("what the wire saw (drillmaster)", one.wire()))
-        if report.when == "teardown":
-            del item.stash[_provider]
-    return report

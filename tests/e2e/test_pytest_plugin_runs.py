@@ -40,7 +40,30 @@ def test_a_run_that_uses_nothing_of_it_is_what_it_was(run: Run, pytester: pytest
     )
     result = run("        def test_nothing(): pass\n")
     result.assert_outcomes(passed=1)
-    assert set((pytester.path / "loaded").read_text().split()) == {"drillmaster", "drillmaster.pytest_plugin"}
+    assert set((pytester.path / "loaded").read_text().split()) == {
+        "drillmaster",
+        "drillmaster.backstage",
+        "drillmaster.backstage.around",
+        "drillmaster.pytest_plugin",
+    }
+
+
+def test_a_marker_of_the_same_name_stays_its_owners(run: Run) -> None:
+    result = run(
+        """
+        @pytest.mark.fault
+        def test_theirs(request): assert "provider" not in request.fixturenames
+
+        @pytest.mark.fault("503")
+        def test_ours(provider): assert ask(provider.url)[0] == 503
+
+        @pytest.mark.fault("503")
+        def test_ours_and_met_by_nobody(provider): pass
+        """,
+        ini="markers =\n    fault: a test of our fault lines\n",
+    )
+    result.assert_outcomes(passed=2, failed=1)
+    assert "nobody met" in reasons(result)
 
 
 def test_each_worker_of_xdist_has_a_provider_and_leaves_none(run: Run, pytester: pytest.Pytester) -> None:

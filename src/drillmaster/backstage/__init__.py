@@ -5,6 +5,6 @@
 2. One process a session, and a session is one worker of xdist. It ends with that session, however that ends.
 3. A fault that a test asked for and that met nobody fails the test: it has shown nothing.
 
-The rooms: `child` (the process, from outside), `provider` (what a test holds), `seen` (what the wire saw, typed and as
-text), `stage` (the process, from inside; `python -m drillmaster.backstage`).
+The rooms: `around` (pytest's hooks), `child` (the process, from outside), `provider` (what a test holds), `seen` (what the
+wire saw, typed and as text), `stage` (the process, from inside; `python -m drillmaster.backstage`).
 """

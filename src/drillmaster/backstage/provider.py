@@ -268,21 +268,13 @@ class Provider:
 
         They are tried in order, as the rules of a plan. Each has to meet a request, unless it holds `"may_miss": True`.
         """
-        given: list[Rule] = []
-        missing = set()
-        for at, one in enumerate(rules):
-            if isinstance(one, Rule):
-                given.append(one)
-                continue
-            words = dict(one)
-            if words.pop("may_miss", False):
-                missing.add(at)
-            given.append(as_type(_lists(words), Rule, place="provider.rules", path=(at,)))
-        if not given:
-            raise Problem("provider.rules", found="no rule", wanted="one or more", remedy='write {"mode": "503"}')
-        for rule in given:
-            faults.make(rule.tag, rule.params)
-        return self._window(tuple(given), frozenset(range(len(given)) if may_miss else missing), _caller())
+        __tracebackhide__ = True
+        where = _caller()
+        try:
+            given, missing = _rules(rules, f"{where}: provider.rules")
+        except Problem as problem:
+            raise problem.with_traceback(None) from None
+        return self._window(tuple(given), frozenset(range(len(given)) if may_miss else missing), where)
 
     def _window(self, rules: tuple[Rule, ...], may_miss: frozenset[int], where: str) -> Window:
         self._check_open()
@@ -527,6 +519,25 @@ def _rule(mode: object, params: dict[str, Any], words: dict[str, Any], place: st
             )
     faults.make(str(mode), params)
     return as_type(_lists({"mode": str(mode), "params": params, **chosen}), Rule, place=place)
+
+
+def _rules(rules: Sequence[Mapping[str, Any] | Rule], place: str) -> tuple[list[Rule], set[int]]:
+    """The rules, and which of them may miss. Raises Problem."""
+    given: list[Rule] = []
+    missing = set()
+    for at, one in enumerate(rules):
+        if isinstance(one, Rule):
+            given.append(one)
+            continue
+        words = dict(one)
+        if words.pop("may_miss", False):
+            missing.add(at)
+        given.append(as_type(_lists(words), Rule, place=place, path=(at,)))
+    if not given:
+        raise Problem(place, found="no rule", wanted="one or more", remedy='write {"mode": "503"}')
+    for rule in given:
+        faults.make(rule.tag, rule.params)
+    return given, missing
 
 
 def _lists(value: Any) -> Any:

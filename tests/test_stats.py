@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillmaster.stats import median, quantile, samples_for_bound
+from drillmaster.stats import calls_for_rate, median, quantile, rate_bound, samples_for_bound
 from drillmaster.verdict import Absent, AtLeast, Exact
 
 
@@ -96,3 +96,37 @@ def test_whatever_the_cut_ones_would_have_become_an_exact_answer_holds(
         else:
             assert isinstance(measured, AtLeast)
             assert measured.value <= truth
+
+
+@pytest.mark.parametrize(
+    ("failed", "n", "bound"),
+    [
+        (0, 10, 0.2589),
+        (0, 59, 0.0495),
+        (1, 10, 0.3942),
+        (5, 100, 0.1023),
+        (10, 10, 1.0),
+    ],  # Clopper and Pearson, one-sided
+)
+def test_a_rate_is_bounded_from_above(failed: int, n: int, bound: float) -> None:
+    assert rate_bound(failed, n) == pytest.approx(bound, abs=1e-4)
+
+
+@given(n=st.integers(1, 300), data=st.data())
+def test_a_bound_lies_over_the_rate_and_falls_with_fewer_failures(n: int, data: st.DataObject) -> None:
+    failed = data.draw(st.integers(0, n))
+    bound = rate_bound(failed, n)
+    assert failed / n <= bound <= 1
+    assert failed == 0 or rate_bound(failed - 1, n) <= bound
+
+
+@pytest.mark.parametrize("cap", [0.001, 0.01, 0.05, 0.26])
+def test_as_many_calls_as_are_said_to_do_do(cap: float) -> None:
+    calls = calls_for_rate(cap)
+    assert rate_bound(0, calls) <= cap < rate_bound(0, calls - 1)
+
+
+@pytest.mark.parametrize("wrong", [(-1, 10, 0.95), (11, 10, 0.95), (0, 0, 0.95), (0, 10, 1.0)])
+def test_what_is_no_rate_is_refused(wrong: tuple[int, int, float]) -> None:
+    with pytest.raises(ValueError, match="no rate"):
+        rate_bound(*wrong)

@@ -3,7 +3,9 @@
 1. A quantile is the nearest-rank order statistic of the raw samples: the value at rank ceil(q * n). One rule, everywhere.
 2. Its interval is distribution-free: two order statistics whose ranks come from the binomial distribution (David and
    Nagaraja, *Order Statistics*, 3rd ed., 7.1). Where n is too small for the confidence asked, that side is None.
-3. A sample that was cut short is "at least" its value and stays among the others. A quantile that could be moved by what
+3. A rate that stands for later traffic has an exact upper bound (Clopper and Pearson, 1934): ten calls without a failure
+   show no more than that at most 26 % fail.
+4. A sample that was cut short is "at least" its value and stays among the others. A quantile that could be moved by what
    a cut sample would have become is itself "at least".
 """
 
@@ -12,7 +14,7 @@ from collections.abc import Sequence
 
 from drillmaster.verdict import Absent, AtLeast, Exact, Measure
 
-__all__ = ["median", "quantile", "samples_for_bound"]
+__all__ = ["calls_for_rate", "median", "quantile", "rate_bound", "samples_for_bound"]
 
 
 def quantile(values: Sequence[float], q: float, *, censored: Sequence[float] = (), confidence: float = 0.95) -> Measure:
@@ -54,6 +56,29 @@ def samples_for_bound(q: float, confidence: float = 0.95) -> int:
     if not (0 < q < 1 and 0 < confidence < 1):
         raise ValueError("q and confidence must lie in (0, 1)")
     return math.ceil(math.log(1 - confidence) / math.log(q) - 1e-9)
+
+
+def rate_bound(failed: int, n: int, confidence: float = 0.95) -> float:
+    """Bound the rate behind `failed` of `n` from above, one-sided: the largest that would still show so few that often."""
+    if not 0 <= failed <= n or n < 1 or not 0 < confidence < 1:
+        raise ValueError(f"{failed} of {n} at {confidence} is no rate")
+    if failed == n:
+        return 1.0
+    low, high = failed / n, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if math.fsum(_binomial(n, k, middle) for k in range(failed + 1)) > 1 - confidence:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def calls_for_rate(cap: float, confidence: float = 0.95) -> int:
+    """Say how many calls without a failure it takes to bound the rate by `cap`, 0 < cap < 1: 59 for 5 % at 95 %."""
+    if not (0 < cap < 1 and 0 < confidence < 1):
+        raise ValueError("cap and confidence must lie in (0, 1)")
+    return math.ceil(math.log(1 - confidence) / math.log(1 - cap) - 1e-9)
 
 
 def _interval_ranks(n: int, q: float, confidence: float) -> tuple[int | None, int | None]:

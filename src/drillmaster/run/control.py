@@ -94,7 +94,12 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ha
     sock = writer.get_extra_info("socket")
     _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     if uid not in (os.getuid(), 0):
-        return _refusal(Refused("control socket", found=f"uid {uid}", wanted="the drill's user", remedy="ask its Lead"))
+        await _swallow(reader)
+        return _refusal(
+            Refused(
+                "control socket", found=f"uid {uid}", wanted="the drill's user", remedy="give the order in its account"
+            )
+        )
     try:
         async with asyncio.timeout(LINE_S):
             line = await reader.readline()

@@ -279,6 +279,7 @@ def find_live(run: str | None) -> tuple[Path, Live]:
         for folder, live in alive:
             if live.run == wanted:
                 return folder, live
+        _check_own(state_root())
         raise Refused(
             "RUN",
             found=f"{wanted}, which is not live",
@@ -288,6 +289,7 @@ def find_live(run: str | None) -> tuple[Path, Live]:
             else "start one: drillmaster run eviction PLAN",
         )
     if not alive:
+        _check_own(state_root())
         raise Refused("RUN", found="no live run", wanted="one", remedy="start one: drillmaster run eviction PLAN")
     if len(alive) > 1:
         raise Refused(
@@ -297,6 +299,17 @@ def find_live(run: str | None) -> tuple[Path, Live]:
             remedy=f"add one of {', '.join(live.run for _, live in alive)}",
         )
     return alive[0]
+
+
+def _check_own(root: Path) -> None:
+    """Refuse another account's state folder where nothing live was found in it: this user cannot look into its runs."""
+    if root.is_dir() and os.getuid() not in (root.stat().st_uid, 0):
+        raise Refused(
+            str(root),
+            found=f"a state folder of uid {root.stat().st_uid}",
+            wanted="your own: orders come from the account that the drill runs under",
+            remedy="give yours in that account (sudo -u ITS-USER drillmaster ...), or set DRILLMASTER_STATE to your own",
+        )
 
 
 class Lock:

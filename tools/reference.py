@@ -79,6 +79,8 @@ SHAPES: dict[str, tuple[str, str, tuple[tuple[str, str], ...]]] = {
             ("fault.rules.when", "drillmaster.targeting:When"),
             ("fault.rules.ramp", "drillmaster.targeting:Ramp"),
             ("fault.rules.flap", "drillmaster.targeting:Flap"),
+            ("matrix", "drillmaster.plan:Matrix"),
+            ("matrix.faults", "drillmaster.plan:Pick"),
             ("window", "drillmaster.plan:Window"),
             ("preflight", "drillmaster.plan:Preflight"),
             ("preflight.NAME", "drillmaster.plan:Attest"),
@@ -97,8 +99,8 @@ SHAPES: dict[str, tuple[str, str, tuple[tuple[str, str], ...]]] = {
         "Run folder",
         "`runs/<id>/` holds `manifest.json`, copies of plan and policy, `timeline.jsonl` (the workers' own), `events/` (ours, "
         "[event by event](events.md)), `worker.log` (what the agent printed, secrets screened), `proxy.log` (trouble of the "
-        "proxy), `seal.json`, and behind the seal `verdict.json`, `card.md` and `report.html`. What a seal "
-        "[cannot show](../why/what-a-seal-cannot-show.md).",
+        "proxy), `seal.json`, and behind the seal `verdict.json`, `card.md` and `report.html`, of a fault matrix `matrix.html`. "
+        "What a seal [cannot show](../why/what-a-seal-cannot-show.md).",
         (
             ("manifest.json", "drillmaster.evidence:Manifest"),
             ("seal.json", "drillmaster.evidence:Seal"),

@@ -16,7 +16,12 @@ from drillmaster.run.control import Asked, ask
 from drillmaster.run.seats import Live, open_state, started_ticks
 from tests.e2e.test_control import Desk
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
+# The desk is a thread, and what is forked beside it asks once and is gone.
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.timeout(60),
+    pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning"),
+]
 
 OTHER = 54_321
 """The uid of nobody who has an account here."""

@@ -66,6 +66,22 @@ def test_evidence_that_is_taken_away_in_mid_drill_stops_it(
         assert name not in json.loads((drill.run_dir / "seal.json").read_text())["files"]
 
 
+def test_what_stopped_a_drill_is_said_beside_what_kept_it_from_being_sealed(drill: Drill) -> None:
+    drill.plan(phases=LONG)
+    process = drill.start("--rehearsal", "--json")
+    drill.wait_for("phase_started", phase="baseline")
+    odd = drill.run_dir / "events" / "a\nb.jsonl"
+    odd.write_text("{}\n")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 3 and "Traceback" not in err, out + err
+    why = json.loads(out)["why"]
+    assert "somebody ended the drill" in why and "could not be sealed" in why and "move that file" in why
+    odd.unlink()
+    assert drill.verb("seal", str(drill.run_dir)).returncode == 0
+    assert drill.verb("verify", str(drill.run_dir)).returncode == 0
+
+
 def test_a_seal_that_somebody_makes_too_early_is_no_seal_of_the_run(drill: Drill) -> None:
     drill.plan(phases={"baseline_s": 1, "fault_s": 2, "recovery_s": 1.5})
     process = drill.start("--rehearsal")

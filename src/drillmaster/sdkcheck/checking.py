@@ -18,10 +18,18 @@ __all__ = ["check", "installed"]
 
 
 async def installed(python: str, node: str | None) -> tuple[str, list[Client]]:
-    """The interpreter's version, and the clients that it and Node have, with theirs. Raises Problem."""
+    """The interpreter's version, and the clients that it and Node have, with theirs. Raises Problem, Refused for none."""
     version, clients = await _found("python", python)
     if node is not None:
         clients += (await _found("node", node))[1]
+    if not clients:
+        raise Refused(
+            f"--python {python}",
+            found="none of the clients that can be checked",
+            wanted="one of "
+            + ", ".join(dict.fromkeys(client.dist for client in cells.CLIENTS if client.runtime == "python")),
+            remedy="name the python of the environment that your agent runs in: --python .venv/bin/python",
+        )
     return version, clients
 
 
@@ -52,14 +60,6 @@ async def check(
 
     Raises Problem, Refused.
     """
-    if not clients:
-        raise Refused(
-            f"--python {python}",
-            found="none of the clients that can be checked",
-            wanted="one of "
-            + ", ".join(dict.fromkeys(client.dist for client in cells.CLIENTS if client.runtime == "python")),
-            remedy="name the python of the environment that your agent runs in: --python .venv/bin/python",
-        )
     chosen = cells.choose(clients, wanted)
     todo, left_out = cells.plan(chosen, tags)
     now = datetime.now(UTC)

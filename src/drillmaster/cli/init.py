@@ -42,7 +42,7 @@ def eviction(folder: Path, as_json: bool) -> None:
       drillmaster init eviction
       drillmaster init eviction --dir drills/
     """
-    _write("eviction", folder, as_json=as_json, then="--rehearsal --compress max")
+    _make_kit("eviction", folder, as_json=as_json, then="--rehearsal --compress max")
 
 
 @command.command("matrix")
@@ -59,10 +59,10 @@ def matrix(folder: Path, as_json: bool) -> None:
       drillmaster init matrix
       drillmaster init matrix --dir drills/
     """
-    _write("matrix", folder, as_json=as_json, then="--rehearsal --faults reset,503")
+    _make_kit("matrix", folder, as_json=as_json, then="--rehearsal --faults reset,503")
 
 
-def _write(kit: str, folder: Path, *, as_json: bool, then: str) -> None:
+def _make_kit(kit: str, folder: Path, *, as_json: bool, then: str) -> None:
     """Write a kit's files, ask on a terminal for a few of the blanks, and say what is left and what to type next."""
     from drillmaster.cli import say_json
     from drillmaster.intake import read_bytes

@@ -337,7 +337,7 @@ def _lost_class(s: _Scene) -> Iterator[Finding]:
 
 
 def _claims_primary(s: _Scene) -> Iterator[Finding]:
-    if s.run.bare or any(a.upstream and (a.window is None or a.broken or a.altered) for a in _inside(s)):
+    if s.run.bare or any(a.upstream and (a.window is None or a.intact or a.broken or a.altered) for a in _inside(s)):
         return
     # Answers on their way at the injection may still arrive; a second later none can. And helpers that stamp whole seconds
     # put what they saw just after the lift up to a second before it.

@@ -22,7 +22,7 @@ import pytest
 
 from tests.e2e.drills import free_ports
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 AGENTS = Path(__file__).parent / "agents"
 CLI = (sys.executable, "-m", "drillmaster")
@@ -94,6 +94,17 @@ CASES: dict[str, tuple[Case, ...]] = {
         # Nothing tells half an answer from the fallback's: nobody is blamed, and nobody passes.
         row("clean-end", "", REFUSED, told="nobody"),
         row("clean-end", "trusting", REFUSED, told="nobody"),
+    ),
+    "responses_stream_agent.py": (
+        # Of the three shapes in which this API fails inside a stream, the SDK raises at one.
+        row("error-event", "trusting", FAIL, IN_BAND, shape="flat"),
+        row("error-event", "trusting", FAIL, IN_BAND, shape="failed", told="text"),
+        row("error-event", "trusting", PASS, shape="nested"),
+        row("error-event", "", PASS, shape="flat"),
+        row("error-event", "", PASS, shape="failed"),
+        row("clean-end", "trusting", FAIL, TRUNCATED),
+        row("missing-terminal", "trusting", FAIL, TRUNCATED),
+        row("missing-terminal", "", PASS, told="text"),
     ),
     "openai_stream_agent.mjs": (
         row("clean-end", "trusting", FAIL, TRUNCATED),
@@ -195,7 +206,7 @@ def phases(agent: str) -> dict[str, dict[str, float]]:
     slow = agent.startswith("litellm")
     return {
         "traffic": {"every_s": 0.24 if slow else 0.15, "time_limit_s": 3},
-        "phases": {"baseline_s": 3 if slow else 1.5, "fault_s": 6, "recovery_s": 3},
+        "phases": {"baseline_s": 3 if slow else 1.5, "fault_s": 5, "recovery_s": 3},
     }
 
 
@@ -257,6 +268,11 @@ def drill_all(agent: str, folder: Path, provider_port: int, program: list[str], 
 
 def test_an_anthropic_agent_that_streams(provider: int, tmp_path: Path) -> None:
     wrong = drill_all("anthropic_stream_agent.py", tmp_path, provider, [sys.executable], {})
+    assert not wrong, "\n\n".join(wrong)
+
+
+def test_an_agent_that_streams_openai_s_responses(provider: int, tmp_path: Path) -> None:
+    wrong = drill_all("responses_stream_agent.py", tmp_path, provider, [sys.executable], {})
     assert not wrong, "\n\n".join(wrong)
 
 

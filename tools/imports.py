@@ -25,6 +25,7 @@ TIERS: tuple[frozenset[str], ...] = (
     frozenset(
         {
             "evidence",
+            "interviews",
             "outcomes",
             "admissions",
             "retries",

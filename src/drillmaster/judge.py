@@ -79,13 +79,14 @@ def judge(
     counts: dict[str, int],
     now_ns: int,
     version: str,
+    limits_from: str = "the command line",
 ) -> Verdict:
-    """Run one gate. `pin` None: the limits came from flags, and the verdict says UNPINNED.
+    """Run one gate. `pin` None: nobody answers for the limits, which came from `limits_from`; the verdict says UNPINNED.
 
     `policy_expected` is the digest that the evidence was taken under; another one is refused. `evidence_end_ns` and
     `now_ns` are wall time: evidence from the future is refused.
     """
-    admitted = (_policy(pin, policy_digest, policy_expected, now_ns), *_dated(evidence_end_ns, now_ns))
+    admitted = (_policy(pin, policy_digest, policy_expected, now_ns, limits_from), *_dated(evidence_end_ns, now_ns))
     checks = (*admitted, *gate.checks(evidence))
     return Verdict(
         gate=name,
@@ -122,13 +123,13 @@ def _dated(evidence_end_ns: int, now_ns: int) -> tuple[Check, ...]:
     )
 
 
-def _policy(pin: Pin | None, digest: str, expected: str | None, now_ns: int) -> Check:
+def _policy(pin: Pin | None, digest: str, expected: str | None, now_ns: int, limits_from: str) -> Check:
     if pin is None:
         return Check(
             id="policy",
             role="admission",
             status="pass",
-            title="limits taken from the command line: nobody has signed or dated them",
+            title=f"limits taken from {limits_from}: nobody has signed or dated them",
         )
     problems = [f"{field}: found {found}, wanted {wanted}" for field, found, wanted in pin_problems(pin, now_ns=now_ns)]
     remedy = "have the policy's owner review it, set review_by, and run again" if problems else ""

@@ -130,6 +130,70 @@ def eviction(
     sys.exit(min(code, 1) if exit_map else code)
 
 
+@command.command("interview")
+@click.argument("evidence", metavar="FILE", required=False)
+@click.argument("thresholds", metavar="[THRESHOLDS]", required=False)
+@click.option(
+    "--policy", "policy_path", metavar="FILE", help="Thresholds: the article's gate.json, or a policy of ours."
+)
+@click.option("--unsealed", is_flag=True, help="FILE is one interview.json; the verdict is UNSEALED, UNPROVEN.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Form of the verdict.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
+@click.option("--now", metavar="TIME", help="Judge as of this RFC 3339 time instead of now.")
+@click.option("--exit-map", type=click.Choice(["articles"]), help="Exit 0 or 1 as the article's script did.")
+def interview(
+    evidence: str | None,
+    thresholds: str | None,
+    policy_path: str | None,
+    unsealed: bool,
+    form: str,
+    as_json: bool,
+    now: str | None,
+    exit_map: str | None,
+) -> None:
+    """Judge one load interview by thresholds that somebody signed.
+
+    FILE is an interview.json. The line `BREACH: none`, or what is over its limit, is printed as the article's script does; a
+    refusal prints neither.
+
+    \b
+    Examples:
+      drillmaster gate interview interview.json --unsealed --policy gate.json
+      drillmaster gate interview interview.json --unsealed --policy gate.json --json
+    """
+    from drillmaster.intake.interviews import judge_interview_file, open_interview_file, read_thresholds
+
+    if evidence is None or thresholds is not None or policy_path is None:
+        file, policy = evidence or "interview.json", policy_path or thresholds or "gate.json"
+        raise Problem(
+            "gate interview",
+            found="no file" if evidence is None else "thresholds without --policy" if thresholds else "no thresholds",
+            wanted="a file to judge, and --policy with the thresholds; they have no default",
+            remedy=f"drillmaster gate interview {file} --unsealed --policy {policy}",
+        )
+    if not unsealed:
+        raise Problem(
+            "gate interview",
+            found=f"{evidence}, one file that anybody can have written",
+            wanted="--unsealed, which says so in the verdict",
+            remedy=f"drillmaster gate interview {evidence} --unsealed --policy {policy_path}",
+        )
+    limits = read_thresholds(Path(policy_path))
+    verdict = judge_interview_file(open_interview_file(Path(evidence)), limits, now_ns=_now_ns(now))
+    if exit_map:
+        verdict = msgspec.structs.replace(verdict, stamps=(*verdict.stamps, f"EXIT MAP {exit_map}"))
+    _show(verdict, "json" if as_json else form)
+    code = int(verdict.exit)
+    sys.exit(min(code, 1) if exit_map else code)
+
+
 def _judge_run(path: Path, policy_path: str | None, now_ns: int, *, record: bool) -> "Verdict":
     from drillmaster.intake.run import open_run
     from drillmaster.intake.runs import find_run

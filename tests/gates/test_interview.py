@@ -1,0 +1,289 @@
+"""The interview gate: the article's files as they are, and on every input that its script passed in error the right word."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drillmaster.clock import parse_rfc3339
+from drillmaster.errors import Problem
+from drillmaster.gates.interview import InterviewGate, LevelLimits
+from drillmaster.intake.interviews import judge_interview_file, open_interview_file, read_thresholds, with_breaches
+from drillmaster.interviews import Interview, Level
+from drillmaster.judge import judge
+from drillmaster.reports import form
+from drillmaster.verdict import Check, Verdict
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "interview"
+NOW_NS = parse_rfc3339("2026-12-01T00:00:00Z") or 0
+GATE = {
+    "warm_c1": {"p95_s": 20, "error_rate": 0.0},
+    "warm_c4": {"p95_s": 35, "error_rate": 0.05},
+    "warm_c8": {"p95_s": 60, "error_rate": 0.10},
+    "cold_max_s": 90,
+}
+
+
+def row(label: str, p95: float = 4.0, errors: float = 0.0, **over: Any) -> dict[str, Any]:
+    n = 1 if label == "cold" else 10
+    return {"label": label, "n": n, "p50_s": min(3.0, p95), "p95_s": p95, "max_s": p95, "error_rate": errors, **over}
+
+
+def told(*rows: dict[str, Any], levels: str = "1,4,8", **more: Any) -> dict[str, Any]:
+    usual = (row("cold"), row("warm_c1"), row("warm_c4"), row("warm_c8"))
+    return {"url": "http://host/v1/chat", "levels": levels, "results": list(rows or usual), **more}
+
+
+def verdict_of(folder: Path, said: Any, gate: Any = GATE) -> Verdict:
+    for name, content in (("interview.json", said), ("gate.json", gate)):
+        text = content if isinstance(content, str) else json.dumps(content)
+        (folder / name).write_text(text, encoding="utf-8")
+    thresholds = read_thresholds(folder / "gate.json")
+    return judge_interview_file(open_interview_file(folder / "interview.json"), thresholds, now_ns=NOW_NS)
+
+
+def by_id(verdict: Verdict) -> dict[str, Check]:
+    return {check.id: check for check in verdict.checks}
+
+
+# What was kept
+
+
+def golden_text(name: str) -> str:
+    thresholds = read_thresholds(GOLDEN / "gate.json")
+    verdict = judge_interview_file(open_interview_file(GOLDEN / f"{name}.json"), thresholds, now_ns=NOW_NS)
+    assert verdict.status == name
+    text: str = form("text").render(verdict, colour=False)
+    return text
+
+
+@pytest.mark.parametrize("name", ["pass", "fail", "refused"])
+def test_a_kept_interview_gets_the_verdict_that_was_kept_with_it(name: str) -> None:
+    assert golden_text(name) == (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
+
+
+# The article's words
+
+
+def test_a_clean_interview_says_that_nothing_is_breached_and_what_ten_calls_support(tmp_path: Path) -> None:
+    verdict = verdict_of(tmp_path, told())
+    assert (verdict.status, int(verdict.exit)) == ("pass", 0)
+    assert verdict.headline[-1] == "BREACH: none"
+    assert "59 calls would do for 95 %" in by_id(verdict)["warm_c1.p95"].title
+    assert "25.9 %" in by_id(verdict)["warm_c1.errors"].title
+    assert verdict.stamps == ("UNSEALED", "UNPROVEN", "UNDATED", "UNPINNED")
+
+
+def test_a_breach_is_said_part_by_part(tmp_path: Path) -> None:
+    verdict = verdict_of(
+        tmp_path, told(row("cold", 91.0), row("warm_c1", 25.0), row("warm_c4", 4, 0.1), row("warm_c8"))
+    )
+    assert verdict.status == "fail"
+    assert verdict.headline[-1] == "BREACH: cold 91s; warm_c1 p95 25s; warm_c4 errors 0.1"
+
+
+def test_equal_to_its_cap_passes(tmp_path: Path) -> None:
+    equal = told(row("cold", 90), row("warm_c1", 20), row("warm_c4", 35), row("warm_c8", 60, 0.1))
+    assert verdict_of(tmp_path, equal).status == "pass"
+
+
+def test_a_url_is_shown_without_user_info_and_query(tmp_path: Path) -> None:
+    shown = form("text").render(
+        verdict_of(tmp_path, told() | {"url": "http://u:secret@host:81/v1?key=hidden"}), colour=False
+    )
+    assert "http://host:81/v1" in shown
+    assert not re.search("secret|hidden", shown)
+
+
+# What its script passed in error
+
+REFUSED: dict[str, tuple[Any, Any]] = {
+    "a level without a threshold": (told(row("cold"), row("warm_c1"), row("warm_c4"), row("warm_c16", 9999, 1.0)), GATE),
+    "a level in another spelling": (told(row("cold"), row("Warm_c1"), row("warm_c4"), row("warm_c8")), GATE),
+    "a level with a leading zero": (told(row("cold"), row("warm_c01"), row("warm_c4"), row("warm_c8")), GATE),
+    "no rows": (told() | {"results": []}, GATE),
+    "rows that are an object": (told() | {"results": {}}, GATE),
+    "no limits": (told(), {}),
+    "no limits but the cold one": (told(), {"cold_max_s": 90}),
+    "a signed level that never ran": (told(row("cold"), row("warm_c1"), row("warm_c4"), levels="1,4"), GATE),
+    "a declared level that is not there": (told(row("cold"), row("warm_c1")), {k: GATE[k] for k in ("warm_c1", "cold_max_s")}),
+    "no cold row": (told(row("warm_c1"), row("warm_c4"), row("warm_c8")), GATE),
+    "only a cold row": (told(row("cold")), GATE),
+    "p50 over p95": (told(row("cold"), row("warm_c1", p50_s=5.0), row("warm_c4"), row("warm_c8")), GATE),
+    "p95 over max": (told(row("cold"), row("warm_c1", max_s=1.0), row("warm_c4"), row("warm_c8")), GATE),
+    "one level twice": (told(row("cold"), row("warm_c1"), row("warm_c1"), row("warm_c4"), row("warm_c8"), levels="1,1,4,8"), GATE),
+    "a time limit under its caps": (told(time_limit_s=60.0), GATE),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_it_is_refused_and_nothing_is_called_breached_or_not(tmp_path: Path, case: str) -> None:
+    said, gate = REFUSED[case]
+    try:
+        verdict = verdict_of(tmp_path, said, gate)
+    except Problem:
+        return
+    assert verdict.status == "refused"
+    assert verdict.headline[-1].startswith("REFUSED: ")
+    assert "BREACH" not in form("text").render(verdict, colour=False)
+    assert all(check.remedy for check in verdict.checks if check.status == "refused")
+
+
+UNREADABLE: dict[str, tuple[Any, Any]] = {
+    "NaN": (json.dumps(told(row("cold"), row("warm_c1", float("nan")))), GATE),
+    "p95 true": (told(row("cold"), row("warm_c1", p95_s=True)), GATE),
+    "p95 null": (told(row("cold"), row("warm_c1", p95_s=None)), GATE),
+    "negative": (told(row("cold"), row("warm_c1", p50_s=-1.0)), GATE),
+    "n of 0": (told(row("cold"), row("warm_c1", n=0)), GATE),
+    "no n": (told({k: v for k, v in row("cold").items() if k != "n"}), GATE),
+    "errors of 5": (told(row("cold"), row("warm_c1", errors=5.0)), GATE),
+    "half a failure": (told(row("cold"), row("warm_c1", errors=0.25)), GATE),
+    "results null": (told() | {"results": None}, GATE),
+    "truncated": (json.dumps(told())[:-9], GATE),
+    "empty": ("", GATE),
+    "a byte order mark": ("\ufeff" + json.dumps(told()), GATE),
+    "levels 1,x": (told(levels="1,x"), GATE),
+    "levels 1,0": (told(levels="1,0"), GATE),
+    "a field twice": (json.dumps(told()).replace('"n": 10', '"n": 10, "n": 10', 1), GATE),
+    "an unknown field": (told(surprise=1), GATE),
+    "cap NaN": (told(), json.dumps(GATE).replace("20", "NaN", 1)),
+    "cap 1e999": (told(), json.dumps(GATE).replace("20", "1e999", 1)),
+    "cap of text": (told(), {**GATE, "warm_c1": {"p95_s": "20", "error_rate": 0.0}}),
+    "cap true": (told(), {**GATE, "warm_c1": {"p95_s": 20, "error_rate": True}}),
+    "cap of percent": (told(), {**GATE, "warm_c1": {"p95_s": 20, "error_rate": 5}}),
+    "cap of everything": (told(), {**GATE, "warm_c1": {"p95_s": 20, "error_rate": 1}}),
+    "cap of 0 s": (told(), {**GATE, "cold_max_s": 0}),
+    "half a cap": (told(), {**GATE, "warm_c1": {"p95_s": 20}}),
+    "a level twice": (told(), json.dumps(GATE)[:-1] + ', "warm_c1": {"p95_s": 99999, "error_rate": 0.9}}'),
+    "thresholds and interview swapped": (GATE, told()),
+}
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_a_file_that_says_nothing_is_refused_with_its_place(tmp_path: Path, case: str) -> None:
+    said, gate = UNREADABLE[case]
+    with pytest.raises(Problem) as refused:
+        verdict_of(tmp_path, said, gate)
+    assert re.search(r"(interview|gate)\.json", refused.value.place)
+    assert refused.value.remedy
+
+
+def test_a_cold_call_that_was_refused_at_once_fails(tmp_path: Path) -> None:
+    verdict = verdict_of(tmp_path, told(row("cold", 0.001, 1.0), row("warm_c1"), row("warm_c4"), row("warm_c8")))
+    assert verdict.status == "fail"
+    assert verdict.headline[-1].startswith("BREACH: cold ")
+
+
+WORDS = st.sampled_from(["url", "levels", "results", "label", "n", "p95_s", "warm_c1", "cold_max_s", "error_rate"])
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+VALUES = st.recursive(
+    SCALARS, lambda one: st.lists(one, max_size=4) | st.dictionaries(WORDS, one, max_size=5), max_leaves=12
+)
+
+
+@given(VALUES)
+def test_no_value_of_any_shape_passes_or_breaks_it(tmp_path_factory: pytest.TempPathFactory, value: Any) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    for said, gate in ((value, GATE), (told(), value)):
+        with pytest.raises(Problem):
+            verdict_of(folder, said, gate)
+
+
+# The pin beside the thresholds
+
+
+def test_a_pin_names_an_owner_and_holds_for_these_bytes_alone(tmp_path: Path) -> None:
+    import hashlib
+
+    text = json.dumps(GATE)
+    pin = tmp_path / "gate.json.pin.yaml"
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    pin.write_text(f"source: runbook 12\nowner: Ana Ruiz\nreview_by: 2027-01-31\nsha256: {digest}\n")
+    verdict = verdict_of(tmp_path, told(), text)
+    assert "UNPINNED" not in verdict.stamps
+    assert "Ana Ruiz" in by_id(verdict)["policy"].title
+    with pytest.raises(Problem, match=r"pin\.yaml"):
+        verdict_of(tmp_path, told(), text.replace("60", "6000"))
+    pin.write_text(f"source: runbook 12\nowner: Ana Ruiz\nreview_by: 2026-01-31\nsha256: {digest}\n")
+    assert verdict_of(tmp_path, told(), text).status == "refused"
+
+
+# Raw samples, and the bound
+
+
+def level(label: str, ok: list[float], *, cut: tuple[float, ...] = (), failed: int = 0, **more: Any) -> Level:
+    kinds = {"timeout": len(cut)} if cut else {}
+    if failed:
+        kinds["http_5xx"] = failed
+    return Level(
+        label=label,
+        kind="cold" if label == "cold" else "closed",
+        n=len(ok) + len(cut) + failed,
+        failed=kinds,
+        ok_s=tuple(ok),
+        cut_s=cut,
+        **more,
+    )
+
+
+def raw(*levels: Level, decide: str = "observed", p95_s: float = 2.0, error_rate: float = 0.1) -> Verdict:
+    gate = InterviewGate(
+        decide=decide,  # type: ignore[arg-type]
+        cold_max_s=30,
+        levels={one.label: LevelLimits(p95_s=p95_s, error_rate=error_rate) for one in levels if one.label != "cold"},
+    )
+    labels = tuple(one.label for one in levels)
+    interview = Interview(name="run", url="http://x", declared=labels, levels=levels, time_limit_s=60)
+    verdict = judge(
+        gate, interview, name="interview", subject="", pin=None, policy_digest="", evidence_digest="", evidence_end_ns=0,
+        counts={}, now_ns=NOW_NS, version="0",
+    )  # fmt: skip
+    return with_breaches(verdict, gate, interview)
+
+
+COLD = level("cold", [3.0])
+
+
+def test_a_policy_that_decides_on_the_bound_refuses_too_few_and_fails_what_the_bound_breaks() -> None:
+    few = raw(COLD, level("warm_c1", [1.0] * 10), decide="bound")
+    assert few.status == "refused"
+    assert by_id(few)["warm_c1.p95"].remedy == "make 59 calls at this level or more"
+    assert raw(COLD, level("warm_c1", [1.0] * 59), decide="bound").status == "pass"
+    tail = level("warm_c1", [1.0] * 57 + [1.5, 3.0])  # p95 is 1.0, and no more can be said than that it is at most 3.0
+    assert raw(COLD, tail).status == "pass"
+    assert raw(COLD, tail, decide="bound").status == "fail"
+
+
+def test_a_call_that_was_cut_took_at_least_so_long_and_is_no_latency() -> None:
+    settled = raw(COLD, level("warm_c1", [1.0] * 99, cut=(60.0,)))
+    assert settled.status == "pass"
+    open_end = raw(COLD, level("warm_c1", [1.0] * 9, cut=(1.5,)))
+    assert open_end.status == "refused"
+    assert "longer --timeout" in by_id(open_end)["warm_c1.p95"].remedy
+    over = raw(COLD, level("warm_c1", [1.0] * 9, cut=(3.0,)))
+    assert over.status == "fail"
+
+
+def test_failures_lower_no_latency_and_count_against_their_own_limit() -> None:
+    verdict = raw(COLD, level("warm_c1", [3.0] * 20, failed=180))
+    checks = by_id(verdict)
+    assert (checks["warm_c1.p95"].status, checks["warm_c1.errors"].status) == ("fail", "fail")
+    assert "180 http_5xx" in checks["warm_c1.errors"].why
+    nobody = raw(COLD, level("warm_c1", [], failed=10))
+    assert by_id(nobody)["warm_c1.p95"].status == "refused"
+    assert nobody.status == "fail"
+
+
+def test_a_level_that_the_client_could_not_hold_is_void_and_refused() -> None:
+    verdict = raw(COLD, level("warm_c64", [1.0] * 100, void=("10 of 64 in flight",)))
+    assert verdict.status == "refused"
+    assert "10 of 64 in flight" in by_id(verdict)["warm_c64.usable"].why
+
+
+if __name__ == "__main__":
+    for case in ("pass", "fail", "refused"):
+        (GOLDEN / f"{case}.txt").write_text(golden_text(case), encoding="utf-8")

@@ -1,16 +1,14 @@
-"""The gate `interview`: what shape does an endpoint answer in, against thresholds that somebody signed.
+"""The interview gate: in what shape does the endpoint answer, and is that what somebody signed for?
 
-Every level that was run has a threshold, and every threshold a level that was run; a level without calls, one that the
-client could not hold, or a number that is none, is refused. `decide: observed` judges what was seen, as the article's script
-does; `decide: bound` judges what the sample can support, and refuses where it supports nothing.
+Rules, in the order the checks are listed:
 
-- cold: the call after the idle time was answered, within its limit
-- LEVEL.p50, .p95, .p99, .max: latency from when a call was due
-- LEVEL.errors: share of calls without a good answer
-
-Breaks: jobs on a path that is fine for one caller and not for four; thresholds that nobody compares with; a cold start that is
-longer than the time limit.
-Cannot show: another day, another place, another payload; the product's quality.
+1. Admissions. Every level that was run has a threshold, and every threshold a level that was run; each has calls, in an order
+   that can be; the client could hold it; a call may take longer than any limit, or it would be cut before it broke one.
+2. The cold call was answered, within its limit.
+3. Latency counts from when a call was due. Failed calls lower none; one that was cut took at least so long.
+4. Failed calls have a limit of their own, level by level.
+5. `decide: observed` judges what was seen, as the article's script does, and says beside it what so few calls support.
+   `decide: bound` judges the 95 % upper bound, and refuses where there is none.
 """
 
 import math
@@ -53,7 +51,16 @@ class LevelLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview"):
-    """Limits by level. `levels` names each by its label: `warm_c1`, `warm_c4`, `open_r20`, `drain`."""
+    """In what shape an endpoint answers: cold, and level by level of a ladder, against thresholds that somebody signed.
+
+    Happens: after a time without calls one call, then so many callers at once, then more; no fault is injected.
+    Breaks: jobs on a path that is fine for one caller and not for four; a cold start that is longer than a client waits.
+    Looks like: a latency and a share of errors for each level, each against its limit; `BREACH: none`, or what is over.
+    Cannot show: another day, another place, another payload; whether the answers were good.
+
+    `levels` names each level by its label (`warm_c1`, `warm_c4`, `open_r20`, `drain`) and gives at least one of `p50_s`, `p95_s`,
+    `p99_s`, `max_s` (seconds) and `error_rate` (0 to under 1). The article's `gate.json` is read as it is.
+    """
 
     decide: Literal["observed", "bound"]
     """Whether what was seen decides, or what the sample bounds at 95 %."""

@@ -1,13 +1,15 @@
 """Attempts of a drill on paper, accounted for: whose they are, why they were sent, what they waited for, what they cost."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drillmaster.intake.run import open_run
 from drillmaster.outcomes import Run, join_bare
-from drillmaster.retries import RETURN_S, Accounting, Layers, account
+from drillmaster.retries import RETURN_S, Accounting, Layers, Tokens, Waits, account
 from drillmaster.retries.shapes import Phase
 from drillmaster.verdict import Absent, AtLeast, Exact
 from tests.scene import PRIMARY, Answer, S, Scene
@@ -348,3 +350,10 @@ def test_nothing_is_lost_and_nothing_counted_twice(steps: list[tuple[int, float,
     assert sum(load.attempts for load in loads) == len(run.attempts)
     assert sum(load.retries for load in loads) == sum(p.layers.retries for p in made.phases)
     assert paper.run() == run and books(run) == made
+
+
+def test_a_run_from_before_these_fields_is_read_and_says_what_it_can() -> None:
+    run = open_run(Path(__file__).parent.parent / "golden" / "eviction" / "fail-no-fallback")
+    made = books(run)
+    assert sum(p.attempts for p in made.phases) == sum(a.request is not None for a in run.attempts) > 0
+    assert all(p.waits == Waits() and p.tokens == Tokens() for p in made.phases)

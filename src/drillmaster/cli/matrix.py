@@ -1,6 +1,7 @@
 """`drillmaster matrix`: the table of a fault matrix that was run, read again from its folder."""
 
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,15 +42,18 @@ def command(run: Path, html: Path | None, as_json: bool) -> None:
     if html == STDOUT and as_json:
         raise click.UsageError("--html - prints the page: it does not go with --json")
     found = find_run(run)
-    show(open_matrix(found), found, html=html, as_json=as_json)
+    show(open_matrix(found), found, html=html, as_json=as_json, must_write=True)
 
 
-def show(table: "Table", run_dir: Path, *, html: Path | None, as_json: bool) -> None:
-    """Print the table, write its page where one is asked for, and end the process with its exit code."""
+def show(table: "Table", run_dir: Path, *, html: Path | None, as_json: bool, must_write: bool) -> None:
+    """Print the table, write its page where one is asked for, and end the process with its exit code.
+
+    `must_write`: it was a person who asked for the page, so that one which cannot be written makes a good end a refused one.
+    """
     import msgspec
 
     from drillmaster.cli import say_json
-    from drillmaster.errors import one_line
+    from drillmaster.errors import Exit, Problem, one_line
     from drillmaster.intake.runs import short
     from drillmaster.intake.written import STDOUT, write_whole
     from drillmaster.matrix.page import render
@@ -58,20 +62,27 @@ def show(table: "Table", run_dir: Path, *, html: Path | None, as_json: bool) -> 
     from drillmaster.reports import form
 
     code = exit_of(table)
-    said: dict[str, object] = {}
     if html == STDOUT:
         click.echo(render(table), nl=False)
         sys.exit(code)
+    written, problem = None, None
     if html is not None:
-        away = os.path.relpath(run_dir, html.parent)
-        path = write_whole(html, render(table, beside="" if away == "." else f"{away}/"))
-        said["html"] = one_line(str(path))
+        # The drill is over and its evidence sealed: a page that cannot be written is told, and the table printed all the same.
+        away = os.path.relpath(run_dir.absolute(), html.absolute().parent)
+        try:
+            written = write_whole(html, render(table, beside="" if away == "." else f"{away}/"))
+        except Problem as found:
+            problem = found
     if as_json:
-        say_json({**msgspec.to_builtins(table), "exit": int(code), **said})
-        sys.exit(code)
-    colour = form("text").colour_wanted(os.environ, is_terminal=sys.stdout.isatty())
-    for line in lines(table, colour=colour):
-        click.echo(line, color=colour)
-    if html is not None:
-        click.echo(f"page:   {short(html)}")
-    sys.exit(code)
+        page = {} if written is None else {"html": one_line(str(written))}
+        say_json({**msgspec.to_builtins(table), "exit": int(code), **page})
+    else:
+        colour = form("text").colour_wanted(os.environ, is_terminal=sys.stdout.isatty())
+        columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        for line in lines(table, colour=colour, columns=columns):
+            click.echo(line, color=colour)
+        if written is not None:
+            click.echo(f"page:   {short(written)}")
+    if problem is not None:
+        click.echo(f"drillmaster: {problem}", err=True)
+    sys.exit(code or (Exit.REFUSED if problem is not None and must_write else Exit.PASS))

@@ -172,6 +172,8 @@ def matrix(
     tags = tuple(tag.strip() for tag in (faults or "").split(",") if tag.strip())
     if everything and (tags or groups):
         raise click.UsageError("--all means every fault: it goes with neither --faults nor --group")
+    if as_json and str(html) == "-":
+        raise click.UsageError("--html - prints the page: it does not go with --json")
     result = conduct(
         path,
         Options(
@@ -189,7 +191,8 @@ def matrix(
             matrix=Picked(faults=tags, groups=groups, everything=everything, time_limit_s=time_limit_s),
         ),
     )
-    show(open_matrix(result.run_dir), result.run_dir, html=html or result.run_dir / "matrix.html", as_json=as_json)
+    page = html or result.run_dir / "matrix.html"
+    show(open_matrix(result.run_dir), result.run_dir, html=page, as_json=as_json, must_write=html is not None)
 
 
 def _confirm_matrix(plan: "Plan") -> None:

@@ -166,12 +166,13 @@ class _Reading:
         if set(faults.load(cell.fault).seen) - {"complete"}:
             self.garbage += self.altered
         bad = {r.id for r in (*self.garbage, *self.unknown)}
-        self.fell = [r for r in self.judged if r.outcome == "ok_fallback" and r.id not in bad]
+        self.fell = [r for r in self.judged if r.outcome in ("ok_fallback", "ok") and r.id not in bad]
         self.primary = [r for r in self.judged if r.outcome == "ok_primary" and r.id not in bad]
         self.failed = [r for r in self.judged if r.outcome in FAILED and r.outcome not in _GAVE_UP | _GARBAGE]
 
     def _met(self, request: Request) -> bool:
-        return self._window.id in request.met or request.outcome not in ("ok_primary", "ok")
+        elsewhere = request.outcome == "ok" and self._says(request) == "fallback"
+        return self._window.id in request.met or elsewhere or request.outcome not in ("ok_primary", "ok")
 
     def _own(self, request: Request) -> list[Attempt]:
         return [self._attempts[key] for key in request.attempts if key in self._attempts]
@@ -308,7 +309,10 @@ class _Reading:
     def _why_not_met(self) -> str:
         window = self._window
         if window.met:
-            return "it was on, and no user's request is known to have met it"
+            return (
+                "it was on, and no user's request is known to have met it: let the agent pass traceparent on, or put {nonce} "
+                "into target.url or target.body of the plan"
+            )
         tally = window.rules[0] if window.rules else None
         if tally is None or tally.matched is None:
             return "nobody met it"

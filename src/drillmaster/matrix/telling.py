@@ -1,5 +1,6 @@
 """The table for a terminal: one line a cell, what is behind it below, what was not run and why, and what that leaves open."""
 
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
 from drillmaster.errors import one_line
@@ -75,8 +76,8 @@ def summary(table: Table) -> list[str]:
     return said
 
 
-def lines(table: Table, *, colour: bool) -> Iterator[str]:
-    """Write the table."""
+def lines(table: Table, *, colour: bool, columns: int | None = None) -> Iterator[str]:
+    """Write the table. `columns`: how wide the terminal is; None: what reads it does not mind."""
 
     def paint(text: str, code: str) -> str:
         return f"{code}{text}{_OFF}" if colour else text
@@ -94,13 +95,14 @@ def lines(table: Table, *, colour: bool) -> Iterator[str]:
             code = _GREEN if r.word in GOOD else _RED if r.word in BAD else _YELLOW
             word = paint(f"{r.word:{words}}", code)
             yield f"{r.cell:>4}  {r.label:{labels}}  {asked(r.dialect, r.stream):{ways}}  {word}  {one_line(r.why)}".rstrip()
-            yield paint(f"      {'':{labels}}  {one_line(behind(r))}", _DIM)
+            for row in _wrapped(one_line(behind(r)), 8 + labels, columns):
+                yield paint(row, _DIM)
         yield ""
     if table.not_run:
         yield paint("not run", _BOLD)
         for why, which in grouped(table.not_run):
             yield f"  {one_line(why)}:"
-            yield f"      {', '.join(which)}"
+            yield from _wrapped(one_line(", ".join(which)), 6, columns)
         yield ""
     yield paint(headline(table), _BOLD)
     yield from summary(table)
@@ -141,6 +143,14 @@ def grouped(not_run: Iterable[LeftOut]) -> list[tuple[str, list[str]]]:
         found.setdefault(entry.why, []).append(f"{entry.label}{way}")
         should[entry.why] = should.get(entry.why, False) or entry.should
     return sorted(found.items(), key=lambda item: (not should[item[0]], -len(item[1])))
+
+
+def _wrapped(text: str, indent: int, columns: int | None) -> list[str]:
+    """Break text at blanks so that it fits, each line this far from the edge."""
+    left = " " * indent
+    if columns is None or columns < indent + 30:
+        return [f"{left}{text}"]
+    return textwrap.wrap(text, columns, initial_indent=left, subsequent_indent=left, break_on_hyphens=False)
 
 
 def _counted(counts: Mapping[str, int]) -> str:

@@ -34,7 +34,7 @@ from drillmaster.run.ready import (
     read_plan,
     refuse,
 )
-from drillmaster.sanity import MIN_EVERY_S, check, unnamed_seats
+from drillmaster.sanity import MIN_EVERY_S, check, unnamed_seats, window_problem
 
 __all__ = ["BACK_REQUESTS", "Cells", "Tail", "longest_s", "prepare_matrix"]
 
@@ -287,7 +287,7 @@ class Cells:
         if tally is None or tally.done == 0:
             return "the baseline was sick: not one request of it ended"
         if tally.failed > self._max_failed_ratio * tally.done:
-            words = ", ".join(f"{n} {word}" for word, n in tally.by_outcome.most_common(3))
+            words = ", ".join(f"{n} {word}" for word, n in tally.by_outcome.most_common(4) if word != "ok")
             return f"the baseline was sick, with nothing injected: {tally.failed} of {tally.done} failed ({words})"
         return ""
 
@@ -306,6 +306,12 @@ class Cells:
         each_s = phases.fault_s + phases.recovery_s
         if self._deadline_ns is not None and self._clock.mono_ns() + round(each_s * 1e9) > self._deadline_ns:
             return f"the time was over: --time-limit {self._time_limit_s:g} s has no room for another"
+        now_ns = self._clock.wall_ns()
+        outside = window_problem(
+            self._plan, place="plan", from_ns=now_ns, until_ns=now_ns + round(phases.fault_s * 1e9)
+        )
+        if outside is not None:
+            return f"the agreed window has no room for another: it ends at {self._plan.window.end if self._plan.window else ''}"
         due = math.ceil(each_s / self._plan.traffic.every_s)
         permit = self._plan.target.permit
         if permit is not None and tally is not None and tally.sent + due > permit.max_requests:

@@ -411,57 +411,59 @@ class HeadReader:
             at += travels
         return places
 
-    def _differences(
+    def _again(
         self, came: list[bytes], last: RequestHead | ResponseHead
-    ) -> list[tuple[int, bytes, bytes, int]] | None:
-        """How this head differs from the last one: kind, line, value and place of each line. None: it has to be read."""
-        if len(came) != len(last.came):
+    ) -> tuple[list[bytes], int | None, dict[bytes, bytes]] | None:
+        """What a head has of its own: the lines that travel, its Content-Length, the named fields that are others now.
+
+        None: it differs from the last one in more than values, and has to be read.
+        """
+        before, places = last.came, last.places
+        if len(came) != len(before):
             return None
-        differences = []
-        for i in compress(range(len(came)), map(ne, came, last.came)):
-            places = last.places
-            if places is None:
-                places = last.places = self._places_of(last.came, last.lines)
+        if places is None:
+            places = last.places = self._places_of(before, last.lines)
+        lines, length, others = last.lines.copy(), last.length, {}
+        for i in compress(range(len(came)), map(ne, came, before)):
             place, line = places[i], came[i]
             if place is None:
                 return None
             kind, beginning, at = place
             if not line.startswith(beginning) or 13 in line or 10 in line or 0 in line:  # CR, LF, NUL
                 return None
-            value = line[len(beginning) :].strip(b" \t") if kind else b""
-            if kind == _LENGTH_FIELD and _LENGTH.fullmatch(value) is None:
-                return None
-            differences.append((kind, line, value, at))
-        return differences
+            if kind:
+                value = line[len(beginning) :].strip(b" \t")
+                if kind == _KEPT:
+                    others[beginning[:-1].lower()] = value
+                elif _LENGTH.fullmatch(value) is None:
+                    return None
+                else:
+                    length = int(value)
+            if at >= 0:
+                lines[at] = line
+        return lines, length, others
 
-    def _request_after(self, last: RequestHead, came: list[bytes], head_bytes: int) -> RequestHead | None:
-        differences = self._differences(came, last)
-        if differences is None:
+    def _request_again(self, last: RequestHead, came: list[bytes], head_bytes: int) -> RequestHead | None:
+        read = self._again(came, last)
+        if read is None:
             return None
         request = RequestHead()
+        request.lines, request.length, others = read
+        request.named, request.memo = last.named, last.memo
+        if others:
+            request.named = {**last.named, **others}
+            if not others.keys() <= self._fresh:
+                request.memo = None
         request.line, request.host, request.chunked = last.line, last.host, last.chunked
         request.keep_alive, request.expects, request.upgrade = last.keep_alive, last.expects, last.upgrade
         request.came, request.places, request.head_bytes = came, last.places, head_bytes
-        request.lines = lines = last.lines.copy()
-        length, named, memo = last.length, last.named, last.memo
-        for kind, line, value, at in differences:
-            if at >= 0:
-                lines[at] = line
-            if kind == _LENGTH_FIELD:
-                length = int(value)
-            elif kind == _KEPT:
-                name = line[: line.index(b":")].lower()
-                named = {**named, name: value}
-                if name not in self._fresh:
-                    memo = None
-        request.length, request.named, request.memo = length, named, memo
         return request
 
     def request(self, head: bytes, last: RequestHead | None = None) -> RequestHead:
         """Read one whole request head, its blank line included. Raises Malformed."""
         lines = head[:-4].split(b"\r\n")
         if last is not None:
-            request = self._request_after(last, lines, len(head))
+            request = self._request_again(last, lines, len(head))
             if request is not None:
                 return request
         came = lines.copy()
@@ -528,23 +530,16 @@ class HeadReader:
         request.came = [] if request.expects or request.upgrade is not None else came
         return request
 
-    def _response_after(self, last: ResponseHead, came: list[bytes], raw: bytes) -> ResponseHead | None:
-        differences = self._differences(came, last)
-        if differences is None:
+    def _response_again(self, last: ResponseHead, came: list[bytes], raw: bytes) -> ResponseHead | None:
+        read = self._again(came, last)
+        if read is None:
             return None
         response = ResponseHead()
+        response.lines, response.length, _ = read
         response.minor, response.status, response.reason = last.minor, last.status, last.reason
         response.opening, response.chunked, response.keep_alive = last.opening, last.chunked, last.keep_alive
         response.content_type, response.content_encoding = last.content_type, last.content_encoding
         response.upgrade, response.raw, response.came, response.places = last.upgrade, raw, came, last.places
-        response.lines = lines = last.lines.copy()
-        length = last.length
-        for kind, line, value, at in differences:
-            if at >= 0:
-                lines[at] = line
-            if kind == _LENGTH_FIELD:
-                length = int(value)
-        response.length = length
         return response
 
     def response(self, head: bytes, last: ResponseHead | None = None) -> ResponseHead:
@@ -553,7 +548,7 @@ class HeadReader:
             return last
         lines = head[:-4].split(b"\r\n")
         if last is not None:
-            response = self._response_after(last, lines, head)
+            response = self._response_again(last, lines, head)
             if response is not None:
                 return response
         came = lines.copy()

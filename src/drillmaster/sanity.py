@@ -24,7 +24,7 @@ from drillmaster.clock import parse_rfc3339, rfc3339
 from drillmaster.errors import Problem, Refused
 from drillmaster.faults import make
 from drillmaster.pace import arrivals_in
-from drillmaster.plan import Attest, Phases, Plan, Spend
+from drillmaster.plan import Attest, Permit, Phases, Plan, Spend
 from drillmaster.policy import share_text
 from drillmaster.targeting import faster, most_taken, named, what_is_wrong
 
@@ -38,11 +38,14 @@ __all__ = [
     "default_spend",
     "fill_in",
     "fitting_factor",
+    "header_problems",
     "is_loopback",
     "least_requests",
     "parse_factor",
     "parse_listen",
+    "permission_problems",
     "planned_requests",
+    "split_url",
     "unnamed_seats",
     "window_problem",
 ]
@@ -156,7 +159,7 @@ def _numbers(plan: Plan, place: str) -> Iterator[Problem]:
             yield _wrong(place, "/target/expect/status", status, "HTTP statuses, 100 to 599", "write `status: [200]`")
 
 
-def _split(url: str) -> SplitResult | None:
+def split_url(url: str) -> SplitResult | None:
     """Split a URL; None where it is not an absolute http(s) URL with a host and a valid port."""
     try:
         parts = urlsplit(url)
@@ -177,7 +180,7 @@ def answer_problem(pointer: str, answer: str) -> str | None:
     """What is wrong with a person's answer for a blank of the plan, by pointer; None where it will do."""
     if pointer not in ("/target/url", "/proxy/upstream"):
         return None
-    parts = _split(answer)
+    parts = split_url(answer)
     if parts is None:
         return "that is no URL: it begins with http:// or https:// and names a host"
     if parts.username is not None or parts.password is not None:
@@ -189,7 +192,7 @@ def answer_problem(pointer: str, answer: str) -> str | None:
 
 def _target(plan: Plan, place: str) -> Iterator[Problem]:
     target = plan.target
-    parts = _split(target.url)
+    parts = split_url(target.url)
     if parts is None:
         yield _wrong(
             place,
@@ -206,25 +209,7 @@ def _target(plan: Plan, place: str) -> Iterator[Problem]:
         yield _wrong(
             place, "/target/method", repr(target.method)[:40], "an HTTP method in capitals", "write `method: POST`"
         )
-    for name, value in target.headers.items():
-        if (
-            not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name)
-            or re.search(r"[\r\n\0]", value)
-            or not value.isascii()
-        ):
-            yield _wrong(
-                place, "/target/headers", repr(name)[:40], "a header name, and a value of one ASCII line", "mend it"
-            )
-        elif name.lower() in _SECRET_HEADERS and not _REFERENCE.search(value):
-            yield _wrong(
-                place,
-                f"/target/headers/{name}",
-                "a credential in the plan",
-                "its name: a plan is evidence",
-                f"write `{name}: ${{AGENT_KEY}}`",
-            )
-        elif name.lower() in _OURS:
-            yield _wrong(place, "/target/headers", repr(name), "none of ours", f"remove {name}: the drill sets it")
+    yield from header_problems(target.headers, place=place, pointer="/target/headers")
     places = target.url + (target.body or "")
     if "{payload}" in places and not target.payloads:
         yield _wrong(
@@ -271,6 +256,27 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _OURS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "traceparent", "x-drill-request", "accept-encoding"}
 )
+
+
+def header_problems(headers: Mapping[str, str], *, place: str, pointer: str) -> Iterator[Problem]:
+    """What is wrong with headers that a plan names: each is one line of ASCII, none holds a key, none is ours to set."""
+    for name, value in headers.items():
+        if (
+            not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name)
+            or re.search(r"[\r\n\0]", value)
+            or not value.isascii()
+        ):
+            yield _wrong(place, pointer, repr(name)[:40], "a header name, and a value of one ASCII line", "mend it")
+        elif name.lower() in _SECRET_HEADERS and not _REFERENCE.search(value):
+            yield _wrong(
+                place,
+                f"{pointer}/{name}",
+                "a credential in the plan",
+                "its name: a plan is evidence",
+                f"write `{name}: ${{AGENT_KEY}}`",
+            )
+        elif name.lower() in _OURS:
+            yield _wrong(place, pointer, repr(name), "none of ours", f"remove {name}: the drill sets it")
 
 
 def fill_in(values: Mapping[str, str], environ: Mapping[str, str], *, place: str) -> dict[str, str]:
@@ -341,7 +347,7 @@ def _crossed(plan: Plan, place: str) -> Iterator[Problem]:
     if listen is None or listen[1] == 0:
         return
     for pointer, url in (("/target/url", plan.target.url), ("/proxy/upstream", plan.proxy.upstream or "")):
-        parts = _split(url)
+        parts = split_url(url)
         if parts is None or parts.hostname is None:
             continue
         port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -362,7 +368,7 @@ def _upstream(plan: Plan, place: str) -> Iterator[Problem]:
             remedy="write `upstream: https://api.openai.com` (or your provider's base URL)",
         )
         return
-    parts = _split(upstream)
+    parts = split_url(upstream)
     if parts is None or parts.query or parts.fragment:
         yield _wrong(
             place,
@@ -389,7 +395,37 @@ def _until_ns(text: str) -> int | None:
 
 
 def _permission(plan: Plan, place: str, wall_ns: int, permit_host: str | None) -> Iterator[Problem]:
-    parts, permit = _split(plan.target.url), plan.target.permit
+    every_s = plan.traffic.every_s
+    yield from permission_problems(
+        plan.target.url,
+        plan.target.permit,
+        place=place,
+        wall_ns=wall_ns,
+        permit_host=permit_host,
+        total_s=_total_s(plan),
+        per_s=1 / every_s if every_s > 0 else 0.0,
+        requests=planned_requests(plan) if plan.target.permit is not None and every_s > 0 else 0,
+        calmer="raise every_s",
+    )
+
+
+def permission_problems(
+    url: str,
+    permit: Permit | None,
+    *,
+    place: str,
+    wall_ns: int,
+    permit_host: str | None,
+    total_s: float,
+    per_s: float,
+    requests: int,
+    calmer: str,
+) -> Iterator[Problem]:
+    """Whether load may go to a URL: to loopback, or with the plan's permission that the command line repeats.
+
+    `total_s`, `per_s` and `requests` are what is planned; `calmer` is what to do where that is more than is permitted.
+    """
+    parts = split_url(url)
     if parts is None:
         return
     host = parts.hostname or ""
@@ -420,26 +456,26 @@ def _permission(plan: Plan, place: str, wall_ns: int, permit_host: str | None) -
             wanted="RFC 3339 time or date",
             remedy="write `until: 2026-12-31`",
         )
-    elif until_ns < wall_ns + round(_total_s(plan) * 1e9):
+    elif until_ns < wall_ns + round(total_s * 1e9):
         yield Refused(
             f"{at}/until",
             found=f"{permit.until}, which is over before this drill would be ({rfc3339(wall_ns, digits=0)} now)",
             wanted="permission that holds until its end",
             remedy=f"ask {permit.owner or 'the owner'} for a new date",
         )
-    if 1 / plan.traffic.every_s > permit.max_per_s if plan.traffic.every_s > 0 else False:
+    if per_s > permit.max_per_s:
         yield Refused(
             f"{at}/max_per_s",
-            found=f"{1 / plan.traffic.every_s:g} requests a second planned",
+            found=f"{per_s:g} requests a second planned",
             wanted=f"at most {permit.max_per_s:g}",
-            remedy="raise every_s",
+            remedy=calmer,
         )
-    if plan.traffic.every_s > 0 and planned_requests(plan) > permit.max_requests:
+    if requests > permit.max_requests:
         yield Refused(
             f"{at}/max_requests",
-            found=f"{planned_requests(plan)} requests planned",
+            found=f"{requests} requests planned",
             wanted=f"at most {permit.max_requests}",
-            remedy="raise every_s",
+            remedy=calmer,
         )
     if not is_loopback(host) and (permit_host or "").lower() != host.lower():
         yield Refused(

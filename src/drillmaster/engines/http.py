@@ -9,15 +9,12 @@
    recorded as due and never sent.
 """
 
-import contextlib
-import errno
 import heapq
 import os
 import re
 import resource
 import select
 import signal
-import socket
 import ssl
 import sys
 from array import array
@@ -27,32 +24,23 @@ from typing import Any
 
 import msgspec
 
-from drillmaster.dialects import EDGE_BYTES, Dialect, Ending, load, output_tokens
-from drillmaster.engines import Shot, Spec, Stage
+from drillmaster.dialects import Dialect, Ending, load, output_tokens
+from drillmaster.engines import Spec, Stage
+from drillmaster.engines.conn import CODE, Conn, Head
 from drillmaster.engines.pacing import Timer, arrivals
+from drillmaster.engines.shots import Shots
 from drillmaster.evidence.samples import OUTCOMES, header, pack
 from drillmaster.http1 import (
-    Body,
-    CloseBody,
-    Frames,
     HeadReader,
-    Lines,
-    Malformed,
-    ResponseHead,
-    cut_head,
-    has_body,
-    response_body,
 )
 
 __all__ = ["Engine"]
 
-READ_BYTES = 262_144
 SWEEP_NS = 50_000_000
 TELL_NS = 250_000_000
 MEMO_HEADS = 512
 MEMO_BODIES = 256
 MEMO_BODY_BYTES = 4_096
-_CODE = {name: number for number, name in enumerate(OUTCOMES)}
 _OK, _SHORT, _EMPTY, _ERROR_BODY, _UNFINISHED, _HTTP_3XX, _HTTP_4XX, _HTTP_5XX = range(8)
 assert OUTCOMES[:8] == ("ok", "short", "empty", "error_body", "unfinished", "http_3xx", "http_4xx", "http_5xx")
 _OF_ENDING = {
@@ -61,22 +49,6 @@ _OF_ENDING = {
     Ending.ERROR: _ERROR_BODY,
     Ending.CUT: _UNFINISHED,
 }
-_AGAIN = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-
-
-class _Head:
-    """What a response head means, kept for when the same bytes come again."""
-
-    __slots__ = ("keep_alive", "lines", "resp", "status", "streams", "whole_bytes")
-
-    def __init__(self, resp: ResponseHead, method: str) -> None:
-        self.resp = resp
-        self.status = resp.status
-        self.keep_alive = resp.keep_alive
-        self.streams = resp.content_type.startswith((b"text/event-stream", b"application/x-ndjson"))
-        self.lines = resp.content_type.startswith(b"application/x-ndjson")
-        self.whole_bytes = resp.length if has_body(resp, method) and not resp.chunked and not self.streams else None
-        """How many bytes the body has, where that can be told from the head."""
 
 
 class Engine:
@@ -95,10 +67,10 @@ class Engine:
         self.rows: list[bytes] = []
         self.gaps = array("I")
         self.heads = HeadReader(response=True)
-        self.memo: dict[bytes, _Head] = {}
+        self.memo: dict[bytes, Head] = {}
         self.worth: dict[tuple[int, bytes, bytes], tuple[int, int]] = {}
         self.word = re.compile(self.dialect.carries) if self.dialect.carries is not None else None
-        self.shots = _Shots(spec.shot)
+        self.shots = Shots(spec.shot)
         self.mono0_ns = spec.mono0_ns
         self.limit_ns = round(spec.time_limit_s * 1e9)
         self.stage = 0
@@ -249,7 +221,7 @@ class Engine:
             at_ns = due_ns - self.mono0_ns
             payload = number % len(self.spec.shot.payloads)
             self.record(
-                pack(at_ns, 0, 0, 0, at_ns, 0, 0, 0, 0, 0, -1, payload, self.stage, -1, _CODE["dropped"], 0), bad=True
+                pack(at_ns, 0, 0, 0, at_ns, 0, 0, 0, 0, 0, -1, payload, self.stage, -1, CODE["dropped"], 0), bad=True
             )
             return
         idle = self.idle
@@ -315,17 +287,17 @@ class Engine:
             gaps, self.gaps = self.gaps, array("I")
             _write_all(self._gaps_fd, gaps.tobytes())
 
-    def read_head(self, data: bytes) -> _Head:
+    def read_head(self, data: bytes) -> Head:
         """What a head says. Raises Malformed."""
         known = self.memo.get(data)
         if known is None:
-            known = _Head(self.heads.response(data), self.spec.shot.method)
+            known = Head(self.heads.response(data), self.spec.shot.method)
             if len(self.memo) >= MEMO_HEADS:
                 self.memo.clear()
             self.memo[data] = known
         return known
 
-    def worth_of(self, head: _Head, tail: bytes, size: int) -> tuple[int, int]:
+    def worth_of(self, head: Head, tail: bytes, size: int) -> tuple[int, int]:
         """Outcome and output tokens of an answer whose framing is whole; `tail` is the end of its body."""
         status = head.status
         if not 200 <= status < 300:
@@ -346,379 +318,6 @@ class Engine:
                     self.worth.clear()
                 self.worth[key] = known
         return known
-
-
-class Conn:
-    """One connection, and the call that is under way on it."""
-
-    __slots__ = (
-        "_again",
-        "_body",
-        "_buf",
-        "_connect_ns",
-        "_down",
-        "_due_ns",
-        "_engine",
-        "_fd",
-        "_first_ns",
-        "_frames",
-        "_gaps",
-        "_head",
-        "_last_ns",
-        "_opened_ns",
-        "_out",
-        "_payload",
-        "_recv",
-        "_send",
-        "_sent_ns",
-        "_sock",
-        "_tail",
-        "_tls",
-        "_tls_ns",
-        "_up",
-        "_uses",
-        "_wire",
-        "_word_ns",
-        "_words",
-        "deadline_ns",
-        "is_open",
-    )
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.is_open = False
-        self._uses = 0
-        self._fd = -1
-        self.deadline_ns = 0
-        self._connect_ns = self._tls_ns = 0
-        self._again = 0
-        self._out = b""
-        self._tls: ssl.SSLSocket | None = None
-        self._recv: Callable[[int], bytes]
-        self._send: Callable[[bytes], int]
-
-    def begin(self, due_ns: int, payload: int, up: int, wire: bytes, now_ns: int) -> None:
-        """Make one call: send, or connect first."""
-        engine = self._engine
-        self._due_ns = due_ns
-        self.deadline_ns = due_ns + engine.limit_ns
-        self._payload = payload
-        self._up = up
-        self._wire = wire
-        self._again = 0
-        engine.busy[self] = None
-        if self.is_open:
-            self._connect_ns = self._tls_ns = 0
-            self._shoot(now_ns)
-        else:
-            self._sent_ns = 0
-            self._clear()
-            self._connect(now_ns)
-
-    def _clear(self) -> None:
-        self._first_ns = self._word_ns = self._last_ns = self._words = self._down = 0
-        self._buf = self._tail = b""
-        self._head: _Head | None = None
-        self._body: Body | None = None
-        self._frames: Frames | None = None
-        self._gaps: list[int] | None = None
-
-    # Opening
-
-    def _connect(self, now_ns: int) -> None:
-        engine = self._engine
-        to = engine.spec.to[0]
-        family = socket.AF_INET6 if ":" in to.host else socket.AF_INET
-        sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._sock = sock
-        self._fd = sock.fileno()
-        self._opened_ns = now_ns
-        engine.open_conns += 1
-        failed = sock.connect_ex((to.host, to.port))
-        if failed not in (0, errno.EINPROGRESS):
-            self.fail("refused" if failed == errno.ECONNREFUSED else "reset", monotonic_ns())
-            return
-        engine.calls[self._fd] = self._on_connect
-        engine.epoll.register(self._fd, select.EPOLLOUT)
-
-    def _on_connect(self, event: int) -> None:
-        now_ns = monotonic_ns()
-        failed = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if failed:
-            self.fail("refused" if failed == errno.ECONNREFUSED else "reset", now_ns)
-            return
-        engine = self._engine
-        self._connect_ns = now_ns - self._opened_ns
-        if engine.tls is None:
-            self._recv, self._send = self._sock.recv, self._sock.send
-            self._opened(now_ns)
-            return
-        tls = engine.tls.wrap_socket(
-            self._sock,
-            server_hostname=engine.spec.server_name,
-            do_handshake_on_connect=False,
-            suppress_ragged_eofs=False,
-        )
-        self._sock = self._tls = tls
-        self._recv, self._send = tls.read, tls.write
-        engine.calls[self._fd] = self._on_handshake
-        self._on_handshake(event)
-
-    def _on_handshake(self, event: int) -> None:
-        engine, tls = self._engine, self._tls
-        assert tls is not None
-        try:
-            tls.do_handshake()
-        except ssl.SSLWantReadError:
-            engine.epoll.modify(self._fd, select.EPOLLIN)
-            return
-        except ssl.SSLWantWriteError:
-            engine.epoll.modify(self._fd, select.EPOLLOUT)
-            return
-        except OSError:
-            self.fail("protocol", monotonic_ns())
-            return
-        now_ns = monotonic_ns()
-        self._tls_ns = now_ns - self._opened_ns - self._connect_ns
-        self._opened(now_ns)
-
-    def _opened(self, now_ns: int) -> None:
-        engine = self._engine
-        self.is_open = True
-        engine.calls[self._fd] = self._on_event
-        engine.epoll.modify(self._fd, select.EPOLLIN)
-        self._shoot(now_ns)
-
-    # One call
-
-    def _shoot(self, now_ns: int) -> None:
-        self._clear()
-        self._uses += 1
-        self._sent_ns = now_ns
-        try:
-            sent = self._send(self._wire)
-        except _AGAIN:
-            sent = 0
-        except OSError:
-            self._lost("reset", now_ns)
-            return
-        if sent < len(self._wire):
-            self._out = self._wire[sent:]
-            self._engine.epoll.modify(self._fd, select.EPOLLIN | select.EPOLLOUT)
-
-    def _write(self) -> None:
-        try:
-            sent = self._send(self._out)
-        except _AGAIN:
-            return
-        except OSError:
-            self._lost("reset", monotonic_ns())
-            return
-        self._out = self._out[sent:]
-        if not self._out:
-            self._engine.epoll.modify(self._fd, select.EPOLLIN)
-
-    def _on_event(self, event: int) -> None:
-        if self._out and event & select.EPOLLOUT:
-            self._write()
-            if event == select.EPOLLOUT or not self.is_open:
-                return
-        try:
-            data = self._recv(READ_BYTES)
-        except _AGAIN:
-            return
-        except OSError:
-            self._lost("reset", monotonic_ns())
-            return
-        now_ns = monotonic_ns()
-        if self not in self._engine.busy:
-            self._idle_heard()
-            return
-        if not data:
-            self._ended(now_ns)
-            return
-        self._take(data, now_ns)
-        tls = self._tls
-        if tls is not None:  # epoll does not see what OpenSSL has decrypted already
-            while self.is_open and tls.pending():
-                data = self._recv(READ_BYTES)
-                if not data or self not in self._engine.busy:
-                    return
-                self._take(data, now_ns)
-
-    def _take(self, data: bytes, now_ns: int) -> None:
-        if not self._first_ns:
-            self._first_ns = now_ns
-        try:
-            head = self._head
-            if head is None:
-                if self._buf:
-                    data = self._buf + data
-                end = cut_head(data)
-                if not end:
-                    self._buf = data
-                    return
-                head = self._engine.read_head(data[:end])
-                if head.status < 200:
-                    self._buf = b""
-                    if len(data) > end:
-                        self._take(data[end:], now_ns)
-                    return
-                self._head = head
-                data = data[end:]
-                if head.whole_bytes == len(data):
-                    # The whole answer in one piece, as most are that are no stream.
-                    self._down = len(data)
-                    self._tail = data[-EDGE_BYTES:]
-                    self._answered(head, now_ns, b"")
-                    return
-                self._body = response_body(head.resp, self._engine.spec.shot.method)
-                if head.streams:
-                    self._frames = Lines() if head.lines else Frames()
-                    self._gaps = []
-            body = self._body
-            assert body is not None
-            payload = body.feed(data) if data and not body.done else b""
-        except Malformed:
-            self.fail("protocol", now_ns)
-            return
-        if payload:
-            self._down += len(payload)
-            if self._frames is not None:
-                self._see(self._frames, payload, now_ns)
-            self._tail = payload[-EDGE_BYTES:] if len(payload) >= EDGE_BYTES else (self._tail + payload)[-EDGE_BYTES:]
-        if body.done:
-            self._answered(head, now_ns, body.rest)
-
-    def _see(self, frames: Frames, payload: bytes, now_ns: int) -> None:
-        """Note the words in a piece of a stream: when they came, and how long after the ones before."""
-        word = self._engine.word
-        found = 0
-        for frame in frames.feed(payload):
-            if word is None or word.search(frame) is not None:
-                found += 1
-        if not found:
-            return
-        self._words += found
-        gaps = self._gaps
-        assert gaps is not None
-        if self._word_ns:
-            gaps.append((now_ns - self._last_ns) // 1_000)
-        else:
-            self._word_ns = now_ns
-        self._last_ns = now_ns
-        if found > 1:  # in one piece, so at the same time
-            gaps.extend([0] * (found - 1))
-
-    def _answered(self, head: _Head, now_ns: int, rest: bytes) -> None:
-        """The answer is whole."""
-        outcome, tokens = self._engine.worth_of(head, self._tail, self._down)
-        if rest or not head.keep_alive or self._out or isinstance(self._body, CloseBody):
-            self._close()
-        self._over(outcome, now_ns, head.status, tokens)
-
-    def _over(self, outcome: int, now_ns: int, status: int, tokens: int) -> None:
-        engine = self._engine
-        del engine.busy[self]
-        zero = engine.mono0_ns
-        first_ns, word_ns, sent_ns = self._first_ns, self._word_ns, self._sent_ns
-        engine.record(
-            pack(
-                self._due_ns - zero,
-                sent_ns - zero if sent_ns else 0,
-                first_ns - zero if first_ns else 0,
-                word_ns - zero if word_ns else 0,
-                now_ns - zero,
-                self._connect_ns,
-                self._tls_ns,
-                self._up,
-                self._down,
-                self._words,
-                tokens,
-                self._payload,
-                engine.stage,
-                status,
-                outcome,
-                self._again,
-            ),
-            bad=outcome > _SHORT,
-        )
-        if self._gaps:
-            engine.gaps.extend(self._gaps)
-        engine.end_of_call(self if self.is_open else None, now_ns)
-
-    # Ends
-
-    def fail(self, how: str, now_ns: int) -> None:
-        """This call is over without a whole answer, and so is its connection."""
-        head = self._head
-        self._close()
-        self._over(_CODE[how], now_ns, -1 if head is None else head.status, -1)
-
-    def _ended(self, now_ns: int) -> None:
-        """The peer closed in order."""
-        body, head = self._body, self._head
-        if isinstance(body, CloseBody) and head is not None:
-            body.end()
-            self._answered(head, now_ns, b"")
-        else:
-            self._lost("cut", now_ns)
-
-    def _lost(self, how: str, now_ns: int) -> None:
-        """The connection broke. One that was kept alive, and closed before this call, is replaced once."""
-        if self._uses > 1 and not self._first_ns and not self._again:
-            self._close()
-            self._again = 1
-            self._uses = 0
-            self._clear()
-            self._connect(now_ns)
-            return
-        self.fail(how, now_ns)
-
-    def _idle_heard(self) -> None:
-        """Something came while nothing was asked: its end, or what belongs to no call."""
-        with contextlib.suppress(ValueError):
-            self._engine.idle.remove(self)
-        self._close()
-
-    def _close(self) -> None:
-        if self._fd < 0:
-            return
-        engine, fd = self._engine, self._fd
-        self._fd = -1
-        self.is_open = False
-        self._out = b""
-        self._tls = None
-        engine.open_conns -= 1
-        engine.calls.pop(fd, None)
-        self._sock.close()
-
-    drop = _close
-
-
-class _Shots:
-    """Requests ready to be sent: rendered once each, or at each call where a payload names the call."""
-
-    def __init__(self, shot: Shot) -> None:
-        fields = "".join(f"{name}: {value}\r\n" for name, value in shot.headers.items())
-        self._opening = f"{shot.method} {shot.target} HTTP/1.1\r\nHost: {shot.authority}\r\n{fields}".encode("latin-1")
-        self._bodies = [payload.encode() for payload in shot.payloads]
-        self._bare = shot.method in ("GET", "HEAD")
-        self._ready = [None if b"{n}" in body else (at, *self._render(body)) for at, body in enumerate(self._bodies)]
-
-    def take(self, number: int) -> tuple[int, int, bytes]:
-        """Which payload, how many bytes of body, and all that is sent."""
-        at = number % len(self._ready)
-        ready = self._ready[at]
-        if ready is not None:
-            return ready
-        return (at, *self._render(self._bodies[at].replace(b"{n}", b"%d" % number)))
-
-    def _render(self, body: bytes) -> tuple[int, bytes]:
-        if self._bare:
-            return 0, self._opening + b"\r\n"
-        return len(body), b"%bContent-Length: %d\r\n\r\n%b" % (self._opening, len(body), body)
 
 
 def _context(ca_file: str | None) -> ssl.SSLContext:

@@ -1,0 +1,399 @@
+"""One connection of the HTTP engine, and the call that is under way on it."""
+
+import contextlib
+import errno
+import select
+import socket
+import ssl
+from collections.abc import Callable
+from time import monotonic_ns
+from typing import TYPE_CHECKING
+
+from drillmaster.dialects import EDGE_BYTES
+from drillmaster.evidence.samples import OUTCOMES, pack
+from drillmaster.http1 import (
+    Body,
+    CloseBody,
+    Frames,
+    Lines,
+    Malformed,
+    ResponseHead,
+    cut_head,
+    has_body,
+    response_body,
+)
+
+__all__ = ["CODE", "Conn", "Head"]
+
+if TYPE_CHECKING:  # engine and connection know each other; only one of them can import the other
+    from drillmaster.engines.http import Engine
+
+READ_BYTES = 262_144
+CODE = {name: number for number, name in enumerate(OUTCOMES)}
+SHORT = CODE["short"]
+"""The last of the codes that are good answers."""
+_AGAIN = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class Head:
+    """What a response head means, kept for when the same bytes come again."""
+
+    __slots__ = ("keep_alive", "lines", "resp", "status", "streams", "whole_bytes")
+
+    def __init__(self, resp: ResponseHead, method: str) -> None:
+        self.resp = resp
+        self.status = resp.status
+        self.keep_alive = resp.keep_alive
+        self.streams = resp.content_type.startswith((b"text/event-stream", b"application/x-ndjson"))
+        self.lines = resp.content_type.startswith(b"application/x-ndjson")
+        self.whole_bytes = resp.length if has_body(resp, method) and not resp.chunked and not self.streams else None
+        """How many bytes the body has, where that can be told from the head."""
+
+
+class Conn:
+    """One connection, and the call that is under way on it."""
+
+    __slots__ = (
+        "_again",
+        "_body",
+        "_buf",
+        "_connect_ns",
+        "_down",
+        "_due_ns",
+        "_engine",
+        "_fd",
+        "_first_ns",
+        "_frames",
+        "_gaps",
+        "_head",
+        "_last_ns",
+        "_opened_ns",
+        "_out",
+        "_payload",
+        "_recv",
+        "_send",
+        "_sent_ns",
+        "_sock",
+        "_tail",
+        "_tls",
+        "_tls_ns",
+        "_up",
+        "_uses",
+        "_wire",
+        "_word_ns",
+        "_words",
+        "deadline_ns",
+        "is_open",
+    )
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self.is_open = False
+        self._uses = 0
+        self._fd = -1
+        self.deadline_ns = 0
+        self._connect_ns = self._tls_ns = 0
+        self._again = 0
+        self._out = b""
+        self._tls: ssl.SSLSocket | None = None
+        self._recv: Callable[[int], bytes]
+        self._send: Callable[[bytes], int]
+
+    def begin(self, due_ns: int, payload: int, up: int, wire: bytes, now_ns: int) -> None:
+        """Make one call: send, or connect first."""
+        engine = self._engine
+        self._due_ns = due_ns
+        self.deadline_ns = due_ns + engine.limit_ns
+        self._payload = payload
+        self._up = up
+        self._wire = wire
+        self._again = 0
+        engine.busy[self] = None
+        if self.is_open:
+            self._connect_ns = self._tls_ns = 0
+            self._shoot(now_ns)
+        else:
+            self._sent_ns = 0
+            self._clear()
+            self._connect(now_ns)
+
+    def _clear(self) -> None:
+        self._first_ns = self._word_ns = self._last_ns = self._words = self._down = 0
+        self._buf = self._tail = b""
+        self._head: Head | None = None
+        self._body: Body | None = None
+        self._frames: Frames | None = None
+        self._gaps: list[int] | None = None
+
+    # Opening
+
+    def _connect(self, now_ns: int) -> None:
+        engine = self._engine
+        to = engine.spec.to[0]
+        family = socket.AF_INET6 if ":" in to.host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._opened_ns = now_ns
+        engine.open_conns += 1
+        failed = sock.connect_ex((to.host, to.port))
+        if failed not in (0, errno.EINPROGRESS):
+            self.fail("refused" if failed == errno.ECONNREFUSED else "reset", monotonic_ns())
+            return
+        engine.calls[self._fd] = self._on_connect
+        engine.epoll.register(self._fd, select.EPOLLOUT)
+
+    def _on_connect(self, event: int) -> None:
+        now_ns = monotonic_ns()
+        failed = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if failed:
+            self.fail("refused" if failed == errno.ECONNREFUSED else "reset", now_ns)
+            return
+        engine = self._engine
+        self._connect_ns = now_ns - self._opened_ns
+        if engine.tls is None:
+            self._recv, self._send = self._sock.recv, self._sock.send
+            self._opened(now_ns)
+            return
+        tls = engine.tls.wrap_socket(
+            self._sock,
+            server_hostname=engine.spec.server_name,
+            do_handshake_on_connect=False,
+            suppress_ragged_eofs=False,
+        )
+        self._sock = self._tls = tls
+        self._recv, self._send = tls.read, tls.write
+        engine.calls[self._fd] = self._on_handshake
+        self._on_handshake(event)
+
+    def _on_handshake(self, event: int) -> None:
+        engine, tls = self._engine, self._tls
+        assert tls is not None
+        try:
+            tls.do_handshake()
+        except ssl.SSLWantReadError:
+            engine.epoll.modify(self._fd, select.EPOLLIN)
+            return
+        except ssl.SSLWantWriteError:
+            engine.epoll.modify(self._fd, select.EPOLLOUT)
+            return
+        except OSError:
+            self.fail("protocol", monotonic_ns())
+            return
+        now_ns = monotonic_ns()
+        self._tls_ns = now_ns - self._opened_ns - self._connect_ns
+        self._opened(now_ns)
+
+    def _opened(self, now_ns: int) -> None:
+        engine = self._engine
+        self.is_open = True
+        engine.calls[self._fd] = self._on_event
+        engine.epoll.modify(self._fd, select.EPOLLIN)
+        self._shoot(now_ns)
+
+    # One call
+
+    def _shoot(self, now_ns: int) -> None:
+        self._clear()
+        self._uses += 1
+        self._sent_ns = now_ns
+        try:
+            sent = self._send(self._wire)
+        except _AGAIN:
+            sent = 0
+        except OSError:
+            self._lost("reset", now_ns)
+            return
+        if sent < len(self._wire):
+            self._out = self._wire[sent:]
+            self._engine.epoll.modify(self._fd, select.EPOLLIN | select.EPOLLOUT)
+
+    def _write(self) -> None:
+        try:
+            sent = self._send(self._out)
+        except _AGAIN:
+            return
+        except OSError:
+            self._lost("reset", monotonic_ns())
+            return
+        self._out = self._out[sent:]
+        if not self._out:
+            self._engine.epoll.modify(self._fd, select.EPOLLIN)
+
+    def _on_event(self, event: int) -> None:
+        if self._out and event & select.EPOLLOUT:
+            self._write()
+            if event == select.EPOLLOUT or not self.is_open:
+                return
+        try:
+            data = self._recv(READ_BYTES)
+        except _AGAIN:
+            return
+        except OSError:
+            self._lost("reset", monotonic_ns())
+            return
+        now_ns = monotonic_ns()
+        if self not in self._engine.busy:
+            self._idle_heard()
+            return
+        if not data:
+            self._ended(now_ns)
+            return
+        self._take(data, now_ns)
+        tls = self._tls
+        if tls is not None:  # epoll does not see what OpenSSL has decrypted already
+            while self.is_open and tls.pending():
+                data = self._recv(READ_BYTES)
+                if not data or self not in self._engine.busy:
+                    return
+                self._take(data, now_ns)
+
+    def _take(self, data: bytes, now_ns: int) -> None:
+        if not self._first_ns:
+            self._first_ns = now_ns
+        try:
+            head = self._head
+            if head is None:
+                if self._buf:
+                    data = self._buf + data
+                end = cut_head(data)
+                if not end:
+                    self._buf = data
+                    return
+                head = self._engine.read_head(data[:end])
+                if head.status < 200:
+                    self._buf = b""
+                    if len(data) > end:
+                        self._take(data[end:], now_ns)
+                    return
+                self._head = head
+                data = data[end:]
+                if head.whole_bytes == len(data):
+                    # The whole answer in one piece, as most are that are no stream.
+                    self._down = len(data)
+                    self._tail = data[-EDGE_BYTES:]
+                    self._answered(head, now_ns, b"")
+                    return
+                self._body = response_body(head.resp, self._engine.spec.shot.method)
+                if head.streams:
+                    self._frames = Lines() if head.lines else Frames()
+                    self._gaps = []
+            body = self._body
+            assert body is not None
+            payload = body.feed(data) if data and not body.done else b""
+        except Malformed:
+            self.fail("protocol", now_ns)
+            return
+        if payload:
+            self._down += len(payload)
+            if self._frames is not None:
+                self._see(self._frames, payload, now_ns)
+            self._tail = payload[-EDGE_BYTES:] if len(payload) >= EDGE_BYTES else (self._tail + payload)[-EDGE_BYTES:]
+        if body.done:
+            self._answered(head, now_ns, body.rest)
+
+    def _see(self, frames: Frames, payload: bytes, now_ns: int) -> None:
+        """Note the words in a piece of a stream: when they came, and how long after the ones before."""
+        word = self._engine.word
+        found = 0
+        for frame in frames.feed(payload):
+            if word is None or word.search(frame) is not None:
+                found += 1
+        if not found:
+            return
+        self._words += found
+        gaps = self._gaps
+        assert gaps is not None
+        if self._word_ns:
+            gaps.append((now_ns - self._last_ns) // 1_000)
+        else:
+            self._word_ns = now_ns
+        self._last_ns = now_ns
+        if found > 1:  # in one piece, so at the same time
+            gaps.extend([0] * (found - 1))
+
+    def _answered(self, head: Head, now_ns: int, rest: bytes) -> None:
+        """The answer is whole."""
+        outcome, tokens = self._engine.worth_of(head, self._tail, self._down)
+        if rest or not head.keep_alive or self._out or isinstance(self._body, CloseBody):
+            self._close()
+        self._over(outcome, now_ns, head.status, tokens)
+
+    def _over(self, outcome: int, now_ns: int, status: int, tokens: int) -> None:
+        engine = self._engine
+        del engine.busy[self]
+        zero = engine.mono0_ns
+        first_ns, word_ns, sent_ns = self._first_ns, self._word_ns, self._sent_ns
+        engine.record(
+            pack(
+                self._due_ns - zero,
+                sent_ns - zero if sent_ns else 0,
+                first_ns - zero if first_ns else 0,
+                word_ns - zero if word_ns else 0,
+                now_ns - zero,
+                self._connect_ns,
+                self._tls_ns,
+                self._up,
+                self._down,
+                self._words,
+                tokens,
+                self._payload,
+                engine.stage,
+                status,
+                outcome,
+                self._again,
+            ),
+            bad=outcome > SHORT,
+        )
+        if self._gaps:
+            engine.gaps.extend(self._gaps)
+        engine.end_of_call(self if self.is_open else None, now_ns)
+
+    # Ends
+
+    def fail(self, how: str, now_ns: int) -> None:
+        """This call is over without a whole answer, and so is its connection."""
+        head = self._head
+        self._close()
+        self._over(CODE[how], now_ns, -1 if head is None else head.status, -1)
+
+    def _ended(self, now_ns: int) -> None:
+        """The peer closed in order."""
+        body, head = self._body, self._head
+        if isinstance(body, CloseBody) and head is not None:
+            body.end()
+            self._answered(head, now_ns, b"")
+        else:
+            self._lost("cut", now_ns)
+
+    def _lost(self, how: str, now_ns: int) -> None:
+        """The connection broke. One that was kept alive, and closed before this call, is replaced once."""
+        if self._uses > 1 and not self._first_ns and not self._again:
+            self._close()
+            self._again = 1
+            self._uses = 0
+            self._clear()
+            self._connect(now_ns)
+            return
+        self.fail(how, now_ns)
+
+    def _idle_heard(self) -> None:
+        """Something came while nothing was asked: its end, or what belongs to no call."""
+        with contextlib.suppress(ValueError):
+            self._engine.idle.remove(self)
+        self._close()
+
+    def _close(self) -> None:
+        if self._fd < 0:
+            return
+        engine, fd = self._engine, self._fd
+        self._fd = -1
+        self.is_open = False
+        self._out = b""
+        self._tls = None
+        engine.open_conns -= 1
+        engine.calls.pop(fd, None)
+        self._sock.close()
+
+    drop = _close

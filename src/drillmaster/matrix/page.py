@@ -15,22 +15,22 @@ from drillmaster.reports.html import MAX_BYTES, style
 
 __all__ = ["render"]
 
-_CITES: Final = (12, 4, 1)
-"""Cited lines a cell; fewer where the page would be too large."""
-_MOST_ROWS: Final = 120
+_SIZES: Final = ((12, 1_000), (4, 1_000), (1, 1_000), (1, 120), (1, 40))
+"""Cited lines a cell, and cells of which all is told, failed ones first; fewer where the page would be too large."""
+_MOST_ROWS: Final = 220
 
 
 def render(table: Table, *, beside: str = "") -> str:
     """Write the page. `beside` is the way from where it lies to the run folder, with a slash at its end; empty: it lies there."""
     page = ""
-    for most_cites in _CITES:
-        page = _page(table, beside, most_cites)
+    for most_cites, most_told in _SIZES:
+        page = _page(table, beside, most_cites, most_told)
         if len(page.encode("utf-8", "backslashreplace")) <= MAX_BYTES:
             break
     return page
 
 
-def _page(table: Table, beside: str, most_cites: int) -> str:
+def _page(table: Table, beside: str, most_cites: int, most_told: int) -> str:
     environment = jinja2.Environment(
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -61,8 +61,15 @@ def _page(table: Table, beside: str, most_cites: int) -> str:
         measure=measure_text,
         beside=beside,
         most_cites=most_cites,
+        told=_told(table, most_told),
         unproven=UNPROVEN,
     )
+
+
+def _told(table: Table, most: int) -> list[Result]:
+    """The cells of which all is told, in their order."""
+    chosen = {r.cell for r in sorted(table.results, key=lambda r: (r.word in GOOD, r.word not in BAD))[:most]}
+    return [r for r in table.results if r.cell in chosen]
 
 
 def _counted(counts: Mapping[str, int]) -> str:

@@ -1,0 +1,151 @@
+"""`matrix` and `run matrix`, as they are typed, without a drill."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from drillmaster.cli.init import command as init
+from drillmaster.cli.matrix import command as matrix
+from drillmaster.cli.run import command as run
+from drillmaster.clock import SystemClock
+from drillmaster.errors import Problem
+from drillmaster.timeline import seal_run
+from tests.matrix.paper import DOWN, RESET, Paper
+
+
+def typed(command: Any, *arguments: str | Path) -> Result:
+    return CliRunner().invoke(command, [str(a) for a in arguments])
+
+
+def folder(tmp_path: Path, *, seal: bool = True, drill: str = "matrix", hole: bool = False) -> Path:
+    """A run folder of two cells, as the conductor leaves it."""
+    paper = Paper()
+    for fault, how in (
+        ("503", {"attempts": (DOWN,), "says": "small-model"}),
+        ("reset", {"attempts": (RESET,), "status": 500, "answer": None}),
+    ):
+        paper.begin(fault)
+        for _ in range(5):
+            paper.request(**how)
+        paper.end()
+    conductor = "events/conductor.jsonl"
+    for cell in paper.cells:
+        said = msgspec.to_builtins(cell)
+        if hole and cell.cell == "w2":
+            del said["fault"]
+        paper.add(conductor, 5, "cell_planned", **said)
+        paper.add(conductor, paper.now_ns, "agent_back", cell=cell.cell, back=True, after_s=0.5, why="")
+    late = {"cell": "w3", "label": "hang", "fault": "hang", "params": {}, "dialect": "openai_chat", "stream": False}
+    paper.add(conductor, 5, "cell_planned", **late)
+    paper.add(conductor, paper.now_ns, "cell_not_run", cell="w3", why="the time was over")
+    paper.add(conductor, 5, "cell_left_out", label="stall", dialect=None, stream=None, why="no streams")
+    paper.add(conductor, paper.now_ns + 1, "drill_ended", status="completed", why="")
+    path = tmp_path / "runs" / "20261129T153000Z-1a2b"
+    (path / "events").mkdir(parents=True)
+    (path / "manifest.json").write_bytes(
+        msgspec.json.encode(msgspec.structs.replace(paper.manifest, drill=drill)) + b"\n"
+    )
+    texts: dict[str, bytes] = {"timeline.jsonl": b""}
+    for row in paper.rows:
+        texts[row.file] = texts.get(row.file, b"") + msgspec.json.encode(row.fields) + b"\n"
+    for name, text in texts.items():
+        (path / name).write_bytes(text)
+    if seal:
+        seal_run(path, SystemClock())
+    return path
+
+
+def test_the_table_is_read_from_the_folder(tmp_path: Path) -> None:
+    result = typed(matrix, folder(tmp_path), "--json", "--html", tmp_path / "page.html")
+    table = json.loads(result.stdout)
+    assert result.exit_code == table["exit"] == 0
+    assert [(r["label"], r["word"]) for r in table["results"]] == [
+        ("503", "survived by fallback"),
+        ("reset", "never engaged"),
+    ]
+    assert [(e["label"], e["why"], e["should"]) for e in table["not_run"]] == [
+        ("stall", "no streams", False),
+        ("hang", "the time was over", True),
+    ]
+    assert 'href="runs/20261129T153000Z-1a2b/events/proxy.jsonl"' in (tmp_path / "page.html").read_text()
+
+
+def test_a_run_without_a_seal_or_with_a_changed_line_proves_nothing(tmp_path: Path) -> None:
+    result = typed(matrix, folder(tmp_path, seal=False))
+    assert result.exit_code == 2 and "REFUSED not sealed" in result.stdout
+    sealed = folder(tmp_path / "two")
+    events = sealed / "events/traffic.jsonl"
+    events.write_text(events.read_text().replace('"status":500', '"status":200', 1))
+    result = typed(matrix, sealed)
+    assert result.exit_code == 2 and "REFUSED events/traffic.jsonl" in result.stdout
+
+
+def test_a_policy_that_came_later_is_not_the_runs(tmp_path: Path) -> None:
+    path = folder(tmp_path)
+    (path / "policy.yaml").write_text("kind: policy\n")
+    assert isinstance(typed(matrix, path).exception, Problem)
+
+
+def test_a_line_of_its_own_that_cannot_be_read_is_a_hole(tmp_path: Path) -> None:
+    result = typed(matrix, folder(tmp_path, hole=True))
+    assert result.exit_code == 2 and "cell_planned" in result.stdout
+
+
+def test_a_run_of_another_drill_is_refused_with_its_own_gate(tmp_path: Path) -> None:
+    result = typed(matrix, folder(tmp_path, drill="eviction"))
+    assert isinstance(result.exception, Problem) and "gate eviction" in result.exception.remedy
+
+
+def test_a_page_that_cannot_be_written_hides_no_table(tmp_path: Path) -> None:
+    path = folder(tmp_path)
+    result = typed(matrix, path, "--html", path)  # a folder is no file
+    assert result.exit_code == 2
+    assert "survived by fallback" in result.stdout and "wanted a file" in result.stderr
+
+
+def test_the_page_alone_goes_to_stdout(tmp_path: Path) -> None:
+    path = folder(tmp_path)
+    assert typed(matrix, path, "--html", "-").stdout.startswith("<!doctype html>")
+    assert typed(matrix, path, "--html", "-", "--json").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["matrix"], "found no plan"),
+        (["matrix", "plan.json", "--all", "--faults", "reset"], "goes with neither"),
+        (["matrix", "plan.json", "--json", "--html", "-"], "does not go with --json"),
+        (["matrix", "plan.json", "--time-limit", "-1"], "--time-limit"),
+        (["matrix", "plan.json", "--faults", "rest"], "did you mean reset?"),
+        (["matrix", "plan.json", "--group", "streams"], "--group: group"),
+        (["matrix", "plan.json", "--compress", "0"], "--compress"),
+        (["eviction", "plan.json"], "drillmaster run matrix plan.json"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_with_what_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    plan = {
+        "kind": "plan", "drill": "matrix", "service": "toy", "target": {"url": "http://127.0.0.1:8000/"},
+        "traffic": {"every_s": 1, "time_limit_s": 5}, "proxy": {"upstream": "http://127.0.0.1:9000"},
+    }  # fmt: skip
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    result = typed(run, *words)
+    assert result.exit_code != 0
+    assert said in f"{result.output}{result.exception}"
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_plan_of_a_matrix_is_written_and_names_its_blanks(tmp_path: Path) -> None:
+    result = typed(init, "matrix", "--dir", tmp_path, "--json")
+    said = json.loads(result.stdout)
+    plan = tmp_path / "matrix-plan.yaml"
+    assert said["written"] == [str(plan)]
+    assert "/target/url" in said["blanks"][str(plan)]
+    refused = typed(run, "matrix", plan)
+    assert isinstance(refused.exception, Problem) and "/traffic/time_limit_s" in str(refused.exception)

@@ -406,6 +406,15 @@ def test_nothing_of_a_test_reaches_into_the_next(run: Run) -> None:
             with provider.fault("refused"), pytest.raises(ConnectionRefusedError):
                 ask(provider.url)
             assert ask(provider.url)[0] == 200
+            assert provider.met == 0 and "w1  refused: the port was shut" in provider.wire()
+
+        def test_connections_are_met_before_there_is_a_request(provider):
+            with provider.fault("rst-on-accept") as window:
+                for _ in range(2):
+                    with pytest.raises(OSError): ask(provider.url)
+            provider.assert_met(2)
+            assert window.met == 2 and "w1  rst-on-accept: met 2" in provider.wire()
+            assert provider.attempts == ()
         """
     )
     assert result.ret == 0, reasons(result)

@@ -11,7 +11,7 @@
 import fnmatch
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -99,8 +99,8 @@ class Window:
 
     @property
     def met(self) -> int:
-        """How many requests it met so far; those that are under way are counted."""
-        return len({row["attempt"] for row in self._met_rows() if row["attempt"] is not None})
+        """How many requests it met so far, those under way included; connections, of a fault that acts before requests."""
+        return _met(self._met_rows())
 
     def _met_rows(self) -> list[dict[str, Any]]:
         rows = self._provider._read_rows()
@@ -350,11 +350,11 @@ class Provider:
 
     @property
     def met(self) -> int:
-        """How many requests were met by a fault."""
-        return len({row["attempt"] for row in self._read_rows() if row["event"] == "fault_met" and row["attempt"]})
+        """How many requests or connections were met by a fault."""
+        return _met(row for row in self._read_rows() if row["event"] == "fault_met")
 
     def assert_met(self, times: int | None = None) -> None:
-        """Fail unless a fault met a request; exactly so many, where that is said."""
+        """Fail unless a fault met a request; exactly so many, where that is said. Not for faults of the port (rule 4)."""
         __tracebackhide__ = True
         met = self.met
         if met == 0 if times is None else met != times:
@@ -395,7 +395,8 @@ class Provider:
         told = []
         for window in self._windows:
             if window.id:
-                told.append(f"{window.id}  {window._named(range(len(window._rules)))}: met {window.met}")
+                met = "the port was shut" if window._probed() else f"met {window.met}"
+                told.append(f"{window.id}  {window._named(range(len(window._rules)))}: {met}")
         told.append(f"{count_of(len(attempts))} reached {self.url}" + (":" if attempts else ""))
         told += table_of(attempts)
         if self._in_flight:
@@ -538,6 +539,11 @@ def _rules(rules: Sequence[Mapping[str, Any] | Rule], place: str) -> tuple[list[
     for rule in given:
         faults.make(rule.tag, rule.params)
     return given, missing
+
+
+def _met(rows: Iterable[dict[str, Any]]) -> int:
+    """How many requests and connections these rows tell of; a probe of the proxy's own is neither."""
+    return len({row["attempt"] or f"connection {row['conn']}" for row in rows if row.get("proof") != "probe"})
 
 
 def _lists(value: Any) -> Any:

@@ -36,6 +36,7 @@ __all__ = [
     "check",
     "compress",
     "default_spend",
+    "empty_seats",
     "fill_in",
     "fitting_factor",
     "header_problems",
@@ -45,6 +46,7 @@ __all__ = [
     "parse_listen",
     "permission_problems",
     "planned_requests",
+    "seat_problems",
     "split_url",
     "unnamed_seats",
     "window_problem",
@@ -97,7 +99,7 @@ def check(
         *_upstream(plan, place),
         *_crossed(plan, place),
         *_permission(plan, place, wall_ns, permit_host),
-        *_seats(plan, place, rehearsal),
+        *seat_problems(plan.seats.names(), place=place, rehearsal=rehearsal),
         *_texts(plan, place),
         *_window(plan, place),
         *_fault(plan, place),
@@ -491,13 +493,19 @@ def _folded(name: str) -> str:
 
 
 def unnamed_seats(plan: Plan) -> tuple[str, ...]:
-    """The seats that nobody holds; any of them makes the run a rehearsal."""
-    return tuple(seat for seat, name in plan.seats.names().items() if not _folded(name))
+    """The seats of a plan that nobody holds; any of them makes the run a rehearsal."""
+    return empty_seats(plan.seats.names())
 
 
-def _seats(plan: Plan, place: str, rehearsal: bool) -> Iterator[Problem]:
+def empty_seats(names: Mapping[str, str]) -> tuple[str, ...]:
+    """The seats without a name."""
+    return tuple(seat for seat, name in names.items() if not _folded(name))
+
+
+def seat_problems(names: Mapping[str, str], *, place: str, rehearsal: bool) -> Iterator[Problem]:
+    """What is wrong with who sits where, by seat: one person, one seat, but in a rehearsal."""
     held: dict[str, str] = {}
-    for seat, name in plan.seats.names().items():
+    for seat, name in names.items():
         if re.search(r"[\x00-\x1f\x7f]", name) or len(name) > 100:
             yield _wrong(
                 place, f"/seats/{seat}", "control characters, or over 100 of them", "a name", "write the person's name"

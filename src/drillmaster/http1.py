@@ -443,32 +443,23 @@ class HeadReader:
                 lines[at] = line
         return lines, length, others
 
-    def _request_again(self, last: RequestHead, came: list[bytes], head_bytes: int) -> RequestHead | None:
-        read = self._again(came, last)
-        if read is None:
-            return None
-        request = RequestHead()
-        request.lines, request.length, others = read
-        request.named, request.memo = last.named, last.memo
-        if others:
-            request.named = {**last.named, **others}
-            if not others.keys() <= self._fresh:
-                request.memo = None
-        request.line, request.host, request.chunked = last.line, last.host, last.chunked
-        request.keep_alive, request.expects, request.upgrade = last.keep_alive, last.expects, last.upgrade
-        request.came, request.places, request.head_bytes = came, last.places, head_bytes
-        return request
-
     def request(self, head: bytes, last: RequestHead | None = None) -> RequestHead:
         """Read one whole request head, its blank line included. Raises Malformed."""
         lines = head[:-4].split(b"\r\n")
-        if last is not None:
-            request = self._request_again(last, lines, len(head))
-            if request is not None:
-                return request
+        request = RequestHead()
+        if last is not None and (again := self._again(lines, last)) is not None:
+            request.lines, request.length, others = again
+            request.named, request.memo = last.named, last.memo
+            if others:
+                request.named = {**last.named, **others}
+                if not others.keys() <= self._fresh:
+                    request.memo = None
+            request.line, request.host, request.chunked = last.line, last.host, last.chunked
+            request.keep_alive, request.expects, request.upgrade = last.keep_alive, last.expects, last.upgrade
+            request.came, request.places, request.head_bytes = lines, last.places, len(head)
+            return request
         came = lines.copy()
         first = lines.pop(0)
-        request = RequestHead()
         request.line = self._starts.get(first) or self._start(first)
         request.head_bytes = len(head)
         request.host = request.length = request.upgrade = request.memo = request.places = None
@@ -530,30 +521,21 @@ class HeadReader:
         request.came = [] if request.expects or request.upgrade is not None else came
         return request
 
-    def _response_again(self, last: ResponseHead, came: list[bytes], raw: bytes) -> ResponseHead | None:
-        read = self._again(came, last)
-        if read is None:
-            return None
-        response = ResponseHead()
-        response.lines, response.length, _ = read
-        response.minor, response.status, response.reason = last.minor, last.status, last.reason
-        response.opening, response.chunked, response.keep_alive = last.opening, last.chunked, last.keep_alive
-        response.content_type, response.content_encoding = last.content_type, last.content_encoding
-        response.upgrade, response.raw, response.came, response.places = last.upgrade, raw, came, last.places
-        return response
-
     def response(self, head: bytes, last: ResponseHead | None = None) -> ResponseHead:
         """Read one whole response head, its blank line included. Raises Malformed."""
         if last is not None and last.raw == head:
             return last
         lines = head[:-4].split(b"\r\n")
-        if last is not None:
-            response = self._response_again(last, lines, head)
-            if response is not None:
-                return response
+        response = ResponseHead()
+        if last is not None and (again := self._again(lines, last)) is not None:
+            response.lines, response.length, _ = again
+            response.minor, response.status, response.reason = last.minor, last.status, last.reason
+            response.opening, response.chunked, response.keep_alive = last.opening, last.chunked, last.keep_alive
+            response.content_type, response.content_encoding = last.content_type, last.content_encoding
+            response.upgrade, response.raw, response.came, response.places = last.upgrade, head, lines, last.places
+            return response
         came = lines.copy()
         first = lines.pop(0)
-        response = ResponseHead()
         minor, response.status, response.reason, response.opening = self._statuses.get(first) or self._status(first)
         response.minor, response.raw, response.came, response.places = minor, head, came, None
         response.length = response.upgrade = None

@@ -76,7 +76,10 @@ class Batch:
         self.open = False
         due, self.due = self.due, []
         for wire in due:
-            wire.send_due()
+            data, wire._due = wire._due, b""
+            if data:  # else something was asked of the wire that had to come behind it
+                wire._clear = True
+                wire.send(data)
 
 
 _NEVER_OPEN = Batch()
@@ -225,7 +228,7 @@ class Wire:
         """Write, or keep for writing. On a closed wire it does nothing."""
         if not self._clear:
             if self._due:
-                self.send_due()
+                self._batch.write()
                 self.send(data)
             elif not self.closed and not self._finishing:
                 self._keep(data)
@@ -248,13 +251,6 @@ class Wire:
             self._due = data
             self._batch.due.append(self)
         else:
-            self.send(data)
-
-    def send_due(self) -> None:
-        """Write what `send_soon` was given, if that has not happened yet."""
-        if self._due:
-            data, self._due = self._due, b""
-            self._clear = True
             self.send(data)
 
     def _keep(self, data: bytes | memoryview) -> None:
@@ -377,7 +373,8 @@ class Wire:
         """Write what is kept, then end our side (FIN); the owner goes on reading, and closes when the peer does."""
         if self.closed or self._finishing:
             return
-        self.send_due()
+        if self._due:
+            self._batch.write()
         self._finishing = True
         self._clear = False
         if not self._out:
@@ -391,7 +388,8 @@ class Wire:
         """Close at once: FIN, after TLS its close_notify. Bytes kept for writing are dropped."""
         if self.closed:
             return
-        self.send_due()
+        if self._due:
+            self._batch.write()
         if self.tls is not None and self._state == "open":
             with contextlib.suppress(OSError, ValueError):
                 self.tls.unwrap()
@@ -401,7 +399,8 @@ class Wire:
         """Close with a RST."""
         if self.closed:
             return
-        self.send_due()
+        if self._due:
+            self._batch.write()
         with contextlib.suppress(OSError):
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RST_ON_CLOSE)
         self._release()

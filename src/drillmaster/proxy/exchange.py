@@ -213,7 +213,7 @@ class Exchange(Witness):
             drive.client_gone()
             return
         self.hub.counters.client_gone += 1
-        self.finish("clean" if self._tunnel else "client_gone")
+        self.finish("clean" if self._tunnel or self.has_said_all() else "client_gone")
 
     # Towards the upstream
 
@@ -686,7 +686,9 @@ class Exchange(Witness):
         upstream = self.upstream
         if upstream is not None:
             self.upstream = None
-            if whole and self.req_done and self._upstream_stays():
+            body, resp = self.down_body, self.resp
+            stays = whole and self.req_done and resp is not None and resp.keep_alive
+            if stays and (body is None or not (body.rest or isinstance(body, CloseBody))):
                 upstream.give(end_ns)
             else:
                 upstream.drop()
@@ -700,10 +702,3 @@ class Exchange(Witness):
         if how is None:
             how = "linger" if not self.req_done else "keep" if self.keep else "fin"
         self.client.next_request(how, end_ns)
-
-    def _upstream_stays(self) -> bool:
-        """Whether the upstream's connection is good for another exchange, now that this one's answer is whole."""
-        body, resp = self.down_body, self.resp
-        if resp is None or not resp.keep_alive:
-            return False
-        return body is None or not (body.rest or isinstance(body, CloseBody))

@@ -26,7 +26,7 @@ from drillmaster.wire import Batch
 
 __all__ = ["BATCH_READERS", "make_loop"]
 
-BATCH_READERS = 8
+BATCH_READERS = 16
 
 _Args = TypeVarTuple("_Args")
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE

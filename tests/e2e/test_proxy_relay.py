@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.wirelab import CHAT, Origin, Reader, plain_answer, post, proxy
+from tests.e2e.wirelab import CHAT, WAIT_S, Origin, Reader, plain_answer, post, proxy
 
 pytestmark = pytest.mark.e2e
 
@@ -90,6 +90,29 @@ def test_a_stream_that_breaks_off_breaks_off_the_same_way_here(
             assert not reader.buf.endswith(b"0\r\n\r\n")
         row = ours.wait_rows("attempt")[0]
         assert (row["end"], row["terminal"], row["upstream"], row["window"]) == (end, False, True, None)
+    origin.close()
+
+
+@pytest.mark.parametrize("fault", [None, "wrong-model"])
+def test_a_client_that_leaves_with_the_last_word_has_the_whole_answer(tmp_path: Path, fault: str | None) -> None:
+    gone = threading.Event()
+
+    def stream(reader: Reader, sock: socket.socket) -> None:
+        assert reader.request() is not None
+        said = b'data: {"model":"m","choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+        sock.sendall(SSE_HEAD + b"%x\r\n%b\r\n" % (len(said), said))
+        gone.wait(WAIT_S)  # the framing's end never comes: this client does not wait for it
+
+    origin = Origin(stream)
+    with proxy(tmp_path, upstream=origin.url) as ours:
+        if fault is not None:
+            ours.inject(fault, model="another")
+        with ours.connect() as sock:
+            sock.sendall(post(BODY))
+            assert Reader(sock).until(b"data: [DONE]\n\n") is not None
+        row = ours.wait_rows("attempt")[0]
+        assert (row["end"], row["terminal"], row["intact"]) == ("clean", True, fault is None)
+    gone.set()
     origin.close()
 
 

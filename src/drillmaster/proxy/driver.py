@@ -271,7 +271,7 @@ class Drive:
             self._script.close()
         held = "stall" if ex.status is not None else "held"
         ex.hub.counters.client_gone += 1
-        ex.finish(held if self.acted else "client_gone", "fin")
+        ex.finish("clean" if ex.has_said_all() else held if self.acted else "client_gone", "fin")
 
     def lift(self) -> None:
         """The fault is off: tell the script; it has `linger_s` from now."""

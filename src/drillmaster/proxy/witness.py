@@ -212,6 +212,12 @@ class Witness:
             return None
         return self.route.dialect.finished(status, resp.content_type, self._edge, whole)
 
+    def has_said_all(self) -> bool:
+        """Whether a stream has given its client the API's last word: many leave with that, before the framing's end."""
+        resp = self.resp
+        streams = resp is not None and resp.content_type.startswith((b"text/event-stream", b"application/x-ndjson"))
+        return streams and self.terminal(whole=True) is True
+
     def asked(self) -> tuple[float | None, str | None]:
         """How many seconds an answer that is an error asks to wait, and in which form; rule 4."""
         fields = self.told
@@ -230,6 +236,7 @@ class Witness:
 
     def record_attempt(self, window: str | None, end: str, end_ns: int, *, whole: bool) -> None:
         """Write the `attempt` line (docs/reference/events.md)."""
+        whole = whole or (end == "clean" and self.has_said_all())
         hub, route, caller, client = self.hub, self.route, self.caller, self.client
         peek = self.peek()
         mono0_ns = hub.mono0_ns

@@ -1,10 +1,11 @@
 import math
+import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillmaster.stats import calls_for_rate, median, quantile, rate_bound, samples_for_bound
+from drillmaster.stats import MIN_BLOCKS, block_bound, calls_for_rate, median, quantile, rate_bound, samples_for_bound
 from drillmaster.verdict import Absent, AtLeast, Exact
 
 
@@ -130,3 +131,62 @@ def test_as_many_calls_as_are_said_to_do_do(cap: float) -> None:
 def test_what_is_no_rate_is_refused(wrong: tuple[int, int, float]) -> None:
     with pytest.raises(ValueError, match="no rate"):
         rate_bound(*wrong)
+
+
+def stalling(
+    seconds: float, *, rate: float = 20.0, period_s: float = 10.0, stall_s: float = 2.0, phase_s: float = 0.0
+) -> list[tuple[float, float]]:
+    """Open arrivals at a server that freezes `stall_s` in each `period_s`: who is due in a freeze waits for its end."""
+    samples = []
+    for n in range(int(seconds * rate)):
+        due = n / rate
+        into = (due + phase_s) % period_s
+        samples.append((due, 0.02 + max(0.0, stall_s - into)))
+    return samples
+
+
+def test_samples_of_one_burst_are_one_and_few_blocks_say_nothing() -> None:
+    samples = stalling(9.0, phase_s=2.5)  # 180 calls, more than enough for p95, and not one stall among most of them
+    assert isinstance(quantile([value for _, value in samples], 0.95), Exact)
+    assert block_bound(samples, 0.95, block_s=5.0) is None
+    assert block_bound([], 0.95, block_s=5.0) is None
+
+
+def test_the_bound_by_blocks_covers_what_the_one_by_calls_misses() -> None:
+    # Truth: each call falls into a stall with 0.2, and p95 lies 1.52 s up. The phase of the stalls is what varies.
+    truth = 1.52
+    runs = [stalling(103.0, rate=5.0, phase_s=0.37 * k, period_s=10.3) for k in range(28)]
+    by_blocks = [block_bound(run, 0.95, block_s=5.0, seed=k) for k, run in enumerate(runs)]
+    assert sum(bound is not None and bound >= truth for bound in by_blocks) >= 25
+
+
+def test_where_samples_are_independent_it_agrees_with_the_order_statistics() -> None:
+    rng = random.Random(5)
+    samples = [(n / 10, rng.expovariate(1.0)) for n in range(2_000)]
+    values = [value for _, value in samples]
+    plain = quantile(values, 0.95, confidence=0.90)
+    bound = block_bound(samples, 0.95, block_s=5.0)
+    assert isinstance(plain, Exact)
+    assert plain.high is not None
+    assert bound is not None
+    assert plain.value < bound
+    assert abs(bound - plain.high) < 0.25
+    assert block_bound(samples, 0.95, block_s=5.0) == bound
+
+
+def test_a_cut_call_is_over_every_bound() -> None:
+    samples = [(float(n), 1.0 if n % 10 else math.inf) for n in range(200)]
+    assert block_bound(samples, 0.95, block_s=5.0) == math.inf
+    assert block_bound(samples, 0.5, block_s=5.0) == 1.0
+
+
+@pytest.mark.parametrize("wrong", [{"q": 0.0}, {"q": 1.0}, {"confidence": 1.0}, {"block_s": 0.0}])
+def test_a_bound_out_of_range_is_an_error(wrong: dict[str, float]) -> None:
+    given = {"q": 0.95, "block_s": 5.0, **wrong}
+    with pytest.raises(ValueError, match="must lie"):
+        block_bound([(0.0, 1.0)], given.pop("q"), **given)  # type: ignore[arg-type]
+
+
+def test_the_least_number_of_blocks_is_what_it_says() -> None:
+    assert block_bound([(float(n), 1.0) for n in range(MIN_BLOCKS - 1)], 0.5, block_s=1.0) is None
+    assert block_bound([(float(n), 1.0) for n in range(MIN_BLOCKS)], 0.5, block_s=1.0) == 1.0

@@ -5,16 +5,24 @@
    Nagaraja, *Order Statistics*, 3rd ed., 7.1). Where n is too small for the confidence asked, that side is None.
 3. A rate that stands for later traffic has an exact upper bound (Clopper and Pearson, 1934): ten calls without a failure
    show no more than that at most 26 % fail.
-4. A sample that was cut short is "at least" its value and stays among the others. A quantile that could be moved by what
+4. These intervals take each sample for an independent one. Stalls come in bursts, and samples of one burst are one: `block_bound`
+   resamples whole blocks of time (Künsch, 1989, *The jackknife and the bootstrap for general stationary observations*), and
+   has nothing to say on fewer than `MIN_BLOCKS` of them.
+5. A sample that was cut short is "at least" its value and stays among the others. A quantile that could be moved by what
    a cut sample would have become is itself "at least".
 """
 
 import math
+import operator
+import random
 from collections.abc import Sequence
 
 from drillmaster.verdict import Absent, AtLeast, Exact, Measure
 
-__all__ = ["calls_for_rate", "median", "quantile", "rate_bound", "samples_for_bound"]
+__all__ = ["MIN_BLOCKS", "block_bound", "calls_for_rate", "median", "quantile", "rate_bound", "samples_for_bound"]
+
+MIN_BLOCKS = 20
+"""Fewer blocks than this hold too few bursts to say how often they come."""
 
 
 def quantile(values: Sequence[float], q: float, *, censored: Sequence[float] = (), confidence: float = 0.95) -> Measure:
@@ -44,6 +52,52 @@ def quantile(values: Sequence[float], q: float, *, censored: Sequence[float] = (
         at_least[low_rank - 1] if low_rank is not None else None,
         at_least[high_rank - 1] if high_rank is not None and not censored else None,
     )
+
+
+def block_bound(
+    samples: Sequence[tuple[float, float]],
+    q: float,
+    *,
+    block_s: float,
+    confidence: float = 0.95,
+    resamples: int = 400,
+    seed: int = 1,
+) -> float | None:
+    """Bound the q-quantile from above, one-sided, where samples lean on their neighbours in time.
+
+    `samples` are (when it was due in seconds, value), in any order; a cut one is infinite. None: they span fewer than
+    `MIN_BLOCKS` blocks of `block_s`, which should be longer than a stall. The same seed gives the same bound.
+    """
+    if not (0 < q < 1 and 0 < confidence < 1 and block_s > 0):
+        raise ValueError("q and confidence must lie in (0, 1), block_s over 0")
+    if not samples:
+        return None
+    start = min(due for due, _ in samples)
+    block_of = [int((due - start) / block_s) for due, _ in samples]
+    blocks = max(block_of) + 1
+    if blocks < MIN_BLOCKS:
+        return None
+    sizes = [0] * blocks
+    for block in block_of:
+        sizes[block] += 1
+    # From the largest down: the quantile of a resample is where more than (1 - q) of its mass lies above.
+    top = sorted(zip((value for _, value in samples), block_of, strict=True), reverse=True)
+    rng = random.Random(f"{seed}/{len(samples)}")  # noqa: S311 - resampling, not secrets
+    found = []
+    for _ in range(resamples):
+        weights = [0] * blocks
+        for _ in range(blocks):
+            weights[rng.randrange(blocks)] += 1
+        mass = sum(map(operator.mul, weights, sizes))
+        above = mass - max(1, math.ceil(q * mass - 1e-9)) if mass else -1
+        seen = 0
+        for value, block in top:
+            seen += weights[block]
+            if seen > above:
+                found.append(value)
+                break
+    found.sort()
+    return found[min(len(found) - 1, math.ceil(confidence * len(found)) - 1)]
 
 
 def median(values: Sequence[float], *, censored: Sequence[float] = ()) -> Measure:

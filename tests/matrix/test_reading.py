@@ -34,6 +34,8 @@ HALF_NOTICED = {"attempts": (HALF,), "says": "small-model"}
 PASSED_ON = {"attempts": (MADE_UP,), "says": "model_ok"}
 NOT_TOLD = {"attempts": (MADE_UP,)}
 TOOK_ALTERED = {"attempts": (ALTERED,), "says": "model_ok"}
+LOST = {"attempts": (DOWN | {"status": 302}, {"window": None, "status": 404}), "says": "small-model"}
+"""It followed a redirect, and the real endpoint knew no such page."""
 BREAKER = {"attempts": (), "says": "small-model"}
 """The breaker of the agent is open: no attempt at all."""
 
@@ -63,6 +65,7 @@ BREAKER = {"attempts": (), "says": "small-model"}
         ("duplicate-events", [TOOK_ALTERED] * 3, "no fallback needed", "3 of them as the fault had altered it"),
         ("cut-answer", [TOOK_ALTERED] * 3, "answered with garbage", "3 passed on what the fault sent"),
         ("503", [FELL] * 3 + [BROKE], "engaged in part", "3 of 4 had a good answer; 1 http_5xx"),
+        ("login-redirect", [LOST] * 3, "survived by fallback", "the fallback answered 3 of 3"),
         ("503", [FELL, FELL], "not met", "2 requests met it"),  # too few to say that users survived
         ("503", [BROKE], "never engaged", "1 http_5xx, of 1"),  # and one is enough to say that one did not
         ("503", [], "not met", "nobody met it"),

@@ -9,7 +9,7 @@ from drillmaster.matrix.shapes import BAD, GOOD, LeftOut, Result, Table
 from drillmaster.policy import seconds_text, share_text
 from drillmaster.verdict import Absent, AtLeast, AtMost, Exact, Measure
 
-__all__ = ["UNPROVEN", "asked", "grouped", "headline", "lines", "measure_text", "summary"]
+__all__ = ["UNPROVEN", "asked", "grouped", "headline", "lines", "measure_text", "on_the_wire", "summary"]
 
 _BOLD, _DIM, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 _RED, _GREEN, _YELLOW = "\x1b[31m", "\x1b[32m", "\x1b[33m"
@@ -110,16 +110,16 @@ def lines(table: Table, *, colour: bool, columns: int | None = None) -> Iterator
 
 def behind(r: Result) -> str:
     """What wire, worker and clock say of a cell."""
-    parts = [f"wire: {_counted(r.wire)}" if r.wire else "wire: no request of the agent got so far"]
+    parts = [f"wire: {on_the_wire(r)}"]
     if r.fallbacks:
         parts.append(f"fallback: {_counted(r.fallbacks)}")
     elif r.users.get("ok_fallback") and r.word in GOOD:
         parts.append("fallback: an answer without the primary, by no mark")
     if r.first_good_s is not None:
         parts.append(f"first good answer after {seconds_text(round(r.first_good_s, 3))}")
-    if not isinstance(r.attempts_each, Absent):
+    if r.wire and not isinstance(r.attempts_each, Absent):
         parts.append(f"attempts a request: {measure_text(r.attempts_each)}, at most {measure_text(r.most_attempts)}")
-    if not isinstance(r.storm, Absent):
+    if r.wire and not isinstance(r.storm, Absent):
         parts.append(f"storm factor {measure_text(r.storm)}")
     if r.exceptions:
         parts.append(f"escaped: {_counted(r.exceptions)}")
@@ -132,6 +132,13 @@ def behind(r: Result) -> str:
     if r.not_back:
         parts.append(f"NOT BACK: {r.not_back}")
     return "; ".join(parts)
+
+
+def on_the_wire(r: Result) -> str:
+    """Which branches the wire saw."""
+    if r.wire:
+        return _counted(r.wire)
+    return "below HTTP, before a request could be read" if r.dialect is None else "no attempt met it"
 
 
 def grouped(not_run: Iterable[LeftOut]) -> list[tuple[str, list[str]]]:

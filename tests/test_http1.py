@@ -161,7 +161,7 @@ def test_a_remembered_line_reads_like_the_first_time() -> None:
 
 def said(head: RequestHead | ResponseHead) -> dict[str, object]:
     """What a head says, without what its reader keeps there for the next one."""
-    own = {"came", "places", "memo", "raw"}
+    own = {"alike", "came", "memo", "raw"}
     return {name: getattr(head, name) for name in head.__slots__ if name not in own}
 
 

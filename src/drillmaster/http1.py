@@ -127,6 +127,7 @@ class RequestHead:
     """
 
     __slots__ = (
+        "alike",
         "came",
         "chunked",
         "expects",
@@ -138,7 +139,6 @@ class RequestHead:
         "lines",
         "memo",
         "named",
-        "places",
         "upgrade",
     )
 
@@ -160,7 +160,7 @@ class RequestHead:
     nothing yet. The next head of a connection has it from the one before, where it is the same in all of that."""
     came: list[bytes]
     """All lines as they came, for the next head of the connection; empty where that must be read by itself."""
-    places: "list[_Place | None] | None"
+    alike: "_Alike | None"
 
     @property
     def method(self) -> str:
@@ -191,6 +191,7 @@ class ResponseHead:
     """A response's head. `lines` are what travels on, Content-Length included. It is never changed: see `HeadReader`."""
 
     __slots__ = (
+        "alike",
         "came",
         "chunked",
         "content_encoding",
@@ -200,7 +201,6 @@ class ResponseHead:
         "lines",
         "minor",
         "opening",
-        "places",
         "raw",
         "reason",
         "status",
@@ -223,7 +223,7 @@ class ResponseHead:
     raw: bytes
     """The head as it came."""
     came: list[bytes]
-    places: "list[_Place | None] | None"
+    alike: "_Alike | None"
 
 
 def cut_head(data: bytes) -> int:
@@ -275,6 +275,20 @@ _Options = tuple[bool, bool, bool, frozenset[bytes]]
 """What Connection says: the connection stays, and in HTTP/1.0, it upgrades, and fields that end at this hop."""
 _Place = tuple[int, bytes, int]
 """Of a line whose value may be another in the next head: its kind, its beginning up to the colon, its place in `lines` or -1."""
+
+
+class _Alike:
+    """What the heads have in common that follow each other on a connection and differ in values only."""
+
+    __slots__ = ("differ", "places")
+
+    def __init__(self, places: list[_Place | None]) -> None:
+        self.places = places
+        """Line by line; None: where it differs, the head has to be read."""
+        self.differ: list[int] = []
+        """Which lines did, the last time that others did than before."""
+
+
 _MEMO_LINES = 2_048
 _MEMO_LINE_BYTES = 512
 
@@ -418,14 +432,20 @@ class HeadReader:
 
         None: it differs from the last one in more than values, and has to be read.
         """
-        before, places = last.came, last.places
+        before, alike = last.came, last.alike
         if len(came) != len(before):
             return None
-        if places is None:
-            places = last.places = self._places_of(before, last.lines)
+        if alike is None:
+            alike = last.alike = _Alike(self._places_of(before, last.lines))
+        # Heads differ where they did before: then one comparison sees that they do not anywhere else.
+        rest = came.copy()
+        for i in alike.differ:
+            rest[i] = before[i]
+        if rest != before:
+            alike.differ = [*compress(range(len(came)), map(ne, came, before))]
         lines, length, others = last.lines.copy(), last.length, {}
-        for i in compress(range(len(came)), map(ne, came, before)):
-            place, line = places[i], came[i]
+        for i in alike.differ:
+            place, line = alike.places[i], came[i]
             if place is None:
                 return None
             kind, beginning, at = place
@@ -456,13 +476,13 @@ class HeadReader:
                     request.memo = None
             request.line, request.host, request.chunked = last.line, last.host, last.chunked
             request.keep_alive, request.expects, request.upgrade = last.keep_alive, last.expects, last.upgrade
-            request.came, request.places, request.head_bytes = lines, last.places, len(head)
+            request.came, request.alike, request.head_bytes = lines, last.alike, len(head)
             return request
         came = lines.copy()
         first = lines.pop(0)
         request.line = self._starts.get(first) or self._start(first)
         request.head_bytes = len(head)
-        request.host = request.length = request.upgrade = request.memo = request.places = None
+        request.host = request.length = request.upgrade = request.memo = request.alike = None
         request.chunked = request.expects = False
         if len(self._lines) > _MEMO_LINES:
             self._lines.forget()
@@ -532,12 +552,12 @@ class HeadReader:
             response.minor, response.status, response.reason = last.minor, last.status, last.reason
             response.opening, response.chunked, response.keep_alive = last.opening, last.chunked, last.keep_alive
             response.content_type, response.content_encoding = last.content_type, last.content_encoding
-            response.upgrade, response.raw, response.came, response.places = last.upgrade, head, lines, last.places
+            response.upgrade, response.raw, response.came, response.alike = last.upgrade, head, lines, last.alike
             return response
         came = lines.copy()
         first = lines.pop(0)
         minor, response.status, response.reason, response.opening = self._statuses.get(first) or self._status(first)
-        response.minor, response.raw, response.came, response.places = minor, head, came, None
+        response.minor, response.raw, response.came, response.alike = minor, head, came, None
         response.length = response.upgrade = None
         response.chunked = False
         response.content_type = response.content_encoding = b""

@@ -1,9 +1,12 @@
 """Whatever a path is, each verb ends with a line about it: never with a traceback, an internal error, or not at all."""
 
+import ctypes
 import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -136,6 +139,33 @@ def test_a_path_of_any_kind_is_told_as_what_it_is(
     code, out, err = typed(capsys, *words)
     assert code in (0, 2)
     assert code == 0 or (err or out).strip()
+
+
+def powerless() -> None:
+    """Take root's right to look into everything from what this process becomes; nobody else has it anyway."""
+    libc = ctypes.CDLL(None)
+    for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+        libc.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+
+
+@pytest.mark.parametrize("path", ["locked", "locked/x", "link", "link/x"])
+@pytest.mark.parametrize(
+    "name", ["seal", "verify", "gate", "gate a bare file", "card", "report", "mark", "lift", "run"]
+)
+def test_what_one_may_not_look_into_is_told_as_that(name: str, path: str) -> None:
+    words = [path if word == "@" else word for word in VERBS[name]]
+    done = subprocess.run(
+        [sys.executable, "-m", "drillmaster", *words],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        preexec_fn=powerless,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "internal error" not in done.stderr + done.stdout and "Traceback" not in done.stderr
+    if "--json" in words:
+        assert json.loads(done.stdout)["exit"] == 2
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ CASES: dict[str, tuple[Case, ...]] = {
         row("503", "", True, "nonce", PASS),
         row("hang", "", True, "trace", PASS, "slow-primary-first"),
         row("reset", "clingy", True, "trace", FAIL, "sticky-fallback"),
-        row("503", "clingy", False, "none", FAIL, "sticky-fallback"),
+        row("503", "clingy", False, "none", FAIL, "sticky-fallback", "?slow-fallback"),
         row("503", "unprepared", True, "nonce", FAIL, "no-fallback"),
         row("reset", "partial", False, "nonce", FAIL, "fallback-errs"),
     ),

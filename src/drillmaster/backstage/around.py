@@ -96,7 +96,8 @@ def pytest_runtest_makereport(
     if one is not None:
         if report.failed and not one.told:
             one.told = True
-            report.sections.append(("what the wire saw (drillmaster)", one.wire()))
+            if f"reached {one.url}" not in report.longreprtext:  # an assertion of ours has said it
+                report.sections.append(("what the wire saw (drillmaster)", one.wire()))
         if report.when == "teardown":
             del item.stash[_provider]
     return report

@@ -402,7 +402,7 @@ class Provider:
         if self._in_flight:
             told.append(f"{self._in_flight} more are not over")
         if self._refused_heads:
-            told.append(f"{self._refused_heads} times there came what is no HTTP/1.1: a base URL of https://?")
+            told.append(f"what is no HTTP/1.1 came too ({self._refused_heads}): a base URL that begins with https://?")
         return screen_text("\n".join(told))
 
     def _read_rows(self) -> list[dict[str, Any]]:

@@ -78,7 +78,8 @@ class Stage:
     def __init__(self, plot: Plot) -> None:
         self._plot = plot
         self._script = Script()
-        self._provider = Provider(Latency(median_ms=0, token_ms=0, seed=1), script=self._script)
+        own = None if plot.dialect == "auto" else plot.dialect
+        self._provider = Provider(Latency(median_ms=0, token_ms=0, seed=1), own, self._script)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=1_024)
         self._upstream = plot.upstream
         self._prefixed = [_prefixed(name) for name in names() if name != "plain"]

@@ -33,8 +33,8 @@ class Drill:
         self.plan = Plan(
             kind="plan", drill="matrix", service="toy", target=Target(url="http://127.0.0.1:1/"),
             traffic=Traffic(every_s=1, time_limit_s=5), proxy=Proxy(upstream="http://127.0.0.1:2"),
-            phases=Phases(baseline_s=10, fault_s=5, recovery_s=2), matrix=Matrix(back_within_s=20),
-            **over,
+            phases=Phases(baseline_s=10, fault_s=5, recovery_s=2),
+            **{"matrix": Matrix(back_within_s=20), **over},
         )  # fmt: skip
         self.state = State.BASELINE
         self.tally = Tally(20)
@@ -292,10 +292,25 @@ def test_what_there_is_no_room_for_is_named_and_not_run(
 
 
 def test_time_that_runs_out_later_keeps_the_cells_before(drill: Drill) -> None:
-    baseline(drill)
+    for _ in range(2):
+        baseline(drill)
     turns = whole_walk(drill, drill.course("503", "reset", "hang", time_limit_s=16))
     assert [t.fault for t in turns] == ["503", "reset"]
     assert [f["cell"] for f in drill.events("cell_not_run")] == ["w3"]
+
+
+def test_an_api_that_is_seldom_asked_gets_a_longer_window_unless_the_plan_says_how_long(drill: Drill) -> None:
+    baseline(drill)
+    for _ in range(5):
+        drill.served()
+    drill.served(stream=True)
+    turns = whole_walk(drill, drill.course("503"))
+    # Ten whole and one streamed in ten seconds: seven requests a cell are due in 5 s and 5 s + 7 x 9 s, ten times 5 s at most.
+    assert [turn.fault_s for turn in turns] == [5, 50]
+    again = Drill(drill.folder.path.parent / "again", matrix=Matrix(window_s=5, back_within_s=20))
+    baseline(again)
+    again.served(stream=True)
+    assert {turn.fault_s for turn in whole_walk(again, again.course("503"))} == {5}
 
 
 def test_half_a_line_is_read_when_it_is_whole(tmp_path: Path) -> None:

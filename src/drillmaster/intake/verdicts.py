@@ -54,7 +54,9 @@ def judge_eviction(run: Run, policy_file: Path, *, now_ns: int, version: str | N
             f"{run.name}: /drill",
             found=repr(manifest.drill[:40]),
             wanted="'eviction', for the eviction gate",
-            remedy="name a run of an eviction drill",
+            remedy=f"drillmaster matrix {run.name}"
+            if manifest.drill == "matrix"
+            else "name a run of an eviction drill",
         )
     now_ns = _whole_second(now_ns)
     verdict = judge(

@@ -64,6 +64,7 @@ def _page(table: Table, beside: str, most_cites: int, most_told: int) -> str:
         most_cites=most_cites,
         told=_told(table, most_told),
         unproven=UNPROVEN,
+        params=lambda r: ", ".join(f"{name}={value}" for name, value in r.params.items()),
     )
 
 
@@ -80,15 +81,24 @@ def _counted(counts: Mapping[str, int]) -> str:
 def _grid(table: Table) -> tuple[list[str], list[tuple[str, list[dict[str, Any]]]]]:
     """Faults down, ways of asking across; what a way left out says why in its place."""
     ways = list(dict.fromkeys(asked(p.dialect, p.stream) for p in table.spoken))
-    ways += [way for way in dict.fromkeys(asked(r.dialect, r.stream) for r in table.results) if way not in ways]
+    others = (asked(r.dialect, r.stream) for r in table.results if r.dialect is not None)
+    ways += [way for way in dict.fromkeys(others) if way not in ways]
+    everybody = asked(None, None)
     found: dict[str, dict[str, Result]] = {}
     for result in table.results:
         found.setdefault(result.label, {})[asked(result.dialect, result.stream)] = result
     whys = {(e.label, asked(e.dialect, e.stream)): e.why for e in table.not_run}
     labels = list(found)
     labels += [e.label for e in table.not_run if e.label not in found and (e.should or e.dialect is not None)]
-    rows = [
-        (label, [{"result": found.get(label, {}).get(way), "why": whys.get((label, way), "")} for way in ways])
-        for label in dict.fromkeys(labels)
-    ]
+    rows = []
+    for label in dict.fromkeys(labels):
+        here = found.get(label, {})
+        if everybody in here or (label, everybody) in whys:
+            rows.append(
+                (label, [{"result": here.get(everybody), "why": whys.get((label, everybody), ""), "span": len(ways)}])
+            )
+        else:
+            rows.append(
+                (label, [{"result": here.get(way), "why": whys.get((label, way), ""), "span": 1} for way in ways])
+            )
     return ways, rows[:_MOST_ROWS]

@@ -44,6 +44,8 @@ SHORTEST_EVERY_S = 0.05
 """How close together `--compress max` lets requests come."""
 PATIENCE_S = 10.0
 """How much of a user's patience a window that nobody gave a length leaves room for."""
+SELDOM = 10
+"""How many times longer a window gets, at most, for an API that the agent seldom asks."""
 POLL_S = 0.1
 _MOST_BYTES = 8 << 20
 
@@ -159,7 +161,8 @@ def _timed(plan: Plan, matrix: Matrix, factor: float) -> Plan:
 def longest_s(plan: Plan, matrix: Matrix, wanted: Sequence[Wanted]) -> float:
     """A bound on how long it takes: every fault in two APIs, streamed and whole, and the agent as slow to be back as it may."""
     phases = plan.phases
-    return phases.baseline_s + 4 * len(wanted) * (phases.fault_s + phases.recovery_s + matrix.back_within_s)
+    window_s = phases.fault_s * (1 if matrix.window_s is not None else SELDOM)
+    return phases.baseline_s + 4 * len(wanted) * (window_s + phases.recovery_s + matrix.back_within_s)
 
 
 class Tail:
@@ -239,7 +242,7 @@ class Cells:
                 self._leave(stage, f"the agent was not back after {_name(done)}: {why}")
         cells = self._cells or ()
         if self._place < len(cells):
-            over = await self._over(stage)
+            over = await self._over(stage, cells[self._place])
             if over:
                 self._leave(stage, over)
         if self._place >= len(cells) or stage.state not in (State.BASELINE, State.RECOVERY):
@@ -252,7 +255,7 @@ class Cells:
             window=cell.cell,
             fault=cell.label,
             rules=rules_of(cell),
-            fault_s=phases.fault_s,
+            fault_s=self._window_s(cell),
             recovery_s=phases.recovery_s,
             told=f"cell {self._place} of {len(cells)}: {_name(cell)}",
         )
@@ -274,9 +277,9 @@ class Cells:
         self._cells = cells
         heard = ", ".join(f"{p.dialect} {'streamed' if p.stream else 'whole'} ({p.attempts})" for p in spoken)
         stage.say(f"heard: {heard or 'nothing'}; {len(cells)} cells to run, {len(left_out)} left out with a reason")
-        each_s = self._plan.phases.fault_s + self._plan.phases.recovery_s
         if cells:
-            stage.say(f"about {_span(len(cells) * each_s)}, longer where the agent is slow to be back")
+            about_s = sum(self._window_s(cell) + self._plan.phases.recovery_s for cell in cells)
+            stage.say(f"about {_span(about_s)}, longer where the agent is slow to be back")
         sick = self._sick(stage)
         if sick:
             self._leave(stage, sick)
@@ -300,16 +303,29 @@ class Cells:
             stage.write("cell_not_run", cell=cell.cell, why=why)
         self._place = len(cells)
 
-    async def _over(self, stage: Stage) -> str:
+    def _period_s(self, cell: Cell) -> float:
+        """How often the agent asks as the cell wants, by what the baseline heard; no oftener than users ask it."""
+        every_s = self._plan.traffic.every_s
+        heard = self._heard.get((cell.dialect or "", bool(cell.stream)), 0)
+        return every_s if heard == 0 else max(every_s, self._plan.phases.baseline_s / heard)
+
+    def _window_s(self, cell: Cell) -> float:
+        """How long a cell's fault is on: longer where the agent seldom asks so, unless the plan says how long."""
+        window_s = self._plan.phases.fault_s
+        if self._matrix.window_s is not None:
+            return window_s
+        more_s = (self._matrix.requests_per_cell + 2) * (self._period_s(cell) - self._plan.traffic.every_s)
+        return min(window_s + more_s, SELDOM * window_s)
+
+    async def _over(self, stage: Stage, cell: Cell) -> str:
         """Why there is no room for another cell; empty: there is."""
         phases, tally = self._plan.phases, stage.tally
-        each_s = phases.fault_s + phases.recovery_s
+        window_s = self._window_s(cell)
+        each_s = window_s + phases.recovery_s
         if self._deadline_ns is not None and self._clock.mono_ns() + round(each_s * 1e9) > self._deadline_ns:
             return f"the time was over: --time-limit {self._time_limit_s:g} s has no room for another"
         now_ns = self._clock.wall_ns()
-        outside = window_problem(
-            self._plan, place="plan", from_ns=now_ns, until_ns=now_ns + round(phases.fault_s * 1e9)
-        )
+        outside = window_problem(self._plan, place="plan", from_ns=now_ns, until_ns=now_ns + round(window_s * 1e9))
         if outside is not None:
             return f"the agreed window has no room for another: it ends at {self._plan.window.end if self._plan.window else ''}"
         due = math.ceil(each_s / self._plan.traffic.every_s)
@@ -336,7 +352,8 @@ class Cells:
     async def _until_back(self, stage: Stage, done: Cell) -> str:
         """Wait until the agent is back from a cell; why it is not, empty: it is."""
         lifted_ns = self._clock.mono_ns() - self._mono0_ns
-        why, give_up_ns = "its lift was not written", self._clock.mono_ns() + round(self._matrix.back_within_s * 1e9)
+        why, patience_s = "", max(self._matrix.back_within_s, 3 * self._period_s(done))
+        give_up_ns = self._clock.mono_ns() + round(patience_s * 1e9)
         while True:
             self._look()
             lifted_ns = self._lifted.get(done.cell, lifted_ns)

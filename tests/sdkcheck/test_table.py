@@ -108,8 +108,8 @@ def test_what_was_not_run_and_what_met_nothing_is_said() -> None:
     found = table(
         one(), one(stream=False, outcome="not-met"), not_run=(NotRun(client="openai", label="x", why="no parameters"),)
     )
-    assert "no parameters" in text(found)
-    assert "1 cells whose fault met nothing" in text(found)
+    assert "not run: x (openai): no parameters" in text(found)
+    assert "not run: stall (openai whole): it met nothing to act on" in text(found)
 
 
 def test_text_of_a_provider_cannot_become_markup() -> None:

@@ -129,8 +129,11 @@ def markdown(table: Table, made_by: str) -> str:
     for client in table.clients:
         own = table.defaults.get(client.name)
         limits = "?" if own is None else f"{_limit(own.connect_s)} / {_limit(own.read_s)}"
-        total = "" if own is None or own.total_s is None else f", {span(own.total_s)} in all"
-        lines.append(f"| {client.name} | {client.version} | {limits}{total} | {'?' if own is None else own.retries} |")
+        if own is not None and own.total_s is not None:
+            limits += f", {span(own.total_s)} in all"
+        if own is not None and own.body_s is not None:
+            limits += f", {own.body_s:g} s of silence in a body"
+        lines.append(f"| {client.name} | {client.version} | {limits} | {'?' if own is None else own.retries} |")
     for part in parts(table):
         lines += ["", f"## {part.title}", "", "| fault | " + " | ".join(part.clients) + " |"]
         lines.append("|---" * (len(part.clients) + 1) + "|")
@@ -312,11 +315,17 @@ def _worst(table: Table) -> list[tuple[str, str, str]]:
 
 
 def _left_out(table: Table) -> list[str]:
-    unmet = sum(result.outcome == "not-met" for result in table.results)
-    lines = [f"{entry.client}, {entry.label}: {entry.why}" for entry in table.not_run]
-    if unmet:
-        lines.append(f"{unmet} cells whose fault met nothing, as a fault of streams and a whole answer: no result")
-    return [f"not run: {line}" for line in lines] if lines else []
+    """What has no result, by why: the faults, and the clients unless it is all of them."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for entry in table.not_run:
+        found.setdefault((entry.client, entry.why), []).append(entry.label)
+    lines = [f"{', '.join(dict.fromkeys(labels))} ({client}): {why}" for (client, why), labels in found.items()]
+    unmet: dict[str, list[str]] = {}
+    for result in table.results:
+        if result.outcome == "not-met":
+            unmet.setdefault(result.label, []).append(f"{result.client} {'streamed' if result.stream else 'whole'}")
+    lines += [f"{label} ({', '.join(cells)}): it met nothing to act on" for label, cells in unmet.items()]
+    return [f"not run: {line}" for line in lines]
 
 
 def _title(table: Table) -> str:

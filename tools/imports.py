@@ -40,7 +40,7 @@ TIERS: tuple[frozenset[str], ...] = (
         }
     ),
     frozenset({"dialects", "faults", "gates", "guards"}),
-    frozenset({"plan", "pace", "sanity", "conduct", "judge", "charts", "matrix", "reports"}),
+    frozenset({"plan", "ladder", "pace", "sanity", "conduct", "judge", "charts", "matrix", "reports"}),
     frozenset({"timeline", "wire", "pulse", "signing", "stores", "intake", "history"}),
     frozenset({"engines", "proxy", "flags", "detectors"}),
     frozenset({"load", "run", "standins", "adapters"}),

@@ -68,7 +68,7 @@ def command(run: Path, signer: Path | None, identity: str | None, as_json: bool)
             _say(f"  {_change(change)}")
         width = max((len(one_line(name)) for name in report.files), default=0)
         for name, file in report.files.items():
-            _say(f"  {one_line(name):<{width}}  {_file(file)}")
+            _say(f"  {one_line(name):<{width}}  {_file(name, file)}")
         _say(f"head {report.head}")
         if signed is not None:
             _say(f"signed by {signed.identity} {signed.fingerprint}")
@@ -105,10 +105,10 @@ def _change(change: "Change") -> str:
     return f"{place}: {change.kind}: {change.what}"
 
 
-def _file(file: "FileReport") -> str:
+def _file(name: str, file: "FileReport") -> str:
     from drillmaster.timeline.folder import LATE_CAP_BYTES
 
-    said = [f"{file.lines:,} lines"]
+    said = [f"{file.bytes:,} bytes" if name.endswith(".bin") else f"{file.lines:,} lines"]
     if file.late_bytes > LATE_CAP_BYTES:
         said.append(f"{file.late_bytes:,} bytes late")
     elif file.late_lines:

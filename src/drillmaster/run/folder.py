@@ -13,7 +13,6 @@ import msgspec
 from drillmaster import strict
 from drillmaster.clock import Clock, rfc3339
 from drillmaster.errors import Problem
-from drillmaster.evidence import Manifest
 from drillmaster.plan import Plan
 from drillmaster.screen import MARK, screen_argv, screen_text, screen_url
 from drillmaster.strict import SECRET_NAME
@@ -46,7 +45,7 @@ class Folder(msgspec.Struct, frozen=True, kw_only=True):
     def ballast(self) -> Path:
         return self.path / ".ballast"
 
-    def write_manifest(self, manifest: Manifest) -> None:
+    def write_manifest(self, manifest: msgspec.Struct) -> None:
         """Write the manifest to the disk, whole or not at all. Raises OSError."""
         text = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
         with (self.path / "manifest.json").open("xb") as file:

@@ -1,0 +1,343 @@
+"""`drillmaster interview`: in what shape does an endpoint answer, cold, warm and by the number of callers."""
+
+import base64
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+import click
+
+from drillmaster.errors import Exit, Problem
+
+if TYPE_CHECKING:
+    from drillmaster.ladder import Arrivals, InterviewPlan
+    from drillmaster.load.conducting import LoadResult
+
+__all__ = ["command"]
+
+_OPTIONS = {
+    "/target/url": "URL",
+    "/target/prompt": "--prompt",
+    "/target/dialect": "--dialect",
+    "/target/model": "--model",
+    "/target/stream": "--stream",
+    "/target/headers": "--header",
+    "/target/payloads": "--payloads",
+    "/target/max_tokens": "--max-tokens",
+    "/levels": "--levels",
+    "/warm": "--warm",
+    "/idle_s": "--idle",
+    "/timeout_s": "--timeout",
+    "/open": "--open",
+    "/drain": "--drain",
+    "/drain/calls": "--drain",
+    "/job": "--job",
+    "/spend/max_requests": "--max-requests",
+    "/spend/max_tokens": "--max-spend-tokens",
+}
+_OF_A_PLAN = (
+    "url_option", "prompt", "dialect", "model", "stream", "max_tokens", "headers", "payloads", "levels", "warm", "idle", "timeout",
+    "opens", "drain", "job",
+)  # fmt: skip
+
+
+@click.command("interview")
+@click.argument("what", metavar="URL|PLAN", required=False)
+@click.option("--url", "url_option", metavar="URL", help="The endpoint, for URL.")
+@click.option("--prompt", default="Summarize this diff in one sentence.", show_default=True, help="What is asked.")
+@click.option("--levels", default="1,4,8", show_default=True, metavar="N,N", help="Callers at once, level by level.")
+@click.option("--warm", type=int, default=10, show_default=True, help="Calls of each level.")
+@click.option("--idle", type=float, default=120.0, show_default=True, metavar="S", help="Silence before the cold call.")
+@click.option("--timeout", type=float, default=60.0, show_default=True, metavar="S", help="When one call is cut.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The rows as one file of JSON; it must not be there. Default: interview.json, or one with the run's id.",
+)
+@click.option("--dialect", default="plain", show_default=True, help='Whose API it is; plain sends {"prompt": ...}.')
+@click.option("--model", help="The model's name, where the API is asked by one.")
+@click.option("--stream", is_flag=True, help="Ask for streams: first word and gaps are timed too.")
+@click.option("--max-tokens", type=int, metavar="N", help="The most that one answer may have.")
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME=ENV_VAR",
+    help="A header whose value is in that variable of the environment, such as a key. "
+    "A key without a scheme in Authorization becomes Bearer.",
+)
+@click.option("--payloads", metavar="FILE.jsonl", help="Prompts (strings) or whole bodies (objects), taken in turn.")
+@click.option(
+    "--open",
+    "opens",
+    multiple=True,
+    metavar="RATE:SECONDS",
+    help="Calls by the clock after the ladder, whatever became of the ones before; 5..50:60 moves the rate.",
+)
+@click.option("--drain", type=int, metavar="N", help="At last a batch of N, due at once: how long until it is done.")
+@click.option("--job", metavar="NAME", help="The job that this is about. Default: the URL's path.")
+@click.option("--runs", metavar="DIR", default="runs", show_default=True, help="Where run folders go.")
+@click.option("--compress", metavar="5x", help="Divide the idle time and open stages by a factor. Stamped COMPRESSED.")
+@click.option("--rehearsal", is_flag=True, help="One person may hold all seats. Stamped REHEARSAL.")
+@click.option("--permit-host", metavar="HOST", help="Repeat the host that the plan has permission for.")
+@click.option("--yes", is_flag=True, help="Do not ask before the first call.")
+@click.option("--json", "as_json", is_flag=True, help="Print what came of it as JSON.")
+def command(
+    what: str | None,
+    out: Path | None,
+    runs: str,
+    compress: str | None,
+    rehearsal: bool,
+    permit_host: str | None,
+    yes: bool,
+    as_json: bool,
+    **asked: Any,
+) -> None:
+    """Interview an endpoint: idle, one cold call, then more callers level by level; every call is on record.
+
+    URL is the whole URL that the job calls; a PLAN is a YAML file with all of it (`kind: plan`, `drill: interview`), which
+    another host than loopback needs: it says who permitted the load. Everything is checked before anything is sent. The run
+    lies sealed in its folder, the rows in --out too. What its numbers are worth the gate says: drillmaster gate interview.
+    Ends with 0 when all was measured, 3 when it was stopped, 2 when it was refused.
+
+    \b
+    Examples:
+      drillmaster interview http://127.0.0.1:8000/v1/chat --levels 1,4,8 --warm 60
+      drillmaster interview http://127.0.0.1:9000/v1/chat/completions --dialect openai_chat --model standin-large --idle 5
+      drillmaster interview --url http://127.0.0.1:8000/v1/chat --open 20:60 --drain 200 --out interview-2026-12-01.json
+      drillmaster interview interview-plan.yaml --permit-host api.example.com
+    """
+    from drillmaster.ladder.checking import Place, compressed
+    from drillmaster.load.conducting import LoadOptions, conduct
+    from drillmaster.run.progress import progress_for
+
+    url, path = _which(what, asked["url_option"])
+    more: dict[str, str] = {}
+    context = click.get_current_context()
+    if path is not None:
+        given = [
+            name for name in _OF_A_PLAN if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        ]
+        if given:
+            raise Problem(
+                "interview",
+                found=f"a plan, and --{given[0].removesuffix('_option').removesuffix('s')} beside it",
+                wanted="one of them: the plan says what is asked",
+                remedy=f"write it into {path}",
+            )
+        plan, place, base = _read(path), Place(str(path)), path.parent
+    else:
+        assert url is not None
+        plan, more = _plan(url, asked)
+        place, base = Place("interview", _OPTIONS), Path()
+    stamps: tuple[str, ...] = ()
+    if compress is not None:
+        factor = _factor(compress)
+        plan, stamps = compressed(plan, factor), (f"COMPRESSED {factor:g}x",)
+    host = urlsplit(plan.target.url).hostname or ""
+
+    def confirm() -> None:
+        if not click.confirm(f"Begin? Load goes to {host}", err=True):
+            raise Problem(
+                "interview", found="a no", wanted="a yes", remedy="start it when you are ready; --yes does not ask"
+            )
+
+    asks = plan.target.permit is not None and not yes and sys.stdin.isatty() and sys.stderr.isatty()
+    result = conduct(
+        plan,
+        place,
+        LoadOptions(
+            runs=Path(runs),
+            out=out,
+            base=base,
+            rehearsal=rehearsal,
+            permit_host=permit_host,
+            stamps=stamps,
+            more_headers=more,
+            progress=progress_for(),
+            say=None if as_json else click.echo,
+            confirm=confirm if asks else None,
+        ),
+    )
+    _close(result, as_json=as_json)
+
+
+def _close(result: "LoadResult", *, as_json: bool) -> None:
+    """Say what came of it, and what to type next; ends the process."""
+    import msgspec
+
+    from drillmaster.cli import say_json
+    from drillmaster.intake.runs import short
+    from drillmaster.load.reading import open_interview
+
+    stopped = result.exit is Exit.ABORTED
+    voids: dict[str, tuple[str, ...]] = {}
+    try:
+        voids = {level.label: level.void for level in open_interview(result.run_dir).levels if level.void}
+    except Problem as problem:
+        if not stopped:
+            raise
+        click.echo(f"drillmaster: {problem}", err=True)
+    if as_json:
+        say_json(
+            {
+                "run": str(result.run_dir),
+                "exit": int(result.exit),
+                "why": result.why,
+                "partial": stopped,
+                "results": [msgspec.structs.asdict(row) for row in result.rows],
+                "void": voids,
+                "out": None if result.out is None else str(result.out),
+            }
+        )
+        sys.exit(result.exit)
+    for label, why in voids.items():
+        click.echo(f"VOID {label}: {'; '.join(why)}")
+    run = short(result.run_dir)
+    click.echo(f"STOPPED {run}: partial: {result.why}" if stopped else f"SEALED {run}")
+    if not stopped:
+        click.echo(f"next: drillmaster gate interview {run} --policy gate.json")
+    sys.exit(result.exit)
+
+
+def _which(what: str | None, url_option: str | None) -> tuple[str | None, Path | None]:
+    """A URL or a plan's path."""
+    if what is not None and url_option is not None:
+        raise click.UsageError("--url and URL|PLAN are the same thing: give one of them")
+    text = url_option if what is None else what
+    if text is None:
+        raise click.UsageError("Missing argument 'URL|PLAN': the endpoint's whole URL, or a plan's file")
+    if (
+        url_option is None
+        and "://" not in text
+        and (text.endswith((".yaml", ".yml", ".json", ".toml")) or os.path.lexists(text))
+    ):
+        return None, Path(text)
+    return text, None
+
+
+def _read(path: Path) -> "InterviewPlan":
+    """A plan's file. Raises Problem."""
+    from drillmaster.intake import read_strict
+    from drillmaster.ladder import InterviewPlan
+
+    return read_strict(path, InterviewPlan)
+
+
+def _plan(url: str, asked: dict[str, Any]) -> tuple["InterviewPlan", dict[str, str]]:
+    """The plan that a command line says, and secrets of its URL, which stand in no plan. Raises Problem."""
+    from drillmaster.ladder import Asked, Batch, InterviewPlan
+
+    url, more = _without_user(url)
+    headers = _headers(asked["headers"])
+    plan = InterviewPlan(
+        kind="plan",
+        drill="interview",
+        job=asked["job"] or urlsplit(url).path.strip("/") or urlsplit(url).hostname or "an endpoint",
+        target=Asked(
+            url=url,
+            dialect=_dialect(asked["dialect"]),
+            model=asked["model"],
+            stream=asked["stream"],
+            max_tokens=asked["max_tokens"],
+            headers=headers,
+            prompt=asked["prompt"],
+            payloads=asked["payloads"],
+        ),
+        levels=_levels(asked["levels"]),
+        warm=asked["warm"],
+        idle_s=asked["idle"],
+        timeout_s=asked["timeout"],
+        open=tuple(_arrivals(text) for text in asked["opens"]),
+        drain=None if asked["drain"] is None else Batch(calls=asked["drain"]),
+    )
+    return plan, more
+
+
+def _dialect(name: str) -> str:
+    """The catalogue's name; a dash may stand for the underscore."""
+    return name.strip().lower().replace("-", "_")
+
+
+def _without_user(url: str) -> tuple[str, dict[str, str]]:
+    """The URL without user and password, and the header that says them instead."""
+    try:
+        parts = urlsplit(url)
+        user, password = parts.username, parts.password
+    except ValueError:
+        return url, {}
+    if user is None and password is None:
+        return url, {}
+    word = base64.b64encode(f"{unquote(user or '')}:{unquote(password or '')}".encode()).decode()
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl(), {"Authorization": f"Basic {word}"}
+
+
+def _headers(given: tuple[str, ...]) -> dict[str, str]:
+    """`NAME=ENV_VAR` as a plan writes it. Raises Problem."""
+    plan: dict[str, str] = {}
+    for text in given:
+        name, equals, variable = text.partition("=")
+        name, variable = name.strip(), variable.strip()
+        if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
+            raise Problem(
+                "--header",
+                found=f"{name}={'...' if equals else ''}",
+                wanted="NAME=ENV_VAR: keys come from the environment and stand on no command line",
+                remedy="export MODEL_KEY=..., then --header Authorization=MODEL_KEY",
+            )
+        scheme = (
+            "Bearer " if name.lower() == "authorization" and " " not in os.environ.get(variable, "").strip() else ""
+        )
+        plan[name] = f"{scheme}${{{variable}}}"
+    return plan
+
+
+def _levels(text: str) -> tuple[int, ...]:
+    """`1,4,8`. Raises Problem, naming the place."""
+    found = []
+    for at, word in enumerate(text.split(","), start=1):
+        if not re.fullmatch(r"[0-9]{1,6}", word.strip(), re.ASCII):
+            raise Problem(
+                "--levels",
+                found=f"{word.strip()[:40]!r} at place {at} of {text[:60]!r}",
+                wanted="whole numbers of callers, from 1",
+                remedy="write --levels 1,4,8",
+            )
+        found.append(int(word))
+    return tuple(found)
+
+
+def _arrivals(text: str) -> "Arrivals":
+    """`20:60`, or `5..50:60`. Raises Problem."""
+    from drillmaster.ladder import Arrivals
+
+    number = r"[0-9]{1,7}(?:\.[0-9]{1,6})?"
+    match = re.fullmatch(rf"({number})(?:\.\.({number}))?:({number})", text.strip(), re.ASCII)
+    if match is None:
+        raise Problem(
+            "--open",
+            found=repr(text[:60]),
+            wanted="RATE:SECONDS, calls a second for so long",
+            remedy="write --open 20:60, or 5..50:60 for a rate that moves",
+        )
+    return Arrivals(
+        rate=float(match[1]), rate_to=None if match[2] is None else float(match[2]), seconds=float(match[3])
+    )
+
+
+def _factor(text: str) -> float:
+    from drillmaster.sanity import parse_factor
+
+    factor = parse_factor(text)
+    if factor is None:
+        raise Problem(
+            "--compress",
+            found=repr(text[:60]),
+            wanted="a factor of at least 1 such as 5x",
+            remedy="write --compress 10x",
+        )
+    return factor

@@ -1,0 +1,178 @@
+"""The plan of a load interview: one endpoint, one frozen payload, an idle time, a cold call, and a ladder of callers.
+
+1. Steps come in one order and never at once: idle, the cold call, each level after a warm-up of its own connections, the open
+   stages, the drain of one batch.
+2. A level of N is N callers with one call at a time each. Its warm-up is one call per connection, kept apart and not judged.
+3. An open stage is arrivals by the clock, whatever became of the calls before. A drain is a batch that is due at once and is
+   worked off by as many callers as the plan says.
+4. Nothing here has authority over a verdict: thresholds are the Reader's file.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from drillmaster.plan import Permit, Spend
+
+__all__ = [
+    "Arrivals",
+    "Asked",
+    "Batch",
+    "InterviewPlan",
+    "InterviewSeats",
+    "InterviewStop",
+    "LoadPermit",
+    "Step",
+    "steps",
+]
+
+StepKind = Literal["cold", "warmup", "closed", "open", "drain"]
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class LoadPermit(Permit, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who allowed load on a host that is not loopback, until when, and how much."""
+
+    max_in_flight: int
+    """Calls at once, in any step."""
+
+
+class Asked(_Part, frozen=True, kw_only=True):
+    """The endpoint, and what it is asked."""
+
+    url: str
+    """The whole URL, path included, as the job calls it."""
+    method: Literal["POST", "GET"] = "POST"
+    dialect: str = "plain"
+    """Whose API it is: how the prompt is put, and when an answer is really finished. `plain` sends `{"prompt": ...}`."""
+    model: str | None = None
+    stream: bool = False
+    max_tokens: int | None = None
+    """The most that one answer may have; null: as the API has it (Anthropic's has to be told: 1024)."""
+    headers: dict[str, str] = {}
+    """`${NAME}` in a value is taken from the environment; that is where keys belong."""
+    prompt: str = "Summarize this diff in one sentence."
+    payloads: str | None = None
+    """A JSONL file beside the plan, in place of `prompt`: a line that is a string is a prompt, an object a whole body. They
+    are taken in turn. `{n}` in one becomes the call's number, which defeats a cache."""
+    ca_file: str | None = None
+    """A PEM file to trust besides the system's store."""
+    permit: LoadPermit | None = None
+
+
+class Arrivals(_Part, frozen=True, kw_only=True):
+    """One open stage. Its label is `open_r` and the rate."""
+
+    rate: float
+    """Calls a second, at its start."""
+    seconds: float
+    rate_to: float | None = None
+    """Calls a second at its end, which the rate moves to evenly; null: it stays."""
+    poisson: bool = False
+    """Exponential gaps of that mean, by the seed; else evenly spaced."""
+    max_in_flight: int | None = None
+    """What is due beyond that is dropped, and a failure; null: what comes in one time limit, at most 4000."""
+
+    @property
+    def label(self) -> str:
+        return f"open_r{self.rate:g}" + (f"_to_{self.rate_to:g}" if self.rate_to is not None else "")
+
+    @property
+    def calls(self) -> int:
+        """How many are due, about."""
+        mean = self.rate if self.rate_to is None else (self.rate + self.rate_to) / 2
+        return round(mean * self.seconds)
+
+    def in_flight(self, timeout_s: float) -> int:
+        """The most that may be under way at once."""
+        if self.max_in_flight is not None:
+            return self.max_in_flight
+        return max(1, min(4_000, round(max(self.rate, self.rate_to or 0.0) * timeout_s)))
+
+
+class Batch(_Part, frozen=True, kw_only=True):
+    """One realistic batch, due at once. Its latencies count from its start: the largest is the time it took to drain."""
+
+    calls: int
+    callers: int | None = None
+    """How many work on it; null: as many as the largest level has."""
+
+
+class InterviewSeats(_Part, frozen=True, kw_only=True):
+    """Three people. The same name twice is refused unless the run is a rehearsal; an empty seat makes it one."""
+
+    driver: str | None = None
+    reader: str | None = None
+    recorder: str | None = None
+
+    def names(self) -> dict[str, str]:
+        """Seat -> who holds it; empty where nobody does."""
+        return {"driver": self.driver or "", "reader": self.reader or "", "recorder": self.recorder or ""}
+
+
+class InterviewStop(_Part, frozen=True, kw_only=True):
+    """When the run is given up, sealed as it is, and exits 3."""
+
+    min_free_mb: int = 100
+
+
+class InterviewPlan(_Part, frozen=True, kw_only=True):
+    """`kind: plan`, `drill: interview`."""
+
+    kind: Literal["plan"]
+    drill: Literal["interview"]
+    job: str
+    """The one recurring job that this is about, by name: `one-sentence diff summary`."""
+    target: Asked
+    levels: tuple[int, ...] = (1, 4, 8)
+    """Callers, level by level."""
+    warm: int = 10
+    """Calls of each level, its warm-up not counted."""
+    idle_s: float = 120
+    """Silence before the cold call."""
+    timeout_s: float = 60
+    """When one call is cut, from when it was due."""
+    open: tuple[Arrivals, ...] = ()
+    drain: Batch | None = None
+    seats: InterviewSeats = InterviewSeats()
+    spend: Spend | None = None
+    """Caps on what the interview may cost at the endpoint. Tokens as its answers say them."""
+    stop: InterviewStop = InterviewStop()
+    seed: int = 1
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One step that sends something."""
+
+    label: str
+    kind: StepKind
+    callers: int
+    """Calls at once. Open: at most."""
+    calls: int
+    """How many; open: about."""
+    arrivals: Arrivals | None = None
+
+
+def steps(plan: InterviewPlan) -> tuple[Step, ...]:
+    """All steps of a plan after the idle time, in order."""
+    found = [Step(label="cold", kind="cold", callers=1, calls=1)]
+    for level in plan.levels:
+        found.append(Step(label=f"warmup_c{level}", kind="warmup", callers=level, calls=level))
+        found.append(Step(label=f"warm_c{level}", kind="closed", callers=level, calls=plan.warm))
+    for one in plan.open:
+        found.append(
+            Step(
+                label=one.label,
+                kind="open",
+                callers=one.in_flight(plan.timeout_s),
+                calls=one.calls,
+                arrivals=one,
+            )
+        )
+    if plan.drain is not None:
+        callers = plan.drain.callers or max(plan.levels)
+        found.append(Step(label="drain", kind="drain", callers=callers, calls=plan.drain.calls))
+    return tuple(found)

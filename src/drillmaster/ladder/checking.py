@@ -1,0 +1,321 @@
+"""Whether the plan of an interview can work, and what it can show. Pure: a plan in, problems and sentences out.
+
+1. Everything that makes a run worthless is found before the first call: levels that are none or come twice, fewer calls than
+   callers, time limits that are no time, an endpoint that nobody permitted, a spend cap that the calls do not fit under.
+2. What so many calls can support is said before any load: which quantile they bound, which rate of errors they exclude.
+3. Compression divides idle time and the seconds of open stages. Calls, callers and time limits stay.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from drillmaster.errors import Problem, Refused
+from drillmaster.ladder import Arrivals, InterviewPlan, steps
+from drillmaster.ladder.bodies import DIALECTS, NO_MODEL
+from drillmaster.policy import share_text
+from drillmaster.sanity import (
+    header_problems,
+    is_loopback,
+    permission_problems,
+    seat_problems,
+    split_url,
+)
+from drillmaster.stats import rate_bound, samples_for_bound
+
+__all__ = ["Place", "check", "compressed", "longest_s", "support"]
+
+MAX_CALLERS = 10_000
+MAX_CALLS = 10_000_000
+MAX_SPAN_S = 86_400
+
+
+class Place(msgspec.Struct, frozen=True):
+    """How the parts of a plan are called in messages: a file with a pointer, or the options of a command line."""
+
+    name: str
+    options: Mapping[str, str] = {}
+    """Pointer to option; a plan's file has none."""
+
+    def at(self, pointer: str) -> str:
+        return self.options.get(pointer) or f"{self.name}: {pointer}"
+
+
+def check(
+    plan: InterviewPlan, *, place: Place, wall_ns: int, rehearsal: bool = False, permit_host: str | None = None
+) -> list[Problem]:
+    """Look at all that can be known before a socket is opened."""
+    found = [*_numbers(plan, place), *_target(plan, place)]
+    found += seat_problems(plan.seats.names(), place=place.name, rehearsal=rehearsal)
+    if not found:
+        found += [*_held(plan, place), *_bounds(plan, place), *_permission(plan, place, wall_ns, permit_host)]
+    return found
+
+
+def _numbers(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
+    if not plan.levels:
+        yield Problem(place.at("/levels"), found="none", wanted="at least one number of callers", remedy="write 1,4,8")
+    for at, level in enumerate(plan.levels):
+        where = place.at("/levels") if place.options else f"{place.at('/levels')}/{at}"
+        if not 1 <= level <= MAX_CALLERS:
+            yield Problem(
+                where,
+                found=f"{level} at place {at + 1}",
+                wanted=f"a number of callers, 1 to {MAX_CALLERS}",
+                remedy="write whole numbers such as 1,4,8",
+            )
+        elif level in plan.levels[:at]:
+            yield Problem(
+                where,
+                found=f"{level} twice, again at place {at + 1}",
+                wanted="each level once: its row is known by its number",
+                remedy="write it once; for more calls raise --warm",
+            )
+    positive: dict[str, float] = {"/warm": plan.warm, "/timeout_s": plan.timeout_s}
+    for at, one in enumerate(plan.open):
+        positive |= {f"/open/{at}/rate": one.rate, f"/open/{at}/seconds": one.seconds}
+        if one.rate_to is not None:
+            positive[f"/open/{at}/rate_to"] = one.rate_to
+        if one.max_in_flight is not None:
+            positive[f"/open/{at}/max_in_flight"] = one.max_in_flight
+    if plan.drain is not None:
+        positive["/drain/calls"] = plan.drain.calls
+        if plan.drain.callers is not None:
+            positive["/drain/callers"] = plan.drain.callers
+    if plan.spend is not None:
+        positive["/spend/max_requests"] = plan.spend.max_requests
+        if plan.spend.max_tokens is not None:
+            positive["/spend/max_tokens"] = plan.spend.max_tokens
+    if plan.target.max_tokens is not None:
+        positive["/target/max_tokens"] = plan.target.max_tokens
+    permit = plan.target.permit
+    if permit is not None:
+        positive |= {
+            "/target/permit/max_per_s": permit.max_per_s,
+            "/target/permit/max_requests": permit.max_requests,
+            "/target/permit/max_in_flight": permit.max_in_flight,
+        }
+    for pointer, value in positive.items():
+        if not (math.isfinite(value) and value > 0):
+            yield Problem(
+                place.at(pointer),
+                found=f"{value:g}",
+                wanted="a finite number over 0",
+                remedy="give what is meant, such as 60" if pointer == "/timeout_s" else "give what is meant",
+            )
+    for pointer, value in (("/idle_s", plan.idle_s), ("/stop/min_free_mb", plan.stop.min_free_mb)):
+        if not (math.isfinite(value) and 0 <= value <= MAX_SPAN_S):
+            yield Problem(
+                place.at(pointer),
+                found=f"{value:g}",
+                wanted=f"a finite number, 0 to {MAX_SPAN_S}",
+                remedy="give what is meant, such as 120",
+            )
+    if math.isfinite(plan.timeout_s) and plan.timeout_s > MAX_SPAN_S:
+        yield Problem(
+            place.at("/timeout_s"), found=f"{plan.timeout_s:g}", wanted=f"at most {MAX_SPAN_S} s", remedy="lower it"
+        )
+
+
+def _target(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
+    target = plan.target
+    parts = split_url(target.url)
+    if parts is None:
+        yield Problem(
+            place.at("/target/url"),
+            found=repr(target.url.partition("?")[0])[:120],
+            wanted="the endpoint's whole http(s) URL",
+            remedy="write it as http://127.0.0.1:8000/v1/chat/completions",
+        )
+    elif parts.username is not None or parts.password is not None:
+        yield Problem(
+            place.at("/target/url"),
+            found="a user or password in the URL",
+            wanted="none: a plan is evidence",
+            remedy="put credentials into /target/headers, as `Authorization: Basic ${NAME}`",
+        )
+    elif (
+        parts.scheme == "http"
+        and not is_loopback(parts.hostname or "")
+        and any("${" in value for value in target.headers.values())
+    ):
+        yield Problem(
+            place.at("/target/url"), found="http to another host, with a key", wanted="https", remedy="write https://"
+        )
+    yield from header_problems(
+        target.headers, place=place.name, pointer=place.options.get("/target/headers", "/target/headers")
+    )
+    if target.dialect not in DIALECTS:
+        yield Problem(
+            place.at("/target/dialect"),
+            found=repr(target.dialect)[:60],
+            wanted=f"one of {', '.join(DIALECTS)}",
+            remedy="name the API that the endpoint speaks",
+        )
+    elif (
+        target.dialect not in NO_MODEL and target.model is None and target.payloads is None and target.method == "POST"
+    ):
+        yield Problem(
+            place.at("/target/model"),
+            found="no model",
+            wanted=f"the model's name: {target.dialect} is asked by it",
+            remedy=f"give {place.at('/target/model')}, as the job does",
+        )
+    if target.stream and target.dialect == "plain":
+        yield Problem(
+            place.at("/target/stream"),
+            found="a stream of plain JSON",
+            wanted="a dialect that says how a stream is asked for, and when it is over",
+            remedy=f"name it with {place.at('/target/dialect')}",
+        )
+    if not target.prompt.strip() and target.payloads is None:
+        yield Problem(
+            place.at("/target/prompt"), found="an empty prompt", wanted="text", remedy="write what the job asks"
+        )
+    if not plan.job.strip() or re.search(r"[\x00-\x1f\x7f]", plan.job):
+        yield Problem(place.at("/job"), found=repr(plan.job)[:60], wanted="the job's name, one line", remedy="name it")
+    labels = [one.label for one in plan.open]
+    for at, label in enumerate(labels):
+        if label in labels[:at]:
+            yield Problem(
+                place.at("/open"),
+                found=f"{label} twice",
+                wanted="each rate once",
+                remedy="make one stage of them, or change a rate",
+            )
+
+
+def _held(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
+    """Calls that do not suffice to occupy all callers at once."""
+    most = max(plan.levels)
+    if plan.warm < most:
+        yield Problem(
+            place.at("/warm"),
+            found=f"{plan.warm} calls for a level of {most} callers",
+            wanted=f"at least {most}: fewer calls than callers cannot hold the level",
+            remedy=f"give {place.at('/warm')} {most} or more, or lower the level",
+        )
+    if plan.drain is not None and plan.drain.callers is not None and plan.drain.calls < plan.drain.callers:
+        yield Problem(
+            place.at("/drain"),
+            found=f"{plan.drain.calls} calls for {plan.drain.callers} callers",
+            wanted="a batch of at least one call a caller",
+            remedy="raise calls",
+        )
+
+
+def _bounds(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
+    calls = sum(step.calls for step in steps(plan))
+    if calls > MAX_CALLS:
+        yield Problem(
+            place.at("/warm"), found=f"{calls:,} calls in all", wanted=f"at most {MAX_CALLS:,}", remedy="take fewer"
+        )
+    open_s = sum(one.seconds for one in plan.open)
+    if open_s > MAX_SPAN_S:
+        yield Problem(
+            place.at("/open"), found=f"{open_s:g} s in all", wanted=f"at most {MAX_SPAN_S}", remedy="shorten them"
+        )
+    if plan.spend is not None and calls > plan.spend.max_requests:
+        yield Problem(
+            place.at("/spend/max_requests"),
+            found=f"{plan.spend.max_requests} allowed, and {calls} calls planned, warm-up and cold call among them",
+            wanted="a plan that fits under its cap",
+            remedy=f"raise the cap to {calls}, or take fewer calls",
+        )
+
+
+def _permission(plan: InterviewPlan, place: Place, wall_ns: int, permit_host: str | None) -> Iterator[Problem]:
+    target, planned = plan.target, steps(plan)
+    parts = split_url(target.url)
+    host = "" if parts is None else parts.hostname or ""
+    if place.options and target.permit is None and not is_loopback(host):
+        yield Refused(
+            place.at("/target/url"),
+            found=f"{host}, which is not loopback",
+            wanted="permission: a ladder is a load test, and goes to loopback unless the host's owner allowed more",
+            remedy="write a plan with `permit:` (host, owner, until, max_per_s, max_requests, max_in_flight), then: "
+            f"drillmaster interview PLAN.yaml --permit-host {host}",
+        )
+        return
+    yield from permission_problems(
+        target.url,
+        target.permit,
+        place=place.name,
+        wall_ns=wall_ns,
+        permit_host=permit_host,
+        total_s=longest_s(plan),
+        per_s=max((max(one.rate, one.rate_to or 0.0) for one in plan.open), default=0.0),
+        requests=sum(step.calls for step in planned),
+        calmer="plan less load",
+    )
+    most = max(step.callers for step in planned)
+    if target.permit is not None and most > target.permit.max_in_flight:
+        yield Refused(
+            f"{place.name}: /target/permit/max_in_flight",
+            found=f"{most} calls at once planned",
+            wanted=f"at most {target.permit.max_in_flight}",
+            remedy="plan fewer callers, or set max_in_flight of the open stages",
+        )
+
+
+def longest_s(plan: InterviewPlan) -> float:
+    """How long it takes where every call is cut at its time limit."""
+    total = plan.idle_s
+    for step in steps(plan):
+        if step.arrivals is not None:
+            total += step.arrivals.seconds + plan.timeout_s
+        else:
+            total += math.ceil(step.calls / step.callers) * plan.timeout_s
+    return total
+
+
+def likely_s(plan: InterviewPlan, call_s: float) -> float:
+    """How long it takes where a call takes `call_s`, whatever the level."""
+    return longest_s(msgspec.structs.replace(plan, timeout_s=call_s))
+
+
+def support(plan: InterviewPlan) -> tuple[str, ...]:
+    """Say what so many calls can show, and how long they take: before any load."""
+    planned = steps(plan)
+    calls = sum(step.calls for step in planned)
+    n = plan.warm
+    bounded = [f"p{round(q * 100)}" for q in (0.5, 0.9, 0.95, 0.99) if n >= samples_for_bound(q)]
+    needs = [f"p{round(q * 100)} takes {samples_for_bound(q)}" for q in (0.95, 0.99) if n < samples_for_bound(q)]
+    shows = f"{n} calls a level bound {' and '.join(bounded[-1:]) or 'no quantile'} from above at 95 %"
+    shows += f" ({', '.join(needs)})" if needs else ""
+    shows += f"; without a failure they show at most {share_text(rate_bound(0, n))} of errors"
+    said = [
+        f"{calls} calls: {', '.join(_step_text(step.label, step.calls, step.callers) for step in planned if step.kind != 'warmup')}"
+        ", each level after one warm-up call a caller",
+        shows,
+        f"takes about {_span(likely_s(plan, 1.0))} at 1 s a call, at most {_span(longest_s(plan))} where every call is cut at "
+        f"{plan.timeout_s:g} s",
+    ]
+    emptying = [level for level in plan.levels if level > 1 and n < 10 * level]
+    if emptying:
+        said.append(
+            f"the last calls of a level run while it empties: of {n} at {max(emptying)} callers the last {max(emptying)}; "
+            f"{10 * max(emptying)} calls would keep that to one in ten"
+        )
+    return tuple(said)
+
+
+def _step_text(label: str, calls: int, callers: int) -> str:
+    return f"{label} {calls}" if callers == 1 or not label.startswith("drain") else f"{label} {calls} by {callers}"
+
+
+def _span(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min" + (f" {rest} s" if rest else "")
+
+
+def compressed(plan: InterviewPlan, factor: float) -> InterviewPlan:
+    """Divide the idle time and the seconds of open stages; all else stays."""
+    shorter: tuple[Arrivals, ...] = tuple(
+        msgspec.structs.replace(one, seconds=one.seconds / factor) for one in plan.open
+    )
+    return msgspec.structs.replace(plan, idle_s=plan.idle_s / factor, open=shorter)

@@ -1,0 +1,731 @@
+"""One interview, from a plan that was checked to the seal: idle, cold call, ladder, open stages, drain."""
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from drillmaster import strict
+from drillmaster.clock import Clock, SystemClock, rfc3339
+from drillmaster.engines import Address, Shot, Spec, Stage
+from drillmaster.errors import Exit, Problem, Refused
+from drillmaster.evidence.samples import RECORD
+from drillmaster.intake import read_bytes
+from drillmaster.intake.change import change_of
+from drillmaster.intake.runs import short
+from drillmaster.intake.written import write_new
+from drillmaster.ladder import InterviewPlan, Step, steps
+from drillmaster.ladder.bodies import bodies, fixed_headers, payload_sha256, read_payloads
+from drillmaster.ladder.checking import Place, check, support
+from drillmaster.load.idle import Neighbours
+from drillmaster.load.manifest import COLD, EVENTS, LADDER, InterviewManifest
+from drillmaster.load.process import EngineProcess
+from drillmaster.load.rows import Row, file_text, row_of, row_text
+from drillmaster.load.tally import StepTally, Tail
+from drillmaster.run.folder import Folder, make_folder, versions
+from drillmaster.run.parts import raise_descriptor_limit
+from drillmaster.run.progress import Progress, Silent
+from drillmaster.run.seats import Live, Lock, started_ticks, sweep, take_lock
+from drillmaster.sanity import empty_seats, fill_in, is_loopback, split_url
+from drillmaster.screen import screen_text, screen_url
+from drillmaster.timeline import Writer, seal_run
+from drillmaster.timeline.opening import complaint
+
+__all__ = ["LoadOptions", "LoadResult", "conduct"]
+
+PAYLOADS_CAP_BYTES = 64 << 20
+OWN_DESCRIPTORS = 40
+LOOK_EVERY_S = 0.25
+SILENT_S = 30.0
+"""An engine says something four times a second; one that is silent for so long is stuck."""
+END_S = 10.0
+_CANNOT_WORK = {
+    400: "the body is not what this API wants: see --dialect, --model and --payloads",
+    401: "give the key from the environment: --header Authorization=NAME_OF_THE_VARIABLE",
+    402: "the account has no credit",
+    403: "the key may not do that: see --header",
+    404: "mend the path of the URL, or the model's name",
+    405: "mend the path of the URL: it takes another method",
+    410: "mend the path of the URL",
+    413: "send a smaller payload",
+    415: "the body is not what this API wants: see --dialect",
+    422: "the body is not what this API wants: see --dialect, --model and --payloads",
+}
+
+
+class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What is no part of the plan."""
+
+    runs: Path = Path("runs")
+    out: Path | None = None
+    """The article's file; it must not be there. None: `interview.json`, or where that is there one with the run's id."""
+    base: Path = Path()
+    """Where the plan's relative paths begin."""
+    rehearsal: bool = False
+    permit_host: str | None = None
+    stamps: tuple[str, ...] = ()
+    more_headers: Mapping[str, str] = {}
+    """Secrets that stand in no plan."""
+    progress: Progress = Silent()
+    say: Callable[[str], None] | None = None
+    """Is given each row as it ends, and what the article's script prints."""
+    confirm: Callable[[], None] | None = None
+    """Asks a person, when all has been said and before anything is sent; raises Problem for a no."""
+
+
+class LoadResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the run lies, and `Exit.PASS` where all of it was measured, `Exit.ABORTED` and why where it was stopped."""
+
+    run_dir: Path
+    exit: Exit
+    why: str
+    rows: tuple[Row, ...]
+    out: Path | None
+    """None: it could not be written."""
+
+
+class _Ready(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known before a socket is opened."""
+
+    plan: InterviewPlan
+    shot: Shot
+    tls: bool
+    host: str
+    port: int
+    ca_file: str | None
+    payload_sha256: str
+    url: str
+    steps: tuple[Step, ...]
+    stamps: tuple[str, ...]
+
+
+class _Stop(Exception):
+    """The run ends here, and why."""
+
+
+def conduct(
+    plan: InterviewPlan,
+    place: Place,
+    options: LoadOptions,
+    *,
+    clock: Clock | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> LoadResult:
+    """Do a whole interview. Raises Problem where it is refused, before anything is sent or after the cold call."""
+    clock = clock or SystemClock()
+    problems = check(
+        plan, place=place, wall_ns=clock.wall_ns(), rehearsal=options.rehearsal, permit_host=options.permit_host
+    )
+    for problem in problems[1:]:
+        options.progress.line(str(problem))
+    if problems:
+        raise problems[0]
+    ready = _ready(plan, place, options, environ)
+    _room(ready, place, options)
+    for line in support(plan):
+        options.progress.line(line)
+    if options.confirm is not None:
+        options.confirm()
+    addresses = _look_up(ready)
+    lock = _locked(ready, addresses)
+    try:
+        sweep()
+        chosen = _reach(ready, addresses)
+        folder = make_folder(options.runs, clock)
+        run = _Run(ready, options, folder, clock, (chosen, *(one for one in addresses if one != chosen)))
+        lock.note(_live(folder, ready, addresses))
+        try:
+            return run.whole()
+        finally:
+            lock.clear()
+    finally:
+        lock.close()
+
+
+def _ready(plan: InterviewPlan, place: Place, options: LoadOptions, environ: Mapping[str, str]) -> _Ready:
+    target = plan.target
+    parts = split_url(target.url)
+    assert parts is not None and parts.hostname is not None
+    payloads = None
+    if target.payloads is not None:
+        file = options.base / target.payloads
+        payloads = read_payloads(read_bytes(file, PAYLOADS_CAP_BYTES), place=str(file))
+    sent = bodies(target, payloads, place=place.at("/target/dialect"))
+    headers = fill_in(target.headers, environ, place=place.at("/target/headers"))
+    for name, value in headers.items():
+        if not value.strip() or not value.isascii() or not value.isprintable():
+            raise Problem(
+                place.at("/target/headers"),
+                found=f"{name}: a value that is empty or not one line of ASCII",
+                wanted="the key itself",
+                remedy="look at the variable of the environment: no line end, no quotes",
+            )
+    ca_file = None if target.ca_file is None else options.base / target.ca_file
+    if ca_file is not None:
+        read_bytes(ca_file, 1 << 20)
+    path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
+    tls = parts.scheme == "https"
+    rehearsal = options.rehearsal or bool(empty_seats(plan.seats.names()))
+    return _Ready(
+        plan=plan,
+        shot=Shot(
+            method=target.method,
+            target=path + (f"?{parts.query}" if parts.query else ""),
+            authority=parts.netloc.rpartition("@")[2],
+            headers={**fixed_headers(target), **headers, **options.more_headers},
+            payloads=sent,
+            dialect=target.dialect,
+        ),
+        tls=tls,
+        host=parts.hostname,
+        port=parts.port or (443 if tls else 80),
+        ca_file=None if ca_file is None else str(ca_file.absolute()),
+        payload_sha256=payload_sha256(target, sent, path=path),
+        url=f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}",
+        steps=steps(plan),
+        stamps=(*options.stamps, *(("REHEARSAL",) if rehearsal else ())),
+    )
+
+
+def _room(ready: _Ready, place: Place, options: LoadOptions) -> None:
+    """Where results go, descriptors and disk: looked at before anything is sent. Raises Problem."""
+    out = options.out
+    if out is not None:
+        if os.path.lexists(out):
+            raise Problem(
+                "--out",
+                found=f"{out}, which is there already",
+                wanted="a new file: no measurement is written over",
+                remedy=f"--out {out.stem}-{rfc3339(time.time_ns(), digits=0)[:10]}{out.suffix or '.json'}",
+            )
+        if not out.absolute().parent.is_dir() or not os.access(out.absolute().parent, os.W_OK):
+            raise Problem(
+                "--out",
+                found=f"no folder {out.absolute().parent} that can be written",
+                wanted="a folder that is there",
+                remedy=f"mkdir -p {shlex.quote(str(out.parent))}",
+            )
+    most = max(step.callers for step in ready.steps)
+    _, limit = raise_descriptor_limit()
+    if most + OWN_DESCRIPTORS > limit:
+        raise Refused(
+            "descriptors",
+            found=f"{limit} allowed",
+            wanted=f"{most + OWN_DESCRIPTORS}: one for each call that may be in flight",
+            remedy=f"run `ulimit -n {most + OWN_DESCRIPTORS}` first, or take fewer callers",
+        )
+    there = next(path for path in (options.runs.absolute(), *options.runs.absolute().parents) if path.is_dir())
+    need_mb = ready.plan.stop.min_free_mb + RECORD.size * sum(step.calls for step in ready.steps) // 1_000_000
+    free_mb = shutil.disk_usage(there).free // 1_000_000
+    if free_mb < need_mb:
+        raise Refused(
+            "disk_space",
+            found=f"{free_mb} MB free at {there}",
+            wanted=f"at least {need_mb} MB: what the samples take, and stop.min_free_mb",
+            remedy="free some, or choose another disk with --runs DIR",
+        )
+
+
+def _look_up(ready: _Ready) -> tuple[str, ...]:
+    """All addresses of the host, once for the whole run; the connected address is what permission is about. Raises Refused."""
+    try:
+        found = socket.getaddrinfo(ready.host, ready.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise Refused(
+            f"target {ready.host}",
+            found=getattr(error, "strerror", None) or "a name that is none",
+            wanted="a name that is known",
+            remedy="mend the URL",
+        ) from None
+    addresses = tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
+    outside = [address for address in addresses if not is_loopback(address)]
+    if outside and ready.plan.target.permit is None:
+        raise Refused(
+            f"target {ready.host}",
+            found=f"{outside[0]}, which is not loopback",
+            wanted="loopback: load goes nowhere else without permission",
+            remedy="write a loopback address, or a plan with `permit:`",
+        )
+    return addresses
+
+
+def _locked(ready: _Ready, addresses: tuple[str, ...]) -> Lock:
+    thing = f"target {addresses[0]}:{ready.port}"
+    try:
+        lock, _ = take_lock([thing])
+    except Refused as refused:
+        raise Refused(
+            refused.place,
+            found=refused.found,
+            wanted="one drill or interview at a time on a target",
+            remedy="wait for it, or end it by Ctrl-C where it runs",
+        ) from None
+    return lock
+
+
+def _live(folder: Folder, ready: _Ready, addresses: tuple[str, ...]) -> Live:
+    return Live(
+        run=folder.run,
+        run_dir=str(folder.path),
+        pid=os.getpid(),
+        started=started_ticks(os.getpid()) or 0,
+        control="",
+        proxy_control="",
+        listen="",
+        target=f"target {addresses[0]}:{ready.port}",
+    )
+
+
+def _reach(ready: _Ready, addresses: tuple[str, ...]) -> str:
+    """The first address that takes a connection; nothing is sent on it. Raises Refused where none does."""
+    said = ""
+    for address in addresses:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        with socket.socket(family, socket.SOCK_STREAM) as sock:
+            sock.settimeout(min(10.0, ready.plan.timeout_s))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # leaves no TIME_WAIT behind
+            try:
+                sock.connect((address, ready.port))
+            except OSError as error:
+                said = (error.strerror or "no answer").lower()
+                continue
+            return address
+    raise Refused(
+        f"target {ready.host}:{ready.port}",
+        found=f"{said} at {', '.join(addresses)}",
+        wanted="an endpoint that takes a connection",
+        remedy="start it, or mend the URL",
+    )
+
+
+class _Run:
+    """One run that has a folder."""
+
+    def __init__(
+        self, ready: _Ready, options: LoadOptions, folder: Folder, clock: Clock, addresses: tuple[str, ...]
+    ) -> None:
+        self._ready = ready
+        self._plan = ready.plan
+        self._options = options
+        self._folder = folder
+        self._clock = clock
+        self._addresses = addresses
+        self._progress = options.progress
+        self._writer = Writer(folder.path / EVENTS, clock, folder.mono0_ns)
+        self._tallies = {
+            step.label: StepTally(ready.plan.timeout_s, batch=step.kind == "drain") for step in ready.steps
+        }
+        self._rows: list[Row] = []
+        self._signal: str | None = None
+        self._disk_s = 0.0
+        self._rate: tuple[float, int] = (0.0, 0)
+
+    def whole(self) -> LoadResult:
+        folder, plan = self._folder, self._plan
+        folder.write_manifest(self._manifest())
+        self._progress.line(f"run {folder.run}  in {folder.path}")
+        refused: Problem | None = None
+        why = ""
+        with self._heard():
+            try:
+                self._walk()
+            except _Stop as stop:
+                why = str(stop)
+            except Problem as problem:
+                refused, why = (problem, str(problem)) if isinstance(problem, Refused) else (None, str(problem))
+            except OSError as error:
+                why = f"evidence could not be written: {complaint(error)[0]}"
+            folder.drop_ballast()
+            status = "completed" if not why else "refused" if refused is not None else "aborted"
+            with contextlib.suppress(Problem):
+                self._writer.write("load_ended", status=status, why=why)
+            self._writer.close()
+            text = self._file_text()
+            if self._rows:
+                with contextlib.suppress(Problem):
+                    write_new(folder.path / "interview.json", text)
+            unsealed = self._seal()
+        if refused is not None:
+            self._progress.line(f"what was measured is sealed: {short(folder.path)}")
+            raise refused
+        why = "; ".join(filter(None, (why, unsealed)))
+        out = self._write_out(text) if self._rows else None
+        if self._rows and out is None:
+            why = "; ".join(filter(None, (why, f"{self._options.out or 'interview.json'} could not be written")))
+        if plan.drain is not None and (tally := self._tallies["drain"]).n and not why:
+            self._progress.line(f"the batch of {tally.n} was drained in {tally.seconds:.3f} s")
+        return LoadResult(
+            run_dir=folder.path,
+            exit=Exit.ABORTED if why else Exit.PASS,
+            why=why,
+            rows=tuple(self._rows),
+            out=out,
+        )
+
+    # The walk
+
+    def _walk(self) -> None:
+        """All steps. Raises _Stop, Refused, or what a disk does."""
+        ready, writer = self._ready, self._writer
+        writer.write("load_started", run=self._folder.run, drill="interview", job=self._plan.job)
+        for step in ready.steps:
+            writer.write(
+                "stage_planned",
+                stage=step.label,
+                kind=step.kind,
+                callers=step.callers,
+                calls=step.calls,
+                seconds=None if step.arrivals is None else step.arrivals.seconds,
+            )
+        writer.write("target_reached", address=self._addresses[0], port=ready.port)
+        self._idle()
+        cold, *others = ready.steps
+        self._drive((cold,), COLD, first_call=0)
+        self._can_it_work()
+        self._drive(tuple(others), LADDER, first_call=1)
+
+    def _idle(self) -> None:
+        """Send nothing, and look who else does."""
+        idle_s = self._plan.idle_s
+        neighbours = Neighbours(self._addresses[0], self._ready.port)
+        self._writer.write("idle_started", planned_s=idle_s)
+        self._say(f"idling {idle_s:g}s for a cold probe...")
+        self._progress.phase("idle", idle_s)
+        begun_s = time.monotonic()
+        while (left_s := begun_s + idle_s - time.monotonic()) > 0:
+            time.sleep(min(LOOK_EVERY_S, left_s))
+            self._look_around()
+            neighbours.look()
+            self._progress.tick("idle", left_s, {}, 0)
+        seen = neighbours.seen()
+        self._writer.write(
+            "idle_ended",
+            idle_s=round(time.monotonic() - begun_s, 3),
+            sent=0,
+            proven=seen.proven,
+            why=seen.why,
+            connections_new=seen.new,
+            connections_standing=seen.standing,
+        )
+        if seen.proven is not True:
+            self._progress.line(f"idle: {seen.why}")
+
+    def _can_it_work(self) -> None:
+        """Refuse the ladder where the cold call's answer says that every other would be the same. Raises Refused."""
+        tally = self._tallies["cold"]
+        if not tally.failed or tally.first is None:
+            return
+        (kind,) = tally.failed
+        status = tally.first[13]
+        remedy = _CANNOT_WORK.get(status)
+        if kind == "protocol":
+            remedy = "see whether it speaks HTTP/1.1 at all, with http or https, and a certificate that ca_file trusts"
+        elif 300 <= status < 400:
+            remedy = "write the URL that it leads to: redirects are not followed"
+        if remedy is None:
+            self._progress.line(f"the cold call failed: {kind}")
+            return
+        what = f"status {status}" if status > 0 else "no HTTP that could be read"
+        raise Refused(
+            f"cold call to {self._ready.url}",
+            found=what,
+            wanted="an answer: no ladder is run on a plan that cannot work",
+            remedy=remedy,
+        )
+
+    def _drive(self, planned: tuple[Step, ...], files: tuple[str, str], *, first_call: int) -> None:
+        """Run steps in one engine. Raises _Stop."""
+        folder, ready = self._folder, self._ready
+        spec = Spec(
+            to=tuple(Address(host=address, port=ready.port) for address in self._addresses),
+            tls=ready.tls,
+            server_name=ready.host if ready.tls else None,
+            ca_file=ready.ca_file,
+            shot=ready.shot,
+            stages=tuple(_stage(step) for step in planned),
+            time_limit_s=self._plan.timeout_s,
+            samples=str(folder.path / files[0]),
+            gaps=str(folder.path / files[1]) if self._plan.target.stream else None,
+            mono0_ns=folder.mono0_ns,
+            seed=self._plan.seed,
+            first_call=first_call,
+        )
+        log = folder.path / "engine.log"
+        engine = EngineProcess(spec, log=log)
+        tail = Tail(spec.samples)
+        why: str | None = None
+        code = None
+        try:
+            self._writer.write("engine_started", pid=engine.pid, stages=[step.label for step in planned])
+            why = self._listen(engine, tail, {step.label: step for step in planned}, planned)
+        finally:
+            if not engine.ended:
+                engine.ask_to_stop()
+                until_s = time.monotonic() + END_S
+                while not engine.ended and time.monotonic() < until_s:
+                    with contextlib.suppress(Problem):
+                        self._told(engine.hear(0.2), planned)
+            code = engine.close(within_s=2.0)
+            self._count(tail, planned)
+        self._writer.write("engine_exited", pid=engine.pid, code=code, expected=code == 0)
+        if log.exists() and not log.stat().st_size:
+            log.unlink()
+        if why is None and code != 0:
+            why = f"the engine ended with code {code}: {_last_line(log)}"
+        if why is not None:
+            self._partial_rows(planned)
+            raise _Stop(why)
+
+    def _listen(
+        self, engine: EngineProcess, tail: Tail, known: Mapping[str, Step], planned: tuple[Step, ...]
+    ) -> str | None:
+        """Hear an engine to its end; why it is to be stopped before, or None."""
+        step: Step | None = None
+        begun_s = time.monotonic()
+        done_before = 0
+        while not engine.ended:
+            for said in engine.hear(LOOK_EVERY_S):
+                self._told([said], planned)
+                if said["event"] == "stage_started":
+                    step = known[said["stage"]]
+                    begun_s, done_before = time.monotonic(), said["done"]
+                    if step.arrivals is not None:
+                        self._progress.phase(step.label, step.arrivals.seconds)
+                    elif step.kind != "warmup":
+                        self._progress.line(f"phase {step.label}, {step.calls} calls")
+                elif said["event"] == "stage_ended":
+                    self._count(tail, planned)
+                    self._row(known[said["stage"]])
+                elif step is not None:
+                    self._count(tail, planned)
+                    self._tick(step, said, time.monotonic() - begun_s, said["done"] - done_before)
+                    if (why := self._too_fast(said["done"])) is not None:
+                        return why
+            try:
+                self._look_around()
+            except _Stop as stop:
+                return str(stop)
+            if not engine.ended and time.monotonic() - engine.heard_s > SILENT_S:
+                return f"the engine said nothing for {SILENT_S:g} s"
+        return None
+
+    def _told(self, told: list[Mapping[str, Any]], planned: tuple[Step, ...]) -> None:
+        """Put what an engine says on record."""
+        for said in told:
+            if said["event"] == "stage_started":
+                self._writer.write(
+                    "stage_started", stage=said["stage"], start_ns=said["ns"], connections=said["connections"]
+                )
+            elif said["event"] == "stage_ended":
+                self._writer.write(
+                    "stage_ended",
+                    stage=said["stage"],
+                    end_ns=said["ns"],
+                    wall_s=round(said["wall_s"], 6),
+                    cpu_s=round(said["cpu_s"], 6),
+                    longest_turn_ms=round(said["longest_turn_ms"], 3),
+                    connections=said["connections"],
+                )
+
+    def _count(self, tail: Tail, planned: tuple[Step, ...]) -> None:
+        labels = [step.label for step in planned]
+        for row in tail.new():
+            self._tallies[labels[row[12]]].add(row)
+
+    def _row(self, step: Step) -> None:
+        """One step ended: its row is kept and said."""
+        tally = self._tallies[step.label]
+        row = row_of(step.label, tally)
+        if step.kind == "warmup":
+            if tally.failures:
+                kinds = ", ".join(f"{count} {kind}" for kind, count in tally.failed.most_common())
+                self._progress.line(f"warm-up of {step.callers} callers: {kinds}")
+            return
+        if row is not None:
+            self._rows.append(row)
+            self._say(row_text(row, tally))
+
+    def _partial_rows(self, planned: tuple[Step, ...]) -> None:
+        """What of the step that was under way is there: said, and in no file of rows."""
+        for step in planned:
+            tally = self._tallies[step.label]
+            row = row_of(step.label, tally)
+            if step.kind != "warmup" and row is not None and all(kept.label != step.label for kept in self._rows):
+                self._say(f"PARTIAL {row_text(row, tally)}")
+
+    def _tick(self, step: Step, said: Mapping[str, Any], spent_s: float, done: int) -> None:
+        tally = self._tallies[step.label]
+        left_s = None
+        if step.arrivals is not None:
+            left_s = step.arrivals.seconds - spent_s
+        elif done > 0:
+            left_s = spent_s / done * max(0, step.calls - done)
+        counts = {"ok": tally.n - tally.failures, "failed": tally.failures}
+        if (p95_s := tally.p95_s()) is not None:
+            counts["p95_ms"] = round(p95_s * 1e3)
+        self._progress.tick(step.label, left_s, counts, said["in_flight"])
+
+    # What ends it early
+
+    def _look_around(self) -> None:
+        """Raises _Stop where somebody or something ends the run."""
+        if self._signal is not None:
+            raise _Stop(f"stopped by {self._signal}")
+        spend = self._plan.spend
+        if spend is not None and spend.max_tokens is not None:
+            tokens = sum(tally.tokens for tally in self._tallies.values())
+            if tokens > spend.max_tokens:
+                raise _Stop(f"{tokens} tokens were spent, and the plan's cap is {spend.max_tokens}")
+        if time.monotonic() - self._disk_s > 1.0:
+            self._disk_s = time.monotonic()
+            free_mb = shutil.disk_usage(self._folder.path).free // 1_000_000
+            if free_mb < self._plan.stop.min_free_mb:
+                raise _Stop(f"{free_mb} MB are free on the disk, and the plan wants {self._plan.stop.min_free_mb}")
+
+    def _too_fast(self, done: int) -> str | None:
+        """Callers call as fast as they are answered: seen to be over the permitted rate, for a second, they are stopped."""
+        permit = self._plan.target.permit
+        if permit is None:
+            return None
+        now_s = time.monotonic()
+        since_s, before = self._rate
+        if now_s - since_s < 1.0:
+            return None
+        self._rate = (now_s, done)
+        rate = (done - before) / (now_s - since_s)
+        if since_s and rate > permit.max_per_s:
+            return f"{rate:.0f} calls a second, and the permit allows {permit.max_per_s:g}: take fewer callers"
+        return None
+
+    @contextlib.contextmanager
+    def _heard(self) -> Iterator[None]:
+        """The signals that end a process are an order to stop, until all is sealed."""
+
+        def heard(number: int, _: object) -> None:
+            self._signal = signal.Signals(number).name
+
+        here = threading.current_thread() is threading.main_thread()
+        before = {}
+        if here:
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                before[number] = signal.signal(number, heard)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    # What is kept
+
+    def _seal(self) -> str | None:
+        try:
+            seal = seal_run(self._folder.path, self._clock)
+        except (OSError, Problem) as error:
+            again = f"drillmaster seal {short(self._folder.path)}"
+            self._progress.line(f"not sealed: {error}; when that is mended: {again}")
+            return "the run could not be sealed"
+        self._progress.line(f"sealed  {len(seal.files)} files  head {seal.head}")
+        return None
+
+    def _file_text(self) -> str:
+        return file_text(
+            self._rows,
+            url=self._ready.url,
+            levels=",".join(map(str, self._plan.levels)),
+            time_limit_s=self._plan.timeout_s,
+            idle_s=self._plan.idle_s,
+            ended_at=rfc3339(self._clock.wall_ns()),
+            payload_sha256=self._ready.payload_sha256,
+            run=self._folder.run,
+        )
+
+    def _write_out(self, text: str) -> Path | None:
+        """The article's file: at the name that was given, or at one that is free. None, and said, where it cannot be."""
+        named = self._options.out
+        names = [named] if named is not None else [Path("interview.json"), Path(f"interview-{self._folder.run}.json")]
+        for name in names:
+            try:
+                if write_new(name, text):
+                    self._say(f"wrote {name}")
+                    return name
+            except Problem as problem:
+                self._progress.line(
+                    f"{problem}; the same file lies in the run: {short(self._folder.path)}/interview.json"
+                )
+                return None
+        self._progress.line(
+            f"{names[-1]} came meanwhile and is left as it is; the same file lies in the run: "
+            f"{short(self._folder.path)}/interview.json"
+        )
+        return None
+
+    def _say(self, text: str) -> None:
+        if self._options.say is not None:
+            self._options.say(text)
+
+    def _manifest(self) -> InterviewManifest:
+        plan, ready, folder = self._plan, self._ready, self._folder
+        record: dict[str, Any] = msgspec.to_builtins(plan)
+        target = record["target"]
+        target["headers"] = dict.fromkeys(target["headers"], "(not recorded)")
+        target["url"] = screen_url(target["url"])
+        target["prompt"] = screen_text(target["prompt"])
+        change = change_of(self._options.base.absolute(), exclude=[self._options.runs.absolute()])
+        permit = plan.target.permit
+        return InterviewManifest(
+            run=folder.run,
+            job=plan.job,
+            started_at=rfc3339(folder.wall0_ns, digits=9),
+            mono0_ns=str(folder.mono0_ns),
+            seed=plan.seed,
+            plan=record,
+            plan_sha256=strict.digest(msgspec.to_builtins(plan)),
+            url=ready.url,
+            addresses=self._addresses,
+            payload_sha256=ready.payload_sha256,
+            payloads=len(ready.shot.payloads),
+            payload=screen_text(ready.shot.payloads[0])[:2_000],
+            steps=tuple(
+                {"label": step.label, "kind": step.kind, "callers": step.callers, "calls": step.calls}
+                for step in ready.steps
+            ),
+            idle_s=plan.idle_s,
+            time_limit_s=plan.timeout_s,
+            versions=versions(),
+            seats=plan.seats.names(),
+            stamps=ready.stamps,
+            code=None if change is None else {"commit": change.commit, "dirt_sha256": change.dirt_sha256},
+            permission={} if permit is None else msgspec.to_builtins(permit),
+        )
+
+
+def _stage(step: Step) -> Stage:
+    if step.arrivals is None:
+        return Stage(label=step.label, kind="closed", level=step.callers, calls=step.calls)
+    one = step.arrivals
+    return Stage(
+        label=step.label,
+        kind="open",
+        level=step.callers,
+        seconds=one.seconds,
+        rate=one.rate,
+        rate_to=one.rate_to,
+        poisson=one.poisson,
+    )
+
+
+def _last_line(log: Path) -> str:
+    with contextlib.suppress(OSError):
+        lines = log.read_text("utf-8", "replace").strip().splitlines()
+        return screen_text(lines[-1])[:300] if lines else "it said nothing"
+    return "it said nothing"

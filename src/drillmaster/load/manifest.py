@@ -1,0 +1,51 @@
+"""What a run of an interview says of itself before it begins, and the names of its files."""
+
+from typing import Any, Literal
+
+import msgspec
+
+__all__ = ["COLD", "EVENTS", "LADDER", "InterviewManifest"]
+
+EVENTS = "events/load.jsonl"
+COLD = ("samples.cold.bin", "gaps.cold.bin")
+LADDER = ("samples.bin", "gaps.bin")
+
+
+class InterviewManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`manifest.json` of a load interview, written first of all."""
+
+    kind: Literal["run"] = "run"
+    version: Literal[1] = 1
+    run: str
+    drill: Literal["interview"] = "interview"
+    job: str
+    started_at: str
+    """The run's zero on the wall clock, RFC 3339 with nine digits."""
+    mono0_ns: str
+    """CLOCK_MONOTONIC at the same instant, in decimal."""
+    seed: int
+    plan: dict[str, Any]
+    """The plan as it was run, compression applied; values of headers stay out, the rest is screened."""
+    plan_sha256: str
+    url: str
+    """Without user info and query."""
+    addresses: tuple[str, ...]
+    """What the host's name led to, looked up once; the first that took a connection was used."""
+    payload_sha256: str
+    """Digest of method, path, names of headers and all bodies."""
+    payloads: int
+    """How many bodies were sent in turn."""
+    payload: str
+    """The first of them, screened."""
+    steps: tuple[dict[str, Any], ...]
+    """`label`, `kind`, `callers`, `calls` of each step, in order."""
+    idle_s: float
+    time_limit_s: float
+    versions: dict[str, str]
+    seats: dict[str, str]
+    """`driver`, `reader`, `recorder` by name."""
+    stamps: tuple[str, ...] = ()
+    """REHEARSAL, COMPRESSED 30x."""
+    code: dict[str, Any] | None = None
+    """Commit and dirt of the folder that the plan lies in; null where none is known."""
+    permission: dict[str, Any] = {}

@@ -1,0 +1,266 @@
+"""A sealed run of an interview, as a gate looks at it: raw samples by level, and which levels are the client's own numbers.
+
+1. Only a sealed run that is as it was sealed is read, to its sealed end.
+2. A level is void where the client is a visible part of what it measured: it held under 90 % of the calls it was to hold; how late
+   it sent (99th percentile) or its longest turn is over 10 % of the level's median; it used over 90 % of a core. What is under
+   `FLOOR_S` and `TURN_FLOOR_S` is the machine's own and voids nothing.
+3. A level that was stopped before its end is void. One that was planned and never begun is declared and is not there.
+4. The cold call is void where somebody else called the endpoint in the idle time.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from drillmaster import strict, timeline
+from drillmaster.errors import Problem, Refused, one_line
+from drillmaster.evidence import Defect, rows
+from drillmaster.evidence.samples import RECORD
+from drillmaster.intake import is_there, read_bytes
+from drillmaster.interviews import Interview, Kind, Level
+from drillmaster.load.manifest import COLD, EVENTS, LADDER, InterviewManifest
+from drillmaster.load.tally import StepTally, records
+from drillmaster.stats import quantile
+from drillmaster.verdict import Exact
+
+__all__ = ["Fitness", "InterviewRun", "open_interview", "open_interview_run"]
+
+LEAST_HELD = 0.9
+VISIBLE = 0.1
+MOST_CPU = 0.9
+FLOOR_S = 0.002
+"""Lateness that a machine with a busy neighbour shows on its own."""
+TURN_FLOOR_S = 0.010
+_MANIFEST_CAP_BYTES = 16 << 20
+_KINDS: dict[str, Kind] = {"cold": "cold", "closed": "closed", "open": "open", "drain": "drain"}
+
+
+class Fitness(msgspec.Struct, frozen=True, kw_only=True):
+    """How the client fared in one step."""
+
+    callers: int
+    """Asked: calls at once; of an open stage the most that were allowed."""
+    held: float
+    """In flight on average until the last call began."""
+    held_overall: float
+    """In flight on average until the last answer."""
+    late_p99_s: float
+    longest_turn_s: float | None
+    """None: the step did not end."""
+    cpu_share: float | None
+    seconds: float
+    """From the first call to the last answer."""
+
+
+class InterviewRun(msgspec.Struct, frozen=True, kw_only=True):
+    """An interview, with what was written around it."""
+
+    interview: Interview
+    manifest: InterviewManifest
+    fitness: dict[str, Fitness]
+    idle: dict[str, Any]
+    """What `idle_ended` says; empty where it did not come so far."""
+    ended: str
+    """`completed`, `aborted`, `refused`; empty: whoever ran it was killed."""
+    why: str
+    torn_bytes: int
+    """Of records that a killed or stopped writer left half."""
+
+
+def open_interview(path: Path) -> Interview:
+    """Read a sealed run's folder for a gate. Raises Refused where it is not sealed or has changed, Problem where it is none."""
+    return open_interview_run(path).interview
+
+
+def open_interview_run(path: Path) -> InterviewRun:
+    """Read a sealed run's folder. Raises like `open_interview`."""
+    manifest_path = path / "manifest.json"
+    if not is_there(path) or not path.is_dir() or not is_there(manifest_path):
+        raise Problem(
+            one_line(str(path)),
+            found="no manifest.json" if is_there(path) else "nothing",
+            wanted="the run folder of an interview",
+            remedy="name one (runs/ID), or judge one file with --unsealed",
+        )
+    report = timeline.verify_run(path, read_lines=False)
+    if report.changes:
+        first = report.changes[0]
+        raise Refused(
+            one_line(str(path)),
+            found=f"{one_line(first.file)} {first.kind}: {first.what}",
+            wanted="a run that is as it was sealed",
+            remedy=f"drillmaster verify {one_line(str(path))}",
+        )
+    sealed = timeline.read_seal(path).files
+    raw = read_bytes(manifest_path, _MANIFEST_CAP_BYTES)
+    _same(path, "manifest.json", hashlib.sha256(raw).hexdigest(), sealed)
+    if strict.load(raw, place=str(manifest_path), fmt="json").get("drill") != "interview":
+        raise Problem(
+            str(manifest_path),
+            found="another drill than an interview",
+            wanted="the run folder of an interview",
+            remedy="see drillmaster gate --help for the gate of that drill",
+        )
+    manifest = strict.load_as(raw, InterviewManifest, place=str(manifest_path), fmt="json")
+    events = _events(path, sealed)
+    steps = {step["label"]: step for step in manifest.steps}
+    tallies = {label: StepTally(manifest.time_limit_s, batch=step["kind"] == "drain") for label, step in steps.items()}
+    cold = [label for label, step in steps.items() if step["kind"] == "cold"]
+    others = [label for label in steps if label not in cold]
+    torn = 0
+    for (name, _), labels in ((COLD, cold), (LADDER, others)):
+        if name in sealed:
+            torn += _fold(path, name, labels, tallies, sealed)
+    ended = {row["stage"]: row for row in events if row["event"] == "stage_ended"}
+    idle: dict[str, Any] = next((row for row in events if row["event"] == "idle_ended"), {})
+    end: dict[str, Any] = next((row for row in events if row["event"] == "load_ended"), {})
+    fitness = {
+        label: _fitness(step, tallies[label], ended.get(label)) for label, step in steps.items() if tallies[label].n
+    }
+    judged = [label for label, step in steps.items() if step["kind"] in _KINDS]
+    levels = []
+    for label in judged:
+        if tallies[label].n:
+            void = _void(steps[label], tallies[label], fitness[label])
+            if steps[label]["kind"] == "cold" and idle.get("proven") is False:
+                void.append(f"it may not have been cold: {idle.get('why')}")
+            levels.append(_level(steps[label], tallies[label], tuple(void)))
+    interview = Interview(
+        name=manifest.run,
+        url=manifest.url,
+        declared=tuple(judged),
+        levels=tuple(levels),
+        time_limit_s=manifest.time_limit_s,
+        idle_s=idle.get("idle_s"),
+        digest=report.head,
+        ended_wall_ns=max((int(row["wall_ns"]) for row in events), default=None),
+        examined={
+            "levels": len(levels),
+            "calls": sum(level.n for level in levels),
+            "warm-up calls": sum(tallies[label].n for label in steps if label not in judged),
+        },
+    )
+    return InterviewRun(
+        interview=interview,
+        manifest=manifest,
+        fitness=fitness,
+        idle=idle,
+        ended=str(end.get("status", "")),
+        why=str(end.get("why", "")),
+        torn_bytes=torn,
+    )
+
+
+def _same(path: Path, name: str, sha256: str, sealed: dict[str, Any]) -> None:
+    """What was read is what was verified: between the two anybody may have written."""
+    if name not in sealed or sealed[name].sha256 != sha256:
+        raise Refused(
+            one_line(str(path / name)),
+            found="that it changed while it was read",
+            wanted="a run that is as it was sealed",
+            remedy=f"drillmaster verify {one_line(str(path))}",
+        )
+
+
+def _chunks(path: Path, name: str, sealed: dict[str, Any]) -> Iterator[bytes]:
+    """A file to its sealed end; raises Refused at the end of one that is not the sealed one."""
+    digest = hashlib.sha256()
+    for chunk in timeline.chunks(path / name, limit_bytes=sealed[name].bytes):
+        digest.update(chunk)
+        yield chunk
+    _same(path, name, digest.hexdigest(), sealed)
+
+
+def _events(path: Path, sealed: dict[str, Any]) -> list[dict[str, Any]]:
+    if EVENTS not in sealed:
+        raise Refused(
+            one_line(str(path)),
+            found=f"no {EVENTS}",
+            wanted="a run that says when its levels began and ended",
+            remedy="run the interview again",
+        )
+    found = []
+    for row in rows(_chunks(path, EVENTS, sealed), file=EVENTS):
+        if isinstance(row, Defect):
+            if row.kind == "torn":  # the last word of a run that was killed
+                continue
+            raise Refused(f"{EVENTS}:{row.line}", found=row.found, wanted=row.wanted, remedy="run the interview again")
+        found.append({**row.fields, "event": row.event, "wall_ns": row.wall_ns})
+    return found
+
+
+def _fold(path: Path, name: str, labels: list[str], tallies: dict[str, StepTally], sealed: dict[str, Any]) -> int:
+    """All records of a file into their steps; how many bytes were torn off at its end. Raises Refused."""
+    size = 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal size
+        for chunk in _chunks(path, name, sealed):
+            size += len(chunk) if size else len(chunk) - chunk.find(b"\n") - 1
+            yield chunk
+
+    for row in records(counted()):
+        if row[12] >= len(labels):
+            raise Refused(
+                f"{name}",
+                found=f"a record of step {row[12]}",
+                wanted="steps of the plan",
+                remedy="run the interview again",
+            )
+        tallies[labels[row[12]]].add(row)
+    return size % RECORD.size
+
+
+def _fitness(step: dict[str, Any], tally: StepTally, ended: dict[str, Any] | None) -> Fitness:
+    return Fitness(
+        callers=step["callers"],
+        held=tally.held(),
+        held_overall=tally.held_overall(),
+        late_p99_s=tally.late_s(0.99),
+        longest_turn_s=None if ended is None else ended["longest_turn_ms"] / 1e3,
+        cpu_share=None if ended is None else ended["cpu_s"] / max(ended["wall_s"], 1e-6),
+        seconds=tally.seconds,
+    )
+
+
+def _void(step: dict[str, Any], tally: StepTally, fitness: Fitness) -> list[str]:
+    """Why a level's numbers are the client's."""
+    if fitness.longest_turn_s is None or fitness.cpu_share is None:
+        return [f"it was stopped before its end, after {tally.n} of {step['calls']} calls"]
+    if step["kind"] == "cold":
+        return []
+    found = []
+    asked = min(step["callers"], step["calls"])
+    if step["kind"] != "open" and fitness.held < LEAST_HELD * asked:
+        found.append(f"{fitness.held:.3g} calls were in flight on average, and {asked} were to be")
+    taken = (*tally.ok_s(), *tally.cut_s())
+    median = quantile(taken, 0.5) if taken else None
+    if isinstance(median, Exact):
+        visible_s = VISIBLE * median.value
+        if fitness.late_p99_s > max(visible_s, FLOOR_S):
+            found.append(
+                f"calls were sent up to {fitness.late_p99_s * 1e3:.3g} ms late (p99), and the median is {median.value * 1e3:.3g} ms"
+            )
+        if fitness.longest_turn_s > max(visible_s, TURN_FLOOR_S):
+            found.append(
+                f"the client was busy for {fitness.longest_turn_s * 1e3:.3g} ms at a time, and the median is "
+                f"{median.value * 1e3:.3g} ms"
+            )
+    if fitness.cpu_share > MOST_CPU:
+        found.append(f"the client used {fitness.cpu_share:.0%} of a core: it had no room to measure")
+    return found
+
+
+def _level(step: dict[str, Any], tally: StepTally, void: tuple[str, ...]) -> Level:
+    return Level(
+        label=step["label"],
+        kind=_KINDS[step["kind"]],
+        n=tally.n,
+        failed=dict(tally.failed),
+        ok_s=tally.ok_s(),
+        cut_s=tally.cut_s(),
+        void=void,
+    )

@@ -10,7 +10,7 @@
 4. The fingerprint is method, target and body, without the drill's own nonces. Headers are not in it: traces and dates differ
    from run to run.
 5. `model`, `stream`, `tools` and `share` need the body. A body over `MATCH_BYTES` is not waited for: such a request is left
-   alone and counted as undecided.
+   alone and counted as undecided. So is one in a coding that we cannot read, where a rule looks into it.
 """
 
 import fnmatch
@@ -122,11 +122,15 @@ class Rule(_Part, frozen=True, kw_only=True):
         return str(self.mode)
 
     @property
+    def looks_inside(self) -> bool:
+        """Whether it takes what the body says to decide."""
+        when = self.when
+        return when.model is not None or when.stream is not None or when.tools is not None
+
+    @property
     def reads_body(self) -> bool:
         """Whether it takes the body to decide."""
-        when = self.when
-        asks = when.model is not None or when.stream is not None or when.tools is not None
-        return asks or self.share < 1 or self.ramp is not None
+        return self.looks_inside or self.share < 1 or self.ramp is not None
 
     @property
     def plain(self) -> bool:
@@ -154,6 +158,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     tools: bool | None = None
     print: bytes | None = None
     """Its fingerprint."""
+    legible: bool = True
+    """False: its body is not there, or in a coding that we cannot read."""
 
 
 class Wrong(msgspec.Struct, frozen=True):
@@ -229,7 +235,7 @@ class Aim:
         """Of those, the ones within the rule's times."""
         self.taken = 0
         self.undecided = 0
-        """Requests whose body was too large to decide on."""
+        """Requests whose body was too large to decide on, or in a coding that we cannot read."""
 
     def fits(self, asked: Asked) -> bool:
         """Whether the request looks as `when` says."""
@@ -248,7 +254,7 @@ class Aim:
     def takes(self, asked: Asked, since_s: float) -> random.Random | None:
         """Whether it takes this request, `since_s` after the injection: the generator that goes with its fate, or None."""
         rule = self.rule
-        if rule.reads_body and asked.print is None:
+        if (rule.reads_body and asked.print is None) or (rule.looks_inside and not asked.legible):
             self.undecided += 1
             return None
         if not self.fits(asked):

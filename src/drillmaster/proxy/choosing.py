@@ -1,7 +1,8 @@
 """What the rules of an injection say to one request: who takes it, in their order."""
 
 import random
-from collections.abc import Generator, Iterator
+import zlib
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ from drillmaster.faults import Action, Data, End, Lifted, Read
 from drillmaster.http1 import RequestHead
 from drillmaster.proxy.switch import Armed, Injection
 from drillmaster.proxy.witness import Witness
-from drillmaster.targeting import Asked, fingerprint
+from drillmaster.targeting import MATCH_BYTES, Asked, fingerprint
 
 __all__ = ["Broken", "asked", "choose", "read_body"]
 
@@ -19,11 +20,16 @@ class Broken(Exception):
     """The body did not come to its end: the client left or was silent, or the fault was lifted."""
 
 
-def read_body(limit_bytes: int) -> Generator[Action, Any, bytes | None]:
-    """Read the client's body to its end, as a script does; None once it is over the limit. Raises Broken."""
+def read_body(limit_bytes: int, is_full: Callable[[], bool]) -> Generator[Action, Any, bytes | None]:
+    """Read the client's body to its end, as a script does. Raises Broken.
+
+    None: it is over the limit, or there is no more room for what all of them hold (`is_full`).
+    """
     pieces: list[bytes] = []
     size = 0
     while size <= limit_bytes:
+        if is_full():
+            return None
         try:
             event = yield Read("client")
         except Lifted:
@@ -45,7 +51,7 @@ def choose(ex: Witness, injection: Injection, body: bytes | None) -> Iterator[tu
     Yields who takes it, each with the generator that goes with the request's fate.
     """
     request = asked(ex, body)
-    injection.see(request)
+    injection.see(_kind(ex, request))
     since_s = max(0, ex.start_ns - injection.injected_ns) / 1e9
     for one in injection.armed:
         fate = one.aim.takes(request, since_s) if one.aim is not None else None
@@ -57,10 +63,12 @@ def asked(ex: Witness, body: bytes | None) -> Asked:
     """What rules look at of a request."""
     head = ex.head
     model = stream = tools = said = None
+    text = None if body is None else _uncoded(_field(head, "content-encoding"), body)
+    if text is not None:
+        seen = ex.dialect.peek(head, peek_json(text))
+        model, stream, tools = seen.model, seen.stream, offers_tools(text)
     if body is not None:
-        seen = ex.dialect.peek(head, peek_json(body))
-        model, stream, tools = seen.model, seen.stream, offers_tools(body)
-        said = fingerprint(head.method, head.origin_form, body)
+        said = fingerprint(head.method, head.origin_form, body if text is None else text)
     return Asked(
         method=head.method,
         path=head.path,
@@ -71,7 +79,29 @@ def asked(ex: Witness, body: bytes | None) -> Asked:
         stream=stream,
         tools=tools,
         print=said,
+        legible=text is not None,
     )
+
+
+def _uncoded(coding: str | None, body: bytes) -> bytes | None:
+    """The body as it was before it was compressed: gzip puts the time of day into it. None: that cannot be told."""
+    if coding is None or coding.lower() == "identity":
+        return body
+    if coding.lower() not in ("gzip", "x-gzip", "deflate"):
+        return None
+    unfold = zlib.decompressobj(wbits=47)
+    try:
+        text = unfold.decompress(body, MATCH_BYTES)
+    except zlib.error:
+        return None
+    return text if unfold.eof and not unfold.unused_data else None
+
+
+def _kind(ex: Witness, request: Asked) -> str:
+    """What came, as people and evidence are told it."""
+    model = ex.hub.clean(request.model) if request.model else ""
+    stream, tools = "stream" if request.stream else "", "tools" if request.tools else ""
+    return " ".join(filter(None, (ex.route.method, ex.route.path, model, stream, tools)))
 
 
 def _field(head: RequestHead, name: str) -> str | None:

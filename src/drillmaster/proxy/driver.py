@@ -5,11 +5,14 @@
 3. A script that yields without ever waiting gives the loop back every `MAX_STEPS` actions.
 4. What a script does not read is not read from the socket either, beyond `wire.HIGH_BYTES`.
 5. Where an injection has rules, they choose first: with the head where that says enough, else with the whole body, which is
-   then held (`targeting.MATCH_BYTES`). The scripts of those that take the request run one after the other: one that has
-   sent nothing when it returns hands the request, unread, to the next, and after the last it passes through.
+   then held (`targeting.MATCH_BYTES`; `switch.MAX_HELD_BYTES` over all requests). The scripts of those that take the request
+   run one after the other: one that has sent nothing when it returns hands the request, unread, to the next, also where the
+   upstream was asked already, and after the last it passes through.
+6. A client that owes a body and is silent for `body_s` gets a 408, whoever waits for it, unless the script set a time itself.
 """
 
 import asyncio
+import contextlib
 import random
 import sys
 import time
@@ -25,22 +28,21 @@ from drillmaster.faults import (
     Data,
     End,
     Event,
-    Frame,
     Head,
     Late,
     Lifted,
     Pass,
     Passed,
-    Raw,
     Read,
     Refuse,
     Script,
     Send,
     Wait,
 )
-from drillmaster.http1 import LAST_CHUNK, ResponseHead, answer_head, chunk
+from drillmaster.http1 import ResponseHead
 from drillmaster.proxy.choosing import Broken, choose, read_body
 from drillmaster.proxy.inbox import FromClient, FromUpstream
+from drillmaster.proxy.speech import Speech
 from drillmaster.proxy.switch import Armed, Injection
 from drillmaster.targeting import MATCH_BYTES
 from drillmaster.wire import HIGH_BYTES
@@ -52,7 +54,8 @@ __all__ = ["MAX_STEPS", "Drive"]
 
 MAX_STEPS = 256
 
-Parked = Literal["client", "upstream", "wait", "drain", "pass", ""]
+Parked = Literal["client", "body", "upstream", "wait", "drain", "pass", ""]
+"""What is waited for; `body`: for the client too, and no longer than it may be silent."""
 
 
 class Drive:
@@ -62,18 +65,14 @@ class Drive:
         "_armed",
         "_by",
         "_chain",
-        "_chunked",
-        "_ended",
         "_ex",
-        "_framed",
         "_from_client",
         "_from_upstream",
-        "_head_sent",
-        "_held",
         "_met",
+        "_owed_bytes",
         "_parked",
-        "_raw",
         "_script",
+        "_speech",
         "_stepping",
         "_timer",
         "_up_started",
@@ -99,10 +98,10 @@ class Drive:
         self._from_client = FromClient()
         self._from_upstream = FromUpstream()
         self._up_started = False
-        self._held: list[bytes] = []
-        """What the script read of the client's body; it goes first if the upstream is asked after all."""
+        self._owed_bytes = 0
+        """What was read to choose: counted among the injection's `held_bytes` until the exchange is over."""
         self._by: Literal["data", "frame"] = "data"
-        self._head_sent = self._chunked = self._framed = self._raw = self._ended = False
+        self._speech = Speech(ex)
         self._script: Script | None = None
         self._armed: Armed | None = None
         """Whose script it is; None while the rules choose."""
@@ -136,7 +135,9 @@ class Drive:
             self._script = self._read_to_choose()
         else:
             self._chain.extend(choose(ex, injection, None))
-            if not self._next_script():
+            if len(self._chain) > 1 and not ex.req_done:
+                self._script = self._read_for_all()
+            elif not self._next_script():
                 self._stand_aside()
                 return
         self._step(None)
@@ -168,29 +169,36 @@ class Drive:
     def _read_to_choose(self) -> Script:
         """Let the rules choose once the body is whole, or too large to wait for."""
         try:
-            body = yield from read_body(MATCH_BYTES)
+            body = yield from read_body(MATCH_BYTES, self.injection.is_full)
         except Broken:
             return  # whoever relays it sees the same
         self._chain.extend(choose(self._ex, self.injection, body))
+
+    def _read_for_all(self) -> Script:
+        """Several took the request by its head: the body is read before the first of them, so that each can read it."""
+        with contextlib.suppress(Broken):
+            yield from read_body(MATCH_BYTES, self.injection.is_full)
 
     def _stand_aside(self) -> None:
         """No rule takes this request: it is relayed as if there were none, through a lift as well."""
         ex = self._ex
         self._release()
-        ex.drive = None
+        if self._owed_bytes > HIGH_BYTES:
+            self.passing = True  # and stays to the end, so that a large body is counted for as long as it is held
+        else:
+            self._give_back()
+            ex.drive = None
         ex.client.wire.resume()
-        ex.begin_pass(b"".join((*self._held, self._from_client.take_unread())))
+        ex.begin_pass(self._from_client.hand_over())
 
     def _next_script(self) -> bool:
         """Give the request to the next that took it, unread; False when there is none."""
         if not self._chain:
             return False
-        read, self._held = self._held, []
-        if read is _TOO_LARGE:
+        if self._from_client.too_large and not self._up_started:
             return False  # it cannot be read again, so it passes through, which says so
-        if not self._up_started:
-            self._from_client.put_back(read)
-        elif self._ex.resp is not None:
+        self._from_client.rewind()
+        if self._ex.resp is not None:
             self._from_upstream.put_head(self._ex.resp, again=True)
         armed, fate = self._chain.popleft()
         self._begin(armed, lambda: fate)
@@ -203,7 +211,7 @@ class Drive:
         self._client_arrived(payload)
         if self._from_client.queued_bytes > HIGH_BYTES:
             self._ex.client.wire.pause()
-        if self._parked == "client" and self._from_client:
+        if self._parked in ("client", "body") and self._from_client:
             self._wake(self._next_client())
 
     def _client_arrived(self, payload: bytes) -> None:
@@ -217,12 +225,13 @@ class Drive:
 
     def _keep(self, body: bytes) -> None:
         """Hold what was read for whoever may still want it: an upstream that is asked after all, the next script."""
-        armed = self._armed
-        if self._held is _TOO_LARGE or not (armed is None or self._chain or armed.fault.asks_upstream):
-            return
-        self._held.append(body)
-        if armed is not None and sum(map(len, self._held)) > HIGH_BYTES:
-            self._held = _TOO_LARGE
+        armed, size = self._armed, len(body)
+        if armed is None:
+            self._owed_bytes += size
+            self.injection.held_bytes += size
+            self._from_client.keep(body)
+        elif not self._up_started and (self._chain or armed.fault.asks_upstream):
+            self._from_client.keep(body, max(HIGH_BYTES, self._owed_bytes))
 
     def upstream_head(self, resp: ResponseHead) -> None:
         self._from_upstream.put_head(resp)
@@ -313,6 +322,7 @@ class Drive:
     def over(self) -> None:
         """The exchange is finished, by whomever."""
         self._release()
+        self._give_back()
         script, self._script = self._script, None
         # A script that has just been sent something is closed by the step that did it.
         if script is not None and not self._stepping:
@@ -324,6 +334,11 @@ class Drive:
         if self in hub.running:
             hub.running.discard(self)
             hub.counters.held -= 1
+
+    def _give_back(self) -> None:
+        """What was read to choose is held no more."""
+        self.injection.held_bytes -= self._owed_bytes
+        self._owed_bytes = 0
 
     # The script
 
@@ -347,7 +362,18 @@ class Drive:
     def _timed_out(self) -> None:
         self._timer = None
         on, self._parked = self._parked, ""
+        if on == "body":
+            self._body_late()
+            return
         self._step(Late() if on in ("client", "upstream") else None)
+
+    def _body_late(self) -> None:
+        """The client owes a body and says nothing (rule 6)."""
+        ex = self._ex
+        if self._speech.begun or ex.status is not None:
+            ex.finish("client_gone", "rst")
+        else:
+            ex.answer(408, "request_body_timeout", "client_gone")
 
     def _step(self, value: Event | Lifted) -> None:
         self._stepping = True
@@ -368,7 +394,7 @@ class Drive:
                 action = script.throw(value) if isinstance(value, Lifted) else script.send(value)
             except StopIteration:
                 self._script = None
-                if not self._begun and ex.status is None and not self.lifted and self._next_script():
+                if not self._speech.begun and ex.status is None and not self.lifted and self._next_script():
                     value = None
                     continue
                 self._returned()
@@ -400,13 +426,16 @@ class Drive:
             case Read(side="client", within_s=within_s):
                 if self._from_client:
                     return False, self._next_client()
-                if ex.req_done:
-                    return False, End()  # the body went to the upstream by itself
+                if ex.req_done or ex.body_to_upstream:
+                    return False, End()  # the body goes to the upstream by itself
                 if ex.head.expects and not ex.up_bytes:
                     ex.head.expects = False
                     ex.client.wire.send(b"HTTP/1.1 100 Continue\r\n\r\n")
                 ex.client.wire.resume()
-                self._park("client", within_s if within_s is not None else ex.hub.limits.body_s)
+                if within_s is None:
+                    self._park("body", ex.hub.limits.body_s)
+                else:
+                    self._park("client", within_s)
             case Read(side="upstream", within_s=within_s, by=by):
                 self._by = by
                 if not self._up_started:
@@ -419,7 +448,7 @@ class Drive:
                 if not relayed:
                     self._act()
                     ex.altered = ex.altered or not isinstance(part, Head | End)
-                self._send(part)
+                self._speech.send(part)
                 if ex.over:
                     return True, None
                 if ex.client.wire.backlog_bytes > HIGH_BYTES:
@@ -444,8 +473,10 @@ class Drive:
 
     def _watch_client(self) -> None:
         # A client that leaves is noticed by reading alone; what it sends meanwhile is bounded by HIGH_BYTES.
-        if self._from_client.queued_bytes <= HIGH_BYTES:
-            self._ex.client.wire.resume()
+        ex = self._ex
+        waiting_bytes = len(ex.client.buf) if ex.req_done else self._from_client.queued_bytes
+        if waiting_bytes <= HIGH_BYTES:
+            ex.client.wire.resume()
 
     def _act(self) -> None:
         """The first action that the client could feel: the fault has met this request."""
@@ -475,7 +506,7 @@ class Drive:
 
     def _ask_upstream(self) -> None:
         self._up_started = True
-        if self._held is _TOO_LARGE:
+        if self._from_client.too_large:
             self._from_upstream.put_loss("too large")
             return
         self._hand_over_body()
@@ -483,8 +514,7 @@ class Drive:
     def _hand_over_body(self) -> None:
         """From here on the client's body goes to the upstream by itself, what the script has seen of it first."""
         ex = self._ex
-        payload = b"".join((*self._held, self._from_client.take_unread()))
-        self._held = []
+        payload = self._from_client.hand_over(again=bool(self._chain))
         ex.body_to_upstream = True
         ex.client.wire.resume()
         ex.begin_pass(payload)
@@ -502,7 +532,7 @@ class Drive:
                 ex.continue_pass()
         else:
             self._up_started = True
-            if self._held is _TOO_LARGE:
+            if self._from_client.too_large:
                 ex.answer(502, "too_large_to_replay", "upstream_error")
                 return
             self._hand_over_body()
@@ -511,13 +541,8 @@ class Drive:
         """What came from the upstream while the script read it, and was not read, is relayed first."""
         ex = self._ex
         ex.held_down = self._from_upstream.take_unread() + ex.held_down
-        if ex.resp is not None and not self._head_sent and ex.status is None:
+        if ex.resp is not None and not self._speech.head_sent and ex.status is None:
             ex.send_client_head()
-
-    @property
-    def _begun(self) -> bool:
-        """Whether a script has begun an answer of its own."""
-        return self._head_sent or self._raw
 
     def _returned(self) -> None:
         """The script has no more to say."""
@@ -526,51 +551,12 @@ class Drive:
             return
         if self._armed is None and not self._up_started:
             self._stand_aside()
-        elif self._begun:
-            if not self._ended:
-                self._send(End())
+        elif self._speech.begun:
+            if not self._speech.ended:
+                self._speech.send(End())
         elif ex.status is None or self._up_started:
             ex.limit_bytes = None
             self._pass()
-
-    def _send(self, part: Head | Data | Frame | Raw | End) -> None:
-        ex = self._ex
-        match part:
-            case Head(status=status, headers=headers, reason=reason):
-                if not ex.req_done:
-                    ex.keep = False
-                fields = list(headers)
-                if "content-length" not in {name.lower() for name, _ in headers}:
-                    if ex.head.minor:
-                        self._chunked = True
-                        fields.append(("transfer-encoding", "chunked"))
-                    else:
-                        ex.keep = False
-                if not ex.keep:
-                    fields.append(("connection", "close"))
-                elif not ex.head.minor:
-                    fields.append(("connection", "keep-alive"))
-                self._head_sent = True
-                ex.status = status
-                ex.told = headers
-                ex.real = ex.real or ex.resp is not None
-                ex.send_down(answer_head(status, fields, reason))
-            case Data(body=body) | Frame(body=body):
-                if body and ex.head.method != "HEAD":
-                    ex.down_bytes += len(body)
-                    ex.watch(body)  # what ended, or did not, is what the client was given
-                    ex.send_down(chunk(body) if self._chunked else body)
-            case Raw(wire=wire, status=status):
-                self._raw = True
-                ex.status = status if ex.status is None else ex.status
-                ex.real = ex.real or ex.resp is not None
-                ex.keep = False
-                ex.send_down(wire)
-            case End():
-                self._ended = True
-                if self._chunked and ex.head.method != "HEAD":
-                    ex.send_down(LAST_CHUNK)
-                ex.answered_by_script()
 
     def _close(self, how: str) -> None:
         ex = self._ex
@@ -594,7 +580,3 @@ class Drive:
     def _cut(self) -> None:
         """The lift ends this exchange now."""
         self._ex.finish("lifted", "rst")
-
-
-_TOO_LARGE: list[bytes] = []
-"""Stands for a body that was read and not kept: compared by identity."""

@@ -1,7 +1,6 @@
 """What has arrived for a script and was not read by it yet: the client's body, the upstream's answer. No socket."""
 
 from collections import deque
-from collections.abc import Iterable
 from typing import Literal
 
 from drillmaster.faults import Data, End, Event, Frame, Head, Lost
@@ -11,13 +10,19 @@ __all__ = ["FromClient", "FromUpstream"]
 
 
 class FromClient:
-    """The client's body as events. Its end stays the end, however often it is read."""
+    """The client's body as events, and what was read of it, for whoever may want it after. Its end stays the end."""
 
-    __slots__ = ("_events", "queued_bytes")
+    __slots__ = ("_events", "_given", "_held", "_held_bytes", "queued_bytes", "too_large")
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._given = False
+        """Whether the upstream has it, and what is held is for other readers."""
         self.queued_bytes = 0
+        self.too_large = False
+        """More was read than was kept: nobody can be given it any more."""
 
     def __bool__(self) -> bool:
         return bool(self._events)
@@ -30,12 +35,6 @@ class FromClient:
         if done and not (self._events and isinstance(self._events[-1], End)):
             self._events.append(End())
 
-    def put_back(self, pieces: Iterable[bytes]) -> None:
-        """What was read is to be read once more, by somebody else."""
-        given = [Data(piece) for piece in pieces]
-        self._events.extendleft(reversed(given))
-        self.queued_bytes += sum(len(data.body) for data in given)
-
     def next(self) -> Event:
         event = self._events.popleft()
         if isinstance(event, Data):
@@ -44,12 +43,39 @@ class FromClient:
             self._events.append(event)
         return event
 
-    def take_unread(self) -> bytes:
-        """All that was not read; its end is still to be read."""
-        unread = b"".join(event.body for event in self._events if isinstance(event, Data))
+    def keep(self, piece: bytes, limit_bytes: int | None = None) -> None:
+        """Hold a piece that was read; past the limit nothing is held."""
+        if self.too_large:
+            return
+        if limit_bytes is not None and self._held_bytes > limit_bytes:
+            self.too_large, self._held = True, []
+            return
+        self._held.append(piece)
+        self._held_bytes += len(piece)
+
+    def rewind(self) -> None:
+        """What is held is to be read once more, by somebody else, from the body's beginning."""
+        if self._given:  # what the last one left of it is held as well
+            self._drop_unread()
+            self._queue(self._held)
+        else:
+            self._queue(self._held)
+            self._held, self._held_bytes = [], 0
+
+    def hand_over(self, *, again: bool = False) -> bytes:
+        """All of it, read or not, for the upstream; its end is still to be read. `again`: others will read it too."""
+        pieces = [*self._held, *(event.body for event in self._events if isinstance(event, Data))]
+        self._drop_unread()
+        self._held, self._given = pieces if again else [], again
+        return b"".join(pieces)
+
+    def _queue(self, pieces: list[bytes]) -> None:
+        self._events.extendleft(Data(piece) for piece in reversed(pieces))
+        self.queued_bytes += sum(map(len, pieces))
+
+    def _drop_unread(self) -> None:
         self._events = deque(event for event in self._events if not isinstance(event, Data))
         self.queued_bytes = 0
-        return unread
 
 
 class FromUpstream:

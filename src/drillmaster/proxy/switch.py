@@ -16,13 +16,15 @@ import msgspec
 
 from drillmaster.clock import Clock
 from drillmaster.faults import Fault, Scope, make
-from drillmaster.targeting import Aim, Asked, Rule, named, what_is_wrong
+from drillmaster.targeting import Aim, Rule, named, what_is_wrong
 
 __all__ = ["MAX_TTL_S", "Armed", "Conflict", "Counters", "Injection", "Switch", "arm"]
 
 MAX_TTL_S = 3_600.0
 MAX_CELLS = 65_536
 MAX_SAW = 32
+MAX_HELD_BYTES = 268_435_456
+"""Of bodies that rules hold, over all requests: past it, the next are left alone as undecided."""
 MAX_SAID = 5
 COUNTED_LATE_S = 0.5
 """How much later than by the clock a fault ends by count: the count is coarse."""
@@ -66,7 +68,8 @@ def arm(rules: Sequence[Rule], seed: int) -> tuple[Armed, ...]:
         given, {rule.tag: fault.scope for rule, fault in zip(given, made, strict=True)}.__getitem__, ""
     ):
         raise ValueError(f"rules{wrong.pointer}: found {wrong.found}, wanted {wrong.wanted}")
-    if len(given) == 1 and given[0].plain and not given[0].name:
+    # One that acts on ports or connections meets everybody whatever it is called: it sees no request that a rule could count.
+    if len(given) == 1 and given[0].plain and (not given[0].name or made[0].scope != "exchange"):
         return (Armed(given[0], made[0], None),)
     return tuple(Armed(rule, fault, Aim(rule, seed)) for rule, fault in zip(named(given), made, strict=True))
 
@@ -78,6 +81,7 @@ class Injection:
         "armed",
         "client_bytes",
         "deadline_ns",
+        "held_bytes",
         "injected_ns",
         "left_s",
         "lifted_ns",
@@ -110,6 +114,8 @@ class Injection:
         self.met = 0
         """Requests that any of its faults acted on; connections or probes below HTTP."""
         self.client_bytes = 0
+        self.held_bytes = 0
+        """Of bodies that were read for its rules to choose, and are not over."""
         self.saw: dict[str, int] = {}
         """What requests came while it was on, by what rules look at; kept where there are rules, the first `MAX_SAW` kinds."""
 
@@ -118,19 +124,12 @@ class Injection:
         """Its one fault, where that meets everybody."""
         return self.armed[0] if self.armed[0].aim is None else None
 
-    def see(self, asked: Asked) -> None:
+    def is_full(self) -> bool:
+        """Whether its rules hold as much as they may."""
+        return self.held_bytes > MAX_HELD_BYTES
+
+    def see(self, kind: str) -> None:
         """Remember what kind of request came: a rule that met nobody is mended by what it could have met."""
-        kind = " ".join(
-            part
-            for part in (
-                asked.method,
-                asked.path,
-                asked.model or "",
-                "stream" if asked.stream else "",
-                "tools" if asked.tools else "",
-            )
-            if part
-        )
         if kind in self.saw or len(self.saw) < MAX_SAW:
             self.saw[kind] = self.saw.get(kind, 0) + 1
 

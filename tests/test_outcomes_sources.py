@@ -5,9 +5,9 @@ from typing import Any
 from tests.scene import PRIMARY, S, Scene
 
 
-def joined(*attempts: dict[str, Any], told: str | None = None) -> str:
+def joined(*attempts: dict[str, Any], told: str | None = None, mode: str = "clean-end") -> str:
     """Give the outcome of one good answer, from 30 s to 35 s of a run whose fault is on from 20 s to 80 s."""
-    scene = Scene(lambda n, s, on: PRIMARY, every_s=200, mode="clean-end")
+    scene = Scene(lambda n, s, on: PRIMARY, every_s=200, mode=mode)
     start, end = 30 * S, 35 * S
     tr = "events/traffic.jsonl"
     scene.add(tr, start, "user_request", id="u", phase="start", due_ns=start, sent_ns=start, trace="t")
@@ -61,3 +61,11 @@ def test_the_answers_own_text_says_fallback_though_the_primary_had_answered() ->
 
 def test_a_text_that_claims_the_primary_where_no_answer_of_it_can_lie_behind_is_not_believed() -> None:
     assert joined(STRUCK, told="primary") == "ok_fallback"
+
+
+def test_a_faults_own_words_that_were_taken_for_the_primarys_are_no_fallback() -> None:
+    own = {**STRUCK, "status": 200}
+    assert joined(own, told="primary", mode="cut-answer") == "truncated"
+    assert joined(own, told="primary", mode="html-200") == "degraded"
+    assert joined(own, mode="html-200") == joined(own, told="fallback", mode="html-200") == "ok_fallback"
+    assert joined({**own, "status": 503}, told="primary", mode="html-200") == "ok_fallback"

@@ -211,10 +211,14 @@ def _hollow_answers(s: _Scene) -> Iterator[Finding]:
 def _truncated(s: _Scene) -> Iterator[Finding]:
     half = [r for r in s.during if r.outcome == "truncated"]
     if half and not any(_in_band(s)):
+        said_so = s.window.fault == "cut-answer"
+        what = (
+            "an answer of which its API said that it was cut" if said_so else "a stream that never said it was finished"
+        )
         yield Finding(
             id="truncated-answer",
             cause=f"the agent took the beginning of an answer for all of it: {len(half)} of {len(s.during)} users got a good "
-            f"status over a stream that never said it was finished{_under(s.window)}, and nothing was raised that anybody heeded",
+            f"status over {what}{_under(s.window)}, and nothing was raised that anybody heeded",
             next="send an answer on only once the API has said its last word (finish_reason, message_stop, "
             "response.completed), and fall back where it has not (docs/howto/was-it-finished.md)",
             cites=tuple(r.cite for r in half[:2]) + _attempt_cites(s, half),

@@ -110,6 +110,7 @@ CASES: dict[str, tuple[Case, ...]] = {
         row("clean-end", "trusting", FAIL, TRUNCATED),
         row("clean-end", "trusting", FAIL, TRUNCATED, told="text", after_events=3),
         row("clean-end", "", PASS),
+        row("cut-answer", "trusting", FAIL, TRUNCATED, AGAINST),  # a finish reason of `length` is one too
         row("cut-stream", "", PASS, told="text", after_bytes=900),
         row("reset-stream", "replay", PASS, TWICE),
         row("reset-stream", "", PASS),

@@ -203,10 +203,13 @@ class _Reading:
     def _took_the_faults(self, request: Request) -> bool:
         """The agent passed off as the primary's an answer that no byte of the real endpoint is in."""
         return (
-            request.outcome in ("ok_fallback", "ok")
+            request.outcome in ("ok_fallback", "ok", "degraded")
             and self._says(request) == "primary"
             and bool(self._faulted(request))
         )
+
+    def _passed_on(self, request: Request) -> bool:
+        return request.outcome in OK or self._took_the_faults(request)
 
     def _took_altered(self, request: Request) -> bool:
         own = self._faulted(request)
@@ -284,7 +287,7 @@ class _Reading:
             parts += [f"{len(held)} waited for the lift"] if held else []
             return "hung", f"{' and '.join(parts)}, of {n + len(held)}"
         if self.garbage:
-            kinds = Counter("passed on what the fault sent" if r.outcome in OK else r.outcome for r in self.garbage)
+            kinds = Counter("passed on what the fault sent" if self._passed_on(r) else r.outcome for r in self.garbage)
             return "answered with garbage", ", ".join(f"{k} {kind}" for kind, k in kinds.most_common()) + f", of {n}"
         if self.failed:
             kinds = Counter(r.outcome for r in self.failed)

@@ -2,16 +2,19 @@
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
 from drillmaster.evidence import Defect, Manifest, Row
 from drillmaster.outcomes.reading import Lines
-from drillmaster.outcomes.shapes import OK, Attempt, JoinedBy, Mark, Outcome, Request, Run
+from drillmaster.outcomes.shapes import OK, Attempt, JoinedBy, Mark, Outcome, Request, Run, Window
 
 __all__ = ["join", "join_bare"]
+
+_NO_ANSWER = frozenset({"empty-object", "error-in-200", "html-200", "malformed-json"})
+"""Faults that answer 200 in the API's place with what is no answer of the API's at all."""
 
 
 def join(
@@ -30,7 +33,8 @@ def join(
     requests = lines.user_requests()
     lines.attempts.sort(key=lambda a: (a.start_ns, a.id))
     marks = sorted(lines.marks, key=lambda m: m.ns)
-    attempts, requests = _attribute(lines.attempts, requests, lines.tokens, marks, manifest.time_limit_s)
+    windows = lines.windows()
+    attempts, requests = _attribute(lines.attempts, requests, lines.tokens, marks, windows, manifest.time_limit_s)
     requests.sort(key=lambda r: (r.due_ns, r.id))
     return Run(
         name=manifest.run,
@@ -41,7 +45,7 @@ def join(
         end_ns=lines.last_ns,
         ended=lines.ended,
         ended_why=lines.ended_why,
-        windows=lines.windows(),
+        windows=windows,
         requests=tuple(requests),
         worker_requests=tuple(lines.worker_requests()),
         attempts=tuple(attempts),
@@ -107,6 +111,7 @@ def _attribute(
     requests: list[Request],
     tokens: dict[str, str],
     marks: list[Mark],
+    windows: Sequence[Window],
     time_limit_s: float,
 ) -> tuple[list[Attempt], list[Request]]:
     underway = _Underway(requests, round(time_limit_s * 1e9))
@@ -129,6 +134,7 @@ def _attribute(
     broken = _Spread(a.start_ns for a in joined if a.request is None and a.broken)
     altered = _Spread(a.start_ns for a in joined if a.request is None and a.altered)
     told = _told(marks, requests, underway)
+    faults = {window.id: {window.fault, *(rule.fault for rule in window.rules)} for window in windows}
     settled = []
     for request in requests:
         own = mine.get(request.id, [])
@@ -137,15 +143,18 @@ def _attribute(
         outcome = request.outcome
         if outcome == "ok":
             mine_then = [a for a, _ in own if a.start_ns <= end_ns]
+            said = request.told or told.get(request.id)
             outcome = _source(
                 whole=_primary_answered(mine_then),
                 maybe_whole=whole.any(request.sent_ns, end_ns),
                 broken=any(a.broken for a in mine_then) or broken.any(request.sent_ns, end_ns),
                 altered=any(a.altered for a in mine_then) or altered.any(request.sent_ns, end_ns),
-                told=request.told or told.get(request.id),
+                told=said,
             )
             if request.told == "fallback":
                 outcome = "ok_fallback"
+            elif outcome == "ok_fallback" and said == "primary":
+                outcome = _of_the_faults_words(mine_then, faults)
         settled.append(
             msgspec.structs.replace(
                 request,
@@ -188,6 +197,17 @@ def _source(
     if told == "fallback":
         return "ok_fallback"
     return "truncated" if broken and not altered else "ok_primary" if altered and not broken else "ok"
+
+
+def _of_the_faults_words(own: list[Attempt], faults: Mapping[str, set[str]]) -> Outcome:
+    """Say what an answer is that was taken for the primary's, where all that the agent was given are a fault's own words."""
+    met: set[str] = set()
+    for attempt in own:
+        if attempt.window is not None and attempt.status == 200 and attempt.down_bytes and not attempt.upstream:
+            met |= faults.get(attempt.window, set())
+    if "cut-answer" in met:
+        return "truncated"
+    return "degraded" if met & _NO_ANSWER else "ok_fallback"
 
 
 def _told(

@@ -170,6 +170,52 @@ def test_a_provider_that_dies_fails_the_tests_that_wanted_it(run: Run) -> None:
     assert "the provider's process ended with -9" in reasons(result)
 
 
+AGENT = Path(__file__).resolve().parent / "agents" / "fetch_agent.mjs"
+
+
+@pytest.mark.needs("node")
+def test_an_agent_in_node_that_is_started_once_meets_faults_test_by_test(run: Run) -> None:
+    result = run(
+        f"""
+        import contextlib, subprocess, urllib.request
+
+        @pytest.fixture(scope="session")
+        def agent(provider_url):
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                port = free.getsockname()[1]
+            process = subprocess.Popen(
+                ["node", {str(AGENT)!r}], env={{**os.environ, "MODEL_BASE_URL": provider_url, "PORT": str(port)}}
+            )
+            for _ in range(500):
+                with contextlib.suppress(OSError):
+                    socket.create_connection(("127.0.0.1", port)).close()
+                    break
+                time.sleep(0.02)
+            yield f"http://127.0.0.1:{{port}}/?q=order"
+            process.kill()
+            process.wait()
+
+        def said(agent):
+            with urllib.request.urlopen(agent, timeout=5) as answer:
+                return answer.read().decode()
+
+        def test_primary(agent, provider):
+            provider.answers("On its way.")
+            assert said(agent) == "On its way."
+            provider.assert_attempts(1)
+
+        @pytest.mark.fault("reset")
+        def test_fallback(agent, provider):
+            assert "write to you today" in said(agent)
+            provider.assert_met()
+
+        def test_and_back(agent, provider):
+            assert "write to you today" not in said(agent)
+        """
+    )
+    assert result.ret == 0, reasons(result)
+
+
 # An upstream of the user's
 
 

@@ -179,13 +179,23 @@ def two_cells(*second: dict[str, Any]) -> Paper:
         ([BROKE] * 4, 0.1, Exit.FAIL),
         ([BROKE] + [FELL] * 4, 0.2, Exit.PASS),
         ([BROKE] + [FELL] * 4, 0.19, Exit.FAIL),  # each cell by itself: 1 of 9 over both would pass
-        ([], 0.1, Exit.PASS),  # one that nobody met settles nothing, and the other did
+        ([], 0.1, Exit.REFUSED),  # one that nobody met proves nothing, however well the other went
+        ([], None, Exit.PASS),
+        ([FELL], 0.1, Exit.REFUSED),  # nor does one that too few met
     ],
 )
 def test_a_policys_share_is_held_against_each_cell(
     second: list[dict[str, Any]], share: float | None, code: Exit
 ) -> None:
     assert exit_of(two_cells(*second).table(share)) is code
+
+
+def test_a_fault_that_found_nothing_to_do_owes_nothing() -> None:
+    paper = two_cells(*[FELL] * 4)
+    paper.begin("tool-unknown")
+    paper.request(primary=True)
+    paper.end(matched=7)
+    assert exit_of(paper.table(0.1)) is Exit.PASS
 
 
 def test_nothing_settled_is_refused() -> None:

@@ -85,7 +85,8 @@ def exit_of(table: Table) -> Exit:
         return Exit.PASS
     if any(result.failed for result in table.results):
         return Exit.FAIL
-    return Exit.REFUSED if any(entry.should for entry in table.not_run) else Exit.PASS
+    owed = any(entry.should for entry in table.not_run)
+    return Exit.REFUSED if owed or any(r.word in UNSETTLED and r.applies for r in table.results) else Exit.PASS
 
 
 def _problems(run: Run) -> tuple[str, ...]:
@@ -252,6 +253,7 @@ class _Reading:
             stream=self._cell.stream,
             word=word,
             why=why,
+            applies=word != "not met" or not self._found_nothing(),
             failed=failed,
             requests=requests,
             failures=len(failures),
@@ -329,9 +331,14 @@ class _Reading:
         tally = window.rules[0] if window.rules else None
         if tally is None or tally.matched is None:
             return "nobody met it"
-        if tally.matched:
+        if self._found_nothing():
             return f"{tally.matched} requests looked as it wants, and it found nothing to do in their answers"
         return "no request looked as it wants" + (f"; what came: {', '.join(tally.saw[:3])}" if tally.saw else "")
+
+    def _found_nothing(self) -> bool:
+        """Whether requests came as the rule wants them, and the fault let all of them pass."""
+        rules = self._window.rules
+        return self._window.met == 0 and bool(rules) and bool(rules[0].matched)
 
     def _marks(self) -> list[Mark]:
         window, ids = self._window, {r.id for r in (*self.judged, *self.hung)}

@@ -119,6 +119,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool | None
     word: Word
     why: str
+    applies: bool
+    """False: requests came as the fault wants them, and it found nothing in them to act on. Nothing is owed then."""
     failed: bool | None
     """Whether it failed more users than the policy allows; None: there is no policy, or nothing was settled."""
     requests: int

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from drillmaster.verdict import Exact
-from tests.scene import Answer, Scene, judged
+from drillmaster.verdict import AtLeast, Exact
+from tests.scene import FALLBACK, PRIMARY, Answer, S, Scene, judged
 
 PROXY = "events/proxy.jsonl"
 
@@ -91,4 +91,71 @@ def test_the_fallback_is_timed_from_the_first_request_that_a_rule_met() -> None:
     observed, usual = judged(run)[1]["fallback"].observed, judged(plain)[1]["fallback"].observed
     assert isinstance(observed, Exact)
     assert isinstance(usual, Exact)
-    assert observed.value <= usual.value
+    assert observed.value == pytest.approx(usual.value, abs=0.001)
+
+
+def met_only_by(scene: Scene, takes: Any, *, to: str = "w1") -> Scene:
+    """Of the attempts in the window, the fault met those whose number `takes`; the others are the primary's own, and good."""
+    scene.add(PROXY, scene.inject_ns - 1, "fault_rule", window="w1", rule="some", fault="reset", when={})
+    for row in list(scene.rows):
+        number = int(str(row.fields.get("attempt") or row.fields.get("id") or "a0.")[1:].split(".")[0])
+        if row.event == "fault_met":
+            row.fields["rule"] = "some"
+            if not takes(number):
+                scene.rows.remove(row)
+        elif row.event == "attempt" and row.fields["window"] == "w1" and not takes(number):
+            end_ns = row.fields["ns"] - 1
+            row.fields.update(window=None, status=200, end="clean", terminal=True, upstream=True, end_ns=end_ns)
+    return scene
+
+
+def test_a_fallback_from_before_the_first_request_that_was_met_is_none() -> None:
+    """One user in ten is sent elsewhere anyway; from the fortieth second on the rule takes all others, and none is rescued."""
+
+    def behave(n: int, since_s: float, on: bool) -> Answer:
+        if n % 10 == 0:
+            return Answer(25, attempts=0)
+        return Answer(25, status=502, answer=None) if on and since_s > 40 else PRIMARY
+
+    scene = met_only_by(Scene(behave, marks=False), lambda n: n > 60)
+    status, checks, _ = judged(scene, max_failed_ratio=0.5)
+    assert (status, checks["fallback"].status) == ("fail", "fail")
+    assert isinstance(checks["fallback"].observed, AtLeast)
+
+
+def test_users_who_go_elsewhere_anyway_do_not_prove_a_rule_that_met_the_agents_own_health_checks() -> None:
+    scene = met_only_by(Scene(lambda n, s, on: Answer(25, attempts=n % 3 and 1), marks=False), lambda n: False)
+    for at in range(5):
+        ns = scene.inject_ns + at * 10 * S + S // 2
+        scene.add(PROXY, ns, "fault_met", attempt=f"h{at}", window="w1", client_bytes=50, rule="some")
+    run = scene.run()
+    assert (run.windows[0].met, run.windows[0].rules[0].met) == (5, 5)
+    status, checks, _ = judged(run)
+    assert (status, checks["proof"].status) == ("refused", "refused")
+    assert checks["rules"].status == "pass"
+
+
+def test_an_agent_whose_breaker_a_health_check_opened_proves_it_by_users_who_went_elsewhere_only_then() -> None:
+    scene = met_only_by(Scene(lambda n, s, on: Answer(25, attempts=0 if on else 1), marks=False), lambda n: False)
+    scene.add(PROXY, scene.inject_ns + 1, "fault_met", attempt="h1", window="w1", client_bytes=50, rule="some")
+    status, checks, _ = judged(scene)
+    assert (status, checks["proof"].status, checks["fallback"].status) == ("pass", "pass", "pass")
+
+
+def test_a_rule_that_only_slows_does_not_start_the_clock_of_one_that_takes_away() -> None:
+    """Everybody is slowed from the start and served; from the fortieth second on they are cut, and rescued within a second."""
+    scene = Scene(lambda n, s, on: FALLBACK if on and s > 40 else PRIMARY, marks=False)
+    scene.add(PROXY, scene.inject_ns - 1, "fault_rule", window="w1", rule="slow", fault="throttle", when={})
+    for row in scene.rows:
+        if row.event == "fault_met":
+            row.fields["rule"] = "slow"
+        if (
+            row.event == "attempt"
+            and row.fields["window"] == "w1"
+            and row.fields["ns"] <= scene.inject_ns + 40 * S + S // 2
+        ):
+            row.fields.update(status=200, end="clean", terminal=True, upstream=True, intact=True)
+    status, checks, _ = judged(scene)
+    assert (status, checks["fallback"].status) == ("pass", "pass")
+    assert isinstance(checks["fallback"].observed, Exact)
+    assert checks["fallback"].observed.value < 1

@@ -274,19 +274,21 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
         return during
 
     def _fallback(self, run: Run, window: Window, tail: str) -> Check:
-        if unharmed := rode_out(run, window):
+        if unharmed := rode_out(run, window, self.max_fallback_s):
+            worst_s = max(extra_wait_s(run, window, r) for r in unharmed)
             return Check(
                 id=f"fallback{tail}",
                 role="judgement",
                 status="pass",
-                title=f"no fallback was needed: the primary answered all {len(unharmed)} requests that met the fault{tail}",
-                observed=Exact(0.0, n=len(unharmed)),
+                title=f"no fallback was needed: the primary answered all {len(unharmed)} requests that met the fault, "
+                f"at most {seconds_text(round(worst_s, 2))} later than before it{tail}",
+                observed=Exact(worst_s, n=len(unharmed)),
                 limit=self.max_fallback_s,
                 unit="s",
                 cites=(window.cite, *(r.cite for r in unharmed[:3])),
                 why="so the fallback was not rehearsed: a fault that takes the endpoint away does that (mode: reset)",
             )
-        observed, cites, why = until_fallback(run, window)
+        observed, cites, why = until_fallback(run, window, self.max_fallback_s)
         seen = _observed_text(observed, self.max_fallback_s)
         status = at_most(observed, self.max_fallback_s)
         return Check(
@@ -422,24 +424,65 @@ def met_requests(run: Run, window: Window) -> list[Request]:
     """List the user requests that met the fault: it acted on one of their attempts, or they went without the primary.
 
     One that a breaker kept away from the endpoint counts: the fault is what opened the breaker. None counts before the
-    fault has acted on at least one attempt.
+    fault has acted on at least one attempt. Where rules leave some users alone, and some went without the primary before the
+    injection as well, that says nothing of the fault: then only those count on whom it acted, and those who got no answer.
     """
     if window.met == 0:
         return []
-    return [r for r in run.during(window) if window.id in r.met or r.outcome not in ("ok_primary", "ok")]
+    untouched = {"ok_primary", "ok", "ok_fallback"} if _goes_round(run, window) else {"ok_primary", "ok"}
+    return [r for r in run.during(window) if window.id in r.met or r.outcome not in untouched]
 
 
-def rode_out(run: Run, window: Window) -> list[Request]:
-    """List the user requests that met the fault, if the primary answered every one of them all the same.
+def _goes_round(run: Run, window: Window) -> bool:
+    """Whether rules say whom the fault meets, and some users are served without the primary as a matter of course."""
+    return bool(window.rules) and any(r.outcome == "ok_fallback" for r in run.before(window))
+
+
+def extra_wait_s(run: Run, window: Window, request: Request) -> float:
+    """Say how much longer a user waited than users do without the fault, by the median before it."""
+    usual = sorted((r.end_ns or r.due_ns) - r.due_ns for r in run.before(window) if r.outcome in OK)
+    usual_ns = usual[(len(usual) - 1) // 2] if usual else 0
+    end_ns = run.end_ns if request.end_ns is None else request.end_ns
+    return max(0, end_ns - max(request.due_ns, window.injected_ns) - usual_ns) / 1e9
+
+
+def harmed(run: Run, window: Window, patience_s: float) -> list[Request]:
+    """List the user requests that met the fault and were not served by the primary as if there were none.
+
+    One that was answered well after the lift, and soon, says nothing of the time before it. One that was answered well, but
+    whom the fault kept waiting for longer than a fallback may take, was harmed, whoever answered in the end.
+    """
+    lift_ns = run.lifted_or_end_ns(window)
+    found = []
+    for request in met_requests(run, window):
+        soon = request.outcome in OK and extra_wait_s(run, window, request) <= patience_s
+        if not soon or (request.outcome != "ok_primary" and (request.end_ns or 0) < lift_ns):
+            found.append(request)
+    return found
+
+
+def rode_out(run: Run, window: Window, patience_s: float) -> list[Request]:
+    """List the user requests that met the fault, if the primary answered every one of them all the same, and soon enough.
 
     A fault that slows, or that meets one attempt and not the next, takes nothing away that a fallback would have to replace.
-    What was answered after the lift, however well, says nothing of the time before it.
     """
-    if run.bare:
+    if run.bare or harmed(run, window, patience_s):
         return []
     lift_ns = run.lifted_or_end_ns(window)
-    met = [r for r in met_requests(run, window) if r.outcome not in OK or (r.end_ns or lift_ns) < lift_ns]
-    return met if all(r.outcome == "ok_primary" for r in met) else []
+    return [r for r in met_requests(run, window) if (r.end_ns or lift_ns) < lift_ns]
+
+
+def _taken_ns(run: Run, window: Window, patience_s: float) -> int:
+    """Say when the primary was taken from the first user: at the injection, or, where rules say whom the fault meets and
+    when, at the first attempt that it met of a user whom it harmed, or of nobody's.
+    """
+    if not window.rules:
+        return window.injected_ns
+    struck = {r.id for r in harmed(run, window, patience_s)}
+    owners = {a.id: a.request for a in run.attempts}
+    met = [ns for key, ns in window.met_ns.items() if (owner := owners.get(key)) is None or owner in struck]
+    first_ns = min(met, default=window.first_met_ns)
+    return window.injected_ns if first_ns is None else max(first_ns, window.injected_ns)
 
 
 def _attribute(run: Run) -> str:
@@ -448,22 +491,25 @@ def _attribute(run: Run) -> str:
     return _TELL if unknown and all(r.met for r in unknown) else _ATTRIBUTE
 
 
-def until_fallback(run: Run, window: Window) -> tuple[Measure, tuple[Cite, ...], str]:
+def until_fallback(run: Run, window: Window, patience_s: float) -> tuple[Measure, tuple[Cite, ...], str]:
     """Measure from the injection to the end of the first answer that the primary had no part in.
 
-    Where rules say whom the fault meets, and when, from the first request that it met: before that nothing was taken away.
+    Where rules say whom the fault meets, and when, from the first attempt that it met of a user whom it harmed: before that
+    nothing was taken away, and no fallback from before that is one.
     """
     end_ns = run.lifted_or_end_ns(window)
     if run.bare:
         return _bare_fallback(run, window, end_ns)
-    since_ns = window.injected_ns
-    if window.rules and window.first_met_ns is not None:
-        since_ns = window.first_met_ns
+    since_ns = _taken_ns(run, window, patience_s)
+    by_others = _goes_round(run, window)
     answered = sorted(
         (
             r
             for r in run.during(window)
-            if r.outcome in ("ok_fallback", "ok") and r.end_ns is not None and r.end_ns < end_ns
+            if r.outcome in ("ok_fallback", "ok")
+            and r.end_ns is not None
+            and since_ns <= r.end_ns < end_ns
+            and (not by_others or window.id in r.met)
         ),
         key=lambda r: r.end_ns or 0,
     )

@@ -57,7 +57,7 @@ class Lines:
         self._met: defaultdict[str, list[int]] = defaultdict(list)
         self._rules: defaultdict[str, dict[str, tuple[_FaultRule, Cite]]] = defaultdict(dict)
         self._rule_met: defaultdict[tuple[str, str], int] = defaultdict(int)
-        self._met_by_rules: set[str] = set()
+        self._rules_met: defaultdict[str, dict[str, int]] = defaultdict(dict)
         self._first_met: dict[str, int] = {}
         self._tallies: dict[tuple[str, str], _RuleTally] = {}
         self._proofs: dict[str, Proof] = {}
@@ -121,9 +121,10 @@ class Lines:
         if f.rule is not None:
             self._rule_met[f.window, f.rule] += 1
             assert f.attempt is not None
-            if f.attempt in self._met_by_rules:
+            met = self._rules_met[f.window]
+            known, met[f.attempt] = f.attempt in met, min(ns, met.get(f.attempt, ns))
+            if known:
                 return  # by the rule before
-            self._met_by_rules.add(f.attempt)
         self._met[f.window].append(f.client_bytes)
         self._proofs[f.window] = f.proof
 
@@ -207,9 +208,7 @@ class Lines:
     def _worker_exited(self, ns: int, f: "_WorkerExited", cite: Cite) -> None:
         if not f.expected:
             told = "an unknown code" if f.code is None else f"signal {-f.code}" if f.code < 0 else f"exit {f.code}"
-            self.exits.append(
-                Mark(ns=ns, event="worker_exited", id=None, phase=None, status=None, path=None, kind=told, cite=cite)
-            )
+            self.exits.append(_mark(ns, "worker_exited", {"kind": told}, cite))
 
     def _drill_ended(self, ns: int, f: "_Ended", cite: Cite) -> None:
         self.ended = f.status
@@ -323,6 +322,7 @@ class Lines:
                     proof=self._proofs.get(key, "bytes"),
                     rules=tuple(self._rule(key, name) for name in self._rules[key]),
                     first_met_ns=self._first_met.get(key),
+                    met_ns=self._rules_met.get(key, {}),
                 )
             )
         return tuple(sorted(found, key=lambda w: w.injected_ns))

@@ -57,6 +57,8 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     """Where the injection had rules: what each of them did."""
     first_met_ns: int | None = None
     """When the fault first acted on anything."""
+    met_ns: dict[str, int] = {}
+    """With rules: when it first acted on each attempt."""
 
 
 class RuleMet(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +71,7 @@ class RuleMet(msgspec.Struct, frozen=True, kw_only=True):
     taken: int | None
     """Of those, the ones that its times, numbers and share let it have."""
     undecided: int
-    """Requests whose body was too large to decide on."""
+    """Requests whose body was too large to decide on, or in a coding that we cannot read."""
     met: int
     """Of the taken, the ones it acted on."""
     saw: tuple[str, ...]

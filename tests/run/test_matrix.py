@@ -348,7 +348,7 @@ def test_an_eviction_drills_plan_is_a_matrixs_with_short_times(tmp_path: Path) -
     assert (ready.plan.phases.baseline_s, ready.plan.phases.fault_s, ready.plan.phases.recovery_s) == (60, 45, 15)
     assert ready.gate is None and ready.policy_path is None
     assert any("no policy" in warning for warning in ready.warnings)
-    assert ready.plan.spend is not None
+    assert ready.plan.spend == Spend(max_requests=3 * (60 + 2 * 16 * 60) // 5 + 20)
 
 
 def test_compress_max_brings_requests_closer_and_leaves_patience(tmp_path: Path) -> None:

@@ -81,9 +81,11 @@ def prepare_matrix(plan_path: Path, options: Options, *, wall_ns: int) -> Ready:
     if limits is None:
         warnings.append("there is no policy: cells are measured, and none of them fails the drill")
     if plan.spend is None:
-        cap = 10 * math.ceil(longest_s(plan, matrix, wanted) / plan.traffic.every_s) + 20
+        cap = _default_spend(plan, len(wanted))
         plan = msgspec.structs.replace(plan, spend=Spend(max_requests=cap))
-        warnings.append(f"the plan names no spend: the drill stops at {cap} requests to the real endpoint")
+        warnings.append(
+            f"the plan names no spend: no cell is begun that could take it past {cap} requests to the real endpoint"
+        )
     rehearsal = options.rehearsal or bool(empty)
     if rehearsal:
         stamps.append("REHEARSAL")
@@ -105,6 +107,13 @@ def prepare_matrix(plan_path: Path, options: Options, *, wall_ns: int) -> Ready:
         warnings=tuple(warnings),
         wanted=wanted,
     )
+
+
+def _default_spend(plan: Plan, faults: int) -> int:
+    """The cap of a plan that names none: three requests to the real endpoint for each that users ask, were each fault two cells."""
+    phases = plan.phases
+    likely_s = phases.baseline_s + 2 * faults * (phases.fault_s + phases.recovery_s)
+    return 3 * math.ceil(likely_s / plan.traffic.every_s) + 20
 
 
 def _check(matrix: Matrix, place: str) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from drillmaster import strict
 from drillmaster.errors import Problem, Refused
 from drillmaster.ladder import Arrivals, InterviewPlan, steps
 from drillmaster.ladder.bodies import DIALECTS, NO_MODEL
@@ -152,7 +153,7 @@ def _target(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
             place.at("/target/dialect"),
             found=repr(target.dialect)[:60],
             wanted=f"one of {', '.join(DIALECTS)}",
-            remedy="name the API that the endpoint speaks",
+            remedy=_meant(target.dialect) or "name the API that the endpoint speaks",
         )
     elif (
         target.dialect not in NO_MODEL and target.model is None and target.payloads is None and target.method == "POST"
@@ -185,6 +186,12 @@ def _target(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
                 wanted="each rate once",
                 remedy="make one stage of them, or change a rate",
             )
+
+
+def _meant(dialect: str) -> str:
+    """A name that is nearly one, or a part of one."""
+    meant = strict.near(dialect, list(DIALECTS)) or next((name for name in DIALECTS if dialect and dialect in name), None)
+    return f"Did you mean {meant}?" if meant else ""
 
 
 def _held(plan: InterviewPlan, place: Place) -> Iterator[Problem]:

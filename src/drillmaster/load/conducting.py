@@ -502,10 +502,10 @@ class _Run:
                     if step.arrivals is not None:
                         self._progress.phase(step.label, step.arrivals.seconds)
                     elif step.kind != "warmup":
-                        self._progress.line(f"phase {step.label}, {step.calls} calls")
+                        self._progress.line(f"phase {step.label}, {step.calls} call{'s' * (step.calls > 1)}")
                 elif said["event"] == "stage_ended":
                     self._count(tail, planned)
-                    self._row(known[said["stage"]])
+                    self._row(known[said["stage"]], said["wall_s"])
                 elif step is not None:
                     self._count(tail, planned)
                     self._tick(step, said, time.monotonic() - begun_s, said["done"] - done_before)
@@ -542,9 +542,11 @@ class _Run:
         for row in tail.new():
             self._tallies[labels[row[12]]].add(row)
 
-    def _row(self, step: Step) -> None:
-        """One step ended: its row is kept and said."""
+    def _row(self, step: Step, wall_s: float) -> None:
+        """One step ended: its row is kept and said, unless the engine was ended within it."""
         tally = self._tallies[step.label]
+        if tally.n < step.calls if step.arrivals is None else wall_s < step.arrivals.seconds - 0.1:
+            return
         row = row_of(step.label, tally)
         if step.kind == "warmup":
             if tally.failures:

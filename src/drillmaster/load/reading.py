@@ -120,11 +120,13 @@ def open_interview_run(path: Path) -> InterviewRun:
     fitness = {
         label: _fitness(step, tallies[label], ended.get(label)) for label, step in steps.items() if tallies[label].n
     }
+    begun = [label for label in steps if tallies[label].n]
+    cut_short = begun[-1] if begun and end.get("status") != "completed" else None
     judged = [label for label, step in steps.items() if step["kind"] in _KINDS]
     levels = []
     for label in judged:
         if tallies[label].n:
-            void = _void(steps[label], tallies[label], fitness[label])
+            void = _void(steps[label], tallies[label], fitness[label], cut_short=label == cut_short)
             if steps[label]["kind"] == "cold" and idle.get("proven") is False:
                 void.append(f"it may not have been cold: {idle.get('why')}")
             levels.append(_level(steps[label], tallies[label], tuple(void)))
@@ -226,9 +228,10 @@ def _fitness(step: dict[str, Any], tally: StepTally, ended: dict[str, Any] | Non
     )
 
 
-def _void(step: dict[str, Any], tally: StepTally, fitness: Fitness) -> list[str]:
-    """Why a level's numbers are the client's."""
-    if fitness.longest_turn_s is None or fitness.cpu_share is None:
+def _void(step: dict[str, Any], tally: StepTally, fitness: Fitness, *, cut_short: bool) -> list[str]:
+    """Why a level's numbers are the client's. `cut_short`: it is the last one of a run that did not come to its end."""
+    stopped = tally.n < step["calls"] if step["kind"] != "open" else cut_short
+    if stopped or fitness.longest_turn_s is None or fitness.cpu_share is None:
         return [f"it was stopped before its end, after {tally.n} of {step['calls']} calls"]
     if step["kind"] == "cold":
         return []

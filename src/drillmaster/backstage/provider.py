@@ -19,6 +19,7 @@ import msgspec
 import pytest
 
 from drillmaster import faults
+from drillmaster.backstage.asking import lists, rule_of, rules_of, shown
 from drillmaster.backstage.child import Child, NoAnswer
 from drillmaster.backstage.seen import Attempt, attempts_of, count_of, table_of
 from drillmaster.dialects import names as dialect_names
@@ -34,7 +35,6 @@ TTL_S = 3_600.0
 PROBES = 400
 """How often the evidence is looked at for a probe of the proxy's own: about 5 ms apart."""
 
-_WORDS = frozenset(Rule.__struct_fields__) - {"mode", "params"}
 _NEEDS = {
     "stream": "answers by a stream",
     "whole": "whole answers, no streams",
@@ -127,7 +127,7 @@ class Window:
         return "\n".join([f"{self._where}: nobody met the fault {self._named(missed)}", *self._why(missed, names)])
 
     def _named(self, numbers: Sequence[int]) -> str:
-        return " and ".join(_shown(self._rules[at]) for at in numbers)
+        return " and ".join(shown(self._rules[at]) for at in numbers)
 
     def _why(self, missed: Sequence[int], names: list[str]) -> list[str]:
         provider = self._provider
@@ -258,7 +258,7 @@ class Provider:
         __tracebackhide__ = True
         where = _caller()
         try:
-            rule = _rule(mode, dict(params or {}), words, f"{where}: provider.fault")
+            rule = rule_of(mode, dict(params or {}), words, f"{where}: provider.fault")
         except Problem as problem:
             raise problem.with_traceback(None) from None  # what is wrong stands in the test, not in here
         return self._window((rule,), frozenset({0} if may_miss else ()), where)
@@ -271,7 +271,7 @@ class Provider:
         __tracebackhide__ = True
         where = _caller()
         try:
-            given, missing = _rules(rules, f"{where}: provider.rules")
+            given, missing = rules_of(rules, f"{where}: provider.rules")
         except Problem as problem:
             raise problem.with_traceback(None) from None
         return self._window(tuple(given), frozenset(range(len(given)) if may_miss else missing), where)
@@ -331,7 +331,7 @@ class Provider:
         made = []
         for at, line in enumerate(lines):
             value: Any = {"text": line} if isinstance(line, str) else line
-            made.append(as_type(_lists(value), Line, place="provider.answers", path=(at,)))
+            made.append(as_type(lists(value), Line, place="provider.answers", path=(at,)))
         self._child.ask("answers", model=str(model), lines=msgspec.to_builtins(made))
 
     # What the wire saw
@@ -458,7 +458,9 @@ class Provider:
                 words = dict(mark.kwargs)
                 if words.pop("may_miss", False):
                     missing.add(at)
-                rules.append(_rule(mark.args[0], dict(words.pop("params", {})), words, f"{where}: @pytest.mark.fault"))
+                rules.append(
+                    rule_of(mark.args[0], dict(words.pop("params", {})), words, f"{where}: @pytest.mark.fault")
+                )
             self._window(tuple(rules), frozenset(missing), where).__enter__()
         except Problem as problem:
             return str(problem)
@@ -491,78 +493,9 @@ class Provider:
         self._see_loss(told)
 
 
-def _rule(mode: object, params: dict[str, Any], words: dict[str, Any], place: str) -> Rule:
-    """A rule from the words of a call; what is no word of a rule is a parameter of the fault. Raises Problem."""
-    if not isinstance(mode, str | int) or isinstance(mode, bool):
-        raise Problem(place, found=repr(mode)[:60], wanted="a fault's tag", remedy='write "503" or "stall"')
-    kind = faults.load(str(mode))
-    own = set(kind.__struct_fields__)
-    chosen: dict[str, Any] = {}
-    for word, value in words.items():
-        if word in own and word in _WORDS:
-            raise Problem(
-                place,
-                found=f"{word}, which {mode} has as a parameter and rules have as a word",
-                wanted="one of the two",
-                remedy=f"write params={{{word!r}: {value!r}}}, or a rule: provider.rules([{{'mode': {mode!r}, ...}}])",
-            )
-        if word in _WORDS:
-            chosen[word] = value
-        elif word in own:
-            params[word] = value
-        else:
-            meant = near(word, own | _WORDS | {"may_miss", "params"})
-            raise Problem(
-                place,
-                found=f"the word {word}",
-                wanted=f"a parameter of {mode} ({', '.join(sorted(own)) or 'it has none'}) or one of {', '.join(sorted(_WORDS))}",
-                remedy=f"did you mean {meant}?" if meant else "leave it out",
-            )
-    faults.make(str(mode), params)
-    return as_type(_lists({"mode": str(mode), "params": params, **chosen}), Rule, place=place)
-
-
-def _rules(rules: Sequence[Mapping[str, Any] | Rule], place: str) -> tuple[list[Rule], set[int]]:
-    """The rules, and which of them may miss. Raises Problem."""
-    given: list[Rule] = []
-    missing = set()
-    for at, one in enumerate(rules):
-        if isinstance(one, Rule):
-            given.append(one)
-            continue
-        words = dict(one)
-        if words.pop("may_miss", False):
-            missing.add(at)
-        given.append(as_type(_lists(words), Rule, place=place, path=(at,)))
-    if not given:
-        raise Problem(place, found="no rule", wanted="one or more", remedy='write {"mode": "503"}')
-    for rule in given:
-        faults.make(rule.tag, rule.params)
-    return given, missing
-
-
 def _met(rows: Iterable[dict[str, Any]]) -> int:
     """How many requests and connections these rows tell of; a probe of the proxy's own is neither."""
     return len({row["attempt"] or f"connection {row['conn']}" for row in rows if row.get("proof") != "probe"})
-
-
-def _lists(value: Any) -> Any:
-    """The value with lists for tuples, as it would come from a file."""
-    if isinstance(value, Mapping):
-        return {key: _lists(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_lists(inner) for inner in value]
-    return value
-
-
-def _shown(rule: Rule) -> str:
-    said = ", ".join(f"{name}={value!r}" for name, value in rule.params.items())
-    whom = msgspec.to_builtins(rule)
-    for name in ("mode", "params", "name"):
-        whom.pop(name, None)
-    words = ", ".join(f"{name}={value!r}" for name, value in whom.items())
-    both = ", ".join(part for part in (said, words) if part)
-    return screen_text(f"{rule.tag}({both})" if both else rule.tag)
 
 
 def _caller() -> str:

@@ -2,7 +2,7 @@
 
 The kernel lists its own TCP connections in /proc/net/tcp and tcp6, ended ones for a minute more. Of an endpoint on another
 machine, or behind another network namespace, it shows our side alone: then idleness cannot be proven, and that is said. Nor
-does the list say whether a connection that stood all the time carried anything.
+does the list say whether a connection that was there already carried anything.
 """
 
 import ipaddress
@@ -35,7 +35,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     new: int
     """Connections that came."""
     standing: int
-    """Connections that were there all the time."""
+    """Connections that were there at the start."""
 
 
 def is_here(address: str) -> bool:
@@ -52,10 +52,11 @@ def is_here(address: str) -> bool:
 class Neighbours:
     """Looks at the connections to one endpoint, again and again."""
 
-    def __init__(self, address: str, port: int, *, tables: Sequence[Path] = _TABLES) -> None:
+    def __init__(self, address: str, port: int, *, tables: Sequence[Path] = _TABLES, here: bool | None = None) -> None:
+        """`here`: whether the address is one of this machine's; None: ask."""
         self._tables = tables
         self._to = (str(_plain(ipaddress.ip_address(address))), port)
-        self._here = is_here(address)
+        self._here = is_here(address) if here is None else here
         self._readable = True
         first = self._look()
         self._known = set(first)
@@ -65,7 +66,6 @@ class Neighbours:
     def look(self) -> None:
         now = self._look()
         self._new |= set(now) - self._known
-        self._standing &= {other for other, state in now.items() if state == _ESTABLISHED}
 
     def seen(self) -> Seen:
         new, standing = len(self._new), len(self._standing)
@@ -79,7 +79,7 @@ class Neighbours:
         elif standing:
             proven, why = (
                 None,
-                f"{standing} connections stood all the time: whether they carried anything cannot be told",
+                f"{standing} connections were there already: whether they carried anything cannot be told",
             )
         else:
             proven, why = True, "nobody was connected to the endpoint"

@@ -1,0 +1,195 @@
+"""What a plan of an interview must make sense of, row by row, and what is said of its numbers before any load."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from drillmaster.errors import Problem
+from drillmaster.ladder import InterviewPlan, steps
+from drillmaster.ladder.bodies import bodies, payload_sha256, read_payloads
+from drillmaster.ladder.checking import Place, check, compressed, longest_s, support
+
+NOW_NS = 1_796_000_000_000_000_000  # 2026-11-30
+SEATS = {"driver": "Ada", "reader": "Bea", "recorder": "Cem"}
+PERMIT = {
+    "host": "api.example.com",
+    "owner": "Dan",
+    "until": "2199-01-01",
+    "max_per_s": 10,
+    "max_requests": 100,
+    "max_in_flight": 8,
+}
+
+
+def plan(target: dict[str, Any] | None = None, **more: Any) -> InterviewPlan:
+    said = {
+        "kind": "plan",
+        "drill": "interview",
+        "job": "one-sentence diff summary",
+        "seats": SEATS,
+        **more,
+        "target": {"url": "http://127.0.0.1:8000/v1/chat", **(target or {})},
+    }
+    return msgspec.convert(said, InterviewPlan)
+
+
+def found(one: InterviewPlan, **more: Any) -> list[Problem]:
+    return check(one, place=Place("plan.yaml"), wall_ns=NOW_NS, **more)
+
+
+def test_the_articles_own_numbers_are_a_plan() -> None:
+    assert found(plan()) == []
+    assert [step.label for step in steps(plan())] == [
+        "cold",
+        "warmup_c1",
+        "warm_c1",
+        "warmup_c4",
+        "warm_c4",
+        "warmup_c8",
+        "warm_c8",
+    ]
+    assert longest_s(plan()) == 120 + 60 * (1 + 11 + 4 + 3)
+
+
+@pytest.mark.parametrize(
+    ("target", "more", "pointer", "said"),
+    [
+        ({}, {"levels": []}, "/levels", "none"),
+        ({}, {"levels": [1, 0]}, "/levels/1", "0 at place 2"),
+        ({}, {"levels": [1, -4]}, "/levels/1", "-4 at place 2"),
+        ({}, {"levels": [4, 1, 4]}, "/levels/2", "4 twice"),
+        ({}, {"levels": [1, 10_001]}, "/levels/1", "10001"),
+        ({}, {"warm": 0}, "/warm", "0"),
+        ({}, {"levels": [64]}, "/warm", "10 calls for a level of 64 callers"),
+        ({}, {"timeout_s": 0}, "/timeout_s", "0"),
+        ({}, {"timeout_s": float("nan")}, "/timeout_s", "nan"),
+        ({}, {"timeout_s": float("inf")}, "/timeout_s", "inf"),
+        ({}, {"idle_s": -1}, "/idle_s", "-1"),
+        ({}, {"idle_s": float("nan")}, "/idle_s", "nan"),
+        ({}, {"open": [{"rate": 0, "seconds": 5}]}, "/open/0/rate", "0"),
+        ({}, {"open": [{"rate": 5, "seconds": 5}, {"rate": 5, "seconds": 9}]}, "/open", "open_r5 twice"),
+        ({}, {"open": [{"rate": 1, "seconds": 90_000}]}, "/open", "90000 s"),
+        ({}, {"drain": {"calls": 3, "callers": 4}}, "/drain", "3 calls for 4 callers"),
+        ({}, {"spend": {"max_requests": 43}}, "/spend/max_requests", "44 calls planned"),
+        ({}, {"job": "  "}, "/job", "'  '"),
+        ({}, {"seats": {**SEATS, "reader": "ada"}}, "/seats/reader", "who is the Driver already"),
+        ({"url": "htp://x"}, {}, "/target/url", "htp"),
+        ({"url": "http://u:p@127.0.0.1/x"}, {}, "/target/url", "a user or password"),
+        ({"dialect": "openai"}, {}, "/target/dialect", "openai"),
+        ({"dialect": "openai_chat"}, {}, "/target/model", "no model"),
+        ({"stream": True}, {}, "/target/stream", "a stream of plain JSON"),
+        ({"headers": {"Authorization": "Bearer x"}}, {}, "/target/headers/Authorization", "a credential in the plan"),
+        ({"headers": {"Host": "x"}}, {}, "/target/headers", "'Host'"),
+        ({"prompt": " "}, {}, "/target/prompt", "an empty prompt"),
+        ({"url": "https://api.example.com/v1"}, {}, "/target/url", "not loopback"),
+        (
+            {"url": "http://api.example.com/v1", "headers": {"Authorization": "Bearer ${K}"}, "permit": PERMIT},
+            {},
+            "/target/url",
+            "http to another host, with a key",
+        ),
+    ],
+)
+def test_what_cannot_work_is_named_where_it_stands(
+    target: dict[str, Any], more: dict[str, Any], pointer: str, said: str
+) -> None:
+    problems = found(plan(target, **more))
+    assert [problem.place for problem in problems] == [f"plan.yaml: {pointer}"]
+    assert said in problems[0].found
+
+
+@pytest.mark.parametrize(
+    ("permit", "more", "place"),
+    [
+        ({"host": "other.example.com"}, {}, "/target/permit"),
+        ({"owner": " "}, {}, "/target/permit"),
+        ({"until": "2026-11-29"}, {}, "/target/permit/until"),
+        ({"max_requests": 43}, {}, "/target/permit/max_requests"),
+        ({"max_in_flight": 7}, {}, "/target/permit/max_in_flight"),
+        ({}, {"open": [{"rate": 11, "seconds": 1, "max_in_flight": 4}]}, "/target/permit/max_per_s"),
+        ({}, {"open": [{"rate": 5, "seconds": 1}]}, "/target/permit/max_in_flight"),
+    ],
+)
+def test_load_on_another_host_stays_within_what_its_owner_allowed(
+    permit: dict[str, Any], more: dict[str, Any], place: str
+) -> None:
+    target = {"url": "https://api.example.com/v1", "permit": {**PERMIT, **permit}}
+    problems = found(plan(target, **more), permit_host="api.example.com")
+    assert [problem.place for problem in problems] == [f"plan.yaml: {place}"]
+
+
+def test_permission_is_given_twice() -> None:
+    one = plan({"url": "https://api.example.com/v1", "permit": PERMIT})
+    assert [problem.place for problem in found(one)] == ["--permit-host"]
+    assert found(one, permit_host="API.example.com") == []
+
+
+def test_what_ten_calls_can_show_is_said_before_any_load() -> None:
+    text = " ".join(support(plan()))
+    assert "p95 takes 59, p99 takes 299" in text
+    assert "25.9 %" in text
+    assert "at most 21 min" in text
+    text = " ".join(support(plan(warm=59, levels=[1])))
+    assert "59 calls a level bound p95 from above" in text
+    assert "while it empties" not in text
+
+
+def test_compression_leaves_calls_and_time_limits() -> None:
+    short = compressed(plan(open=[{"rate": 5, "seconds": 60}]), 10)
+    assert (short.idle_s, short.open[0].seconds, short.open[0].rate, short.warm, short.timeout_s) == (12, 6, 5, 10, 60)
+
+
+@pytest.mark.parametrize(
+    ("target", "body"),
+    [
+        ({}, '{"prompt":"Why?"}'),
+        ({"model": "m"}, '{"model":"m","prompt":"Why?"}'),
+        (
+            {"dialect": "openai_chat", "model": "m", "stream": True, "max_tokens": 9},
+            '{"model":"m","messages":[{"role":"user","content":"Why?"}],"max_tokens":9,"stream":true,'
+            '"stream_options":{"include_usage":true}}',
+        ),
+        ({"dialect": "openai_responses", "model": "m"}, '{"model":"m","input":"Why?"}'),
+        (
+            {"dialect": "anthropic", "model": "m"},
+            '{"model":"m","max_tokens":1024,"messages":[{"role":"user","content":"Why?"}]}',
+        ),
+        ({"dialect": "gemini", "stream": True}, '{"contents":[{"role":"user","parts":[{"text":"Why?"}]}]}'),
+        (
+            {"dialect": "ollama", "model": "m"},
+            '{"model":"m","messages":[{"role":"user","content":"Why?"}],"stream":false}',
+        ),
+        ({"method": "GET"}, ""),
+    ],
+)
+def test_the_prompt_is_put_in_each_apis_words(target: dict[str, Any], body: str) -> None:
+    one = plan({**target, "prompt": "Why?"})
+    assert found(one) == []
+    assert bodies(one.target, None, place="x") == (body,)
+
+
+def test_a_payload_set_holds_prompts_and_whole_bodies() -> None:
+    read = read_payloads(b'"a"\n\n{"messages": [1]}\r\n', place="set.jsonl")
+    one = plan({"dialect": "openai_chat", "model": "m"})
+    sent = bodies(one.target, read, place="x")
+    assert sent == ('{"model":"m","messages":[{"role":"user","content":"a"}]}', '{"model":"m","messages":[1]}')
+    assert payload_sha256(one.target, sent, path="/a") != payload_sha256(one.target, sent[:1], path="/a")
+    assert payload_sha256(one.target, sent, path="/a") != payload_sha256(one.target, sent, path="/b")
+
+
+@pytest.mark.parametrize(
+    ("data", "place"),
+    [
+        (b"", "set.jsonl"),
+        (b'"a"\n3\n', "set.jsonl:2"),
+        (b'"a"\n"  "\n', "set.jsonl:2"),
+        (b'{"a":1,"a":2}', "set.jsonl:1"),
+        (b'"a"\n{"n": NaN}', "set.jsonl:2"),
+        (b'"a"\n["b"]', "set.jsonl:2"),
+    ],
+)
+def test_a_payload_set_that_is_none_is_refused_at_its_line(data: bytes, place: str) -> None:
+    with pytest.raises(Problem) as caught:
+        read_payloads(data, place="set.jsonl")
+    assert caught.value.place.startswith(place)

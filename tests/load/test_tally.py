@@ -1,0 +1,104 @@
+"""Records folded by hand: what counts as a latency, what was held, how late the client was."""
+
+import msgspec
+import pytest
+
+from drillmaster.evidence.samples import OUTCOMES, RECORD, header
+from drillmaster.load.rows import Row, file_text, row_of
+from drillmaster.load.tally import StepTally, records
+
+MS = 1_000_000
+
+
+def record(
+    due_ms: float,
+    end_ms: float,
+    outcome: str = "ok",
+    *,
+    sent_ms: float | None = None,
+    connect_ms: float = 0,
+    status: int = 200,
+) -> tuple[int, ...]:
+    sent = due_ms if sent_ms is None else sent_ms
+    return (
+        round(due_ms * MS), round(sent * MS), 0, 0, round(end_ms * MS), round(connect_ms * MS), 0, 0, 0, 0, 3, 0, 0, status,
+        OUTCOMES.index(outcome), 0,
+    )  # fmt: skip
+
+
+def tally(*rows: tuple[int, ...], limit_s: float = 5, batch: bool = False) -> StepTally:
+    one = StepTally(limit_s, batch=batch)
+    for row in rows:
+        one.add(row)
+    return one
+
+
+def test_a_failure_lowers_no_latency_and_a_cut_call_is_at_least() -> None:
+    one = tally(
+        record(1, 101),
+        record(1, 2, "refused", status=-1),
+        record(1, 301, "short"),
+        record(1, 3, "http_4xx", status=429),
+        record(1, 5001, "timeout", status=-1),
+    )
+    assert one.ok_s() == (0.1, 0.3)
+    assert one.cut_s() == (5.0,)
+    assert one.failed == {"refused": 1, "http_429": 1, "timeout": 1}
+    assert row_of("warm_c1", one) == Row(label="warm_c1", n=5, p50_s=0.3, p95_s=5.0, max_s=5.0, error_rate=0.6)
+
+
+def test_a_call_that_was_never_sent_had_no_answer_within_the_limit() -> None:
+    one = tally(record(1, 101), record(2, 2, "dropped", sent_ms=0, status=-1), limit_s=5)
+    assert one.cut_s() == (5.0,)
+    assert one.failed == {"dropped": 1}
+
+
+def test_where_nothing_was_answered_the_row_says_when_it_failed() -> None:
+    row = row_of("cold", tally(record(1, 3, "refused", status=-1)))
+    assert row is not None
+    assert (row.p50_s, row.max_s, row.error_rate) == (0.002, 0.002, 1.0)
+    assert row_of("cold", tally()) is None
+
+
+def test_quantiles_are_nearest_rank() -> None:
+    row = row_of("warm_c1", tally(*(record(100 * n, 100 * n + n) for n in range(1, 11))))
+    assert row is not None
+    assert (row.p50_s, row.p95_s, row.max_s) == (0.005, 0.01, 0.01)
+
+
+def test_what_is_held_counts_until_the_last_call_began() -> None:
+    # Two callers, three calls of 100 ms: two at once for 100 ms, then one alone.
+    one = tally(record(1, 101), record(1, 101), record(101, 201))
+    assert one.held() == pytest.approx(2)
+    assert one.held_overall() == pytest.approx(1.5)
+    # A client that let one caller wait.
+    assert tally(record(1, 101), record(101, 201), record(201, 301)).held() == pytest.approx(1)
+    assert tally(record(1, 101), record(1, 101)).held() == 2
+
+
+def test_lateness_is_the_clients_and_not_the_connections() -> None:
+    one = tally(record(1, 101, sent_ms=6, connect_ms=5), record(1, 101, sent_ms=4))
+    assert one.late_s(1.0) == pytest.approx(0.003)
+    assert one.late_s(0.5) == 0
+
+
+def test_a_batch_counts_from_its_start() -> None:
+    one = tally(record(10, 110), record(110, 260), batch=True)
+    assert one.ok_s() == (0.1, 0.25)
+    assert one.seconds == 0.25
+
+
+def test_any_chunking_gives_the_same_records() -> None:
+    rows = [record(n, n + 5) for n in range(1, 40)]
+    data = header(stages=["a"]) + b"".join(RECORD.pack(*row) for row in rows) + b"torn"
+    for size in (1, 7, 84, 1000, len(data)):
+        chunks = (data[at : at + size] for at in range(0, len(data), size))
+        assert list(records(chunks)) == rows
+
+
+def test_the_file_has_the_articles_rows_alone() -> None:
+    rows = [Row(label=label, n=1, p50_s=1, p95_s=1, max_s=1, error_rate=0) for label in ("cold", "warm_c1", "open_r5")]
+    said = msgspec.json.decode(file_text(rows, url="http://x/", levels="1"))
+    assert (said["url"], said["levels"]) == ("http://x/", "1")
+    assert [row["label"] for row in said["results"]] == ["cold", "warm_c1"]
+    assert list(said["results"][0]) == ["label", "n", "p50_s", "p95_s", "max_s", "error_rate"]

@@ -95,6 +95,19 @@ SHAPES: dict[str, tuple[str, str, tuple[tuple[str, str], ...]]] = {
         "page of [gates](gates.md). No limit has a default, since a number that nobody chose is a number that nobody defends.",
         (("", "drillmaster.policy:Policy"),),
     ),
+    "matrix": (
+        "Fault matrix",
+        "`drillmaster matrix RUN --json`, and `drillmaster run matrix --json`, print one object, which is read from the run's "
+        "folder alone; beside these fields it has `exit`, and `html` where a page was written. What the words mean: [run every "
+        "fault against your agent](../howto/fault-matrix.md). A table says what some seconds of each fault did to the users "
+        "who met it; it does not prove more, as that page says.",
+        (
+            ("", "drillmaster.matrix:Table"),
+            ("spoken", "drillmaster.matrix:Pair"),
+            ("results", "drillmaster.matrix:Result"),
+            ("not_run", "drillmaster.matrix:LeftOut"),
+        ),
+    ),
     "run-folder": (
         "Run folder",
         "`runs/<id>/` holds `manifest.json`, copies of plan and policy, `timeline.jsonl` (the workers' own), `events/` (ours, "

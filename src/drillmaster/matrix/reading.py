@@ -286,8 +286,10 @@ class _Reading:
             held = [r for r in self.hung if r.outcome not in _GAVE_UP]
             gave_up = len(self.hung) - len(held)
             parts = [f"{gave_up} users gave up"] if gave_up else []
+            window_s = (self._lifted_ns - self._window.injected_ns) / 1e9
             parts += [f"{len(held)} waited for the lift"] if held else []
-            return "hung", f"{' and '.join(parts)}, of {n + len(held)}"
+            after = f"; the fault was on for {window_s:.3g} s" if held else ""
+            return "hung", f"{' and '.join(parts)}, of {n + len(held)}{after}"
         if self.garbage:
             kinds = Counter("passed on what the fault sent" if self._passed_on(r) else r.outcome for r in self.garbage)
             return "answered with garbage", ", ".join(f"{k} {kind}" for kind, k in kinds.most_common()) + f", of {n}"

@@ -121,7 +121,7 @@ def behind(r: Result) -> str:
     if r.first_good_s is not None:
         parts.append(f"first good answer after {seconds_text(round(r.first_good_s, 3))}")
     if r.wire and not isinstance(r.attempts_each, Absent):
-        parts.append(f"attempts a request: {measure_text(r.attempts_each)}, at most {measure_text(r.most_attempts)}")
+        parts.append(f"attempts a request: {measure_text(r.attempts_each)}, the most {measure_text(r.most_attempts)}")
     if r.wire and not isinstance(r.storm, Absent):
         parts.append(f"storm factor {measure_text(r.storm)}")
     if r.exceptions:

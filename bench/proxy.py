@@ -1,8 +1,9 @@
 """What the proxy costs, beside HAProxy and nginx in the same run: `python bench/proxy.py [--seconds 4] [--rounds 3]`.
 
-An nginx origin (994 B of JSON, keep-alive) on plain HTTP and on TLS; `wrk` as the client, 614 B POSTs; each proxy one
-process on one core of its own, evidence on. CPU is read from /proc/PID/stat around each run, so that other load on the machine
-changes rates and not the figures. Rounds are interleaved; the table shows medians. Loopback only.
+An nginx origin (994 B of JSON, keep-alive) on plain HTTP and on TLS; `wrk` as the client, 614 B POSTs; each request has a
+trace of its own and each answer an id, so that no head is wholly known. Each proxy is one process on one core of its own,
+evidence on. CPU is read from /proc/PID/stat around each run; other load on the machine changes rates a lot and the figures a
+little, so the ratio to HAProxy's in the same run is what counts. Rounds are interleaved; the table shows medians. Loopback only.
 """
 
 import argparse
@@ -30,7 +31,7 @@ http {{
   access_log off; keepalive_requests 100000000; keepalive_timeout 600s; client_max_body_size 64m;
   client_body_temp_path {dir}/ob; proxy_temp_path {dir}/op; fastcgi_temp_path {dir}/of; uwsgi_temp_path {dir}/ou;
   scgi_temp_path {dir}/os;
-  default_type application/json;
+  default_type application/json; add_header x-request-id $request_id;
   server {{ listen 127.0.0.1:{plain} backlog=1024; location / {{ return 200 '{body}'; }} }}
   server {{ listen 127.0.0.1:{tls} ssl backlog=1024; ssl_certificate {dir}/cert.pem; ssl_certificate_key {dir}/key.pem;
            location / {{ return 200 '{body}'; }} }}
@@ -309,14 +310,18 @@ def main() -> None:
             for label, (where, _) in targets.items():
                 p50.setdefault(label, []).append(wrk(where, folder / "post.lua", 1, max(1, options.seconds // 2))[1])
         direct = statistics.median(p50["direct"])
-        print("| target | CPU µs/request, 32 connections | requests/s | p50 µs, 1 connection | added |")
-        print("|---|---|---|---|---|")
+        print("| target | CPU µs/request, 32 connections | ratio | requests/s | p50 µs, 1 connection | added |")
+        print("|---|---|---|---|---|---|")
         for label in targets:
-            used = f"{statistics.median(cpu[label]):.1f}" if label in cpu else ""
+            used = ratio = ""
+            if label in cpu:
+                used_us = statistics.median(cpu[label])
+                used = f"{used_us:.1f}"
+                beside = cpu.get("HAProxy, TLS upstream" if "TLS" in label else "HAProxy")
+                ratio = f"{used_us / statistics.median(beside):.2f}" if beside else ""
             at_one = statistics.median(p50[label])
-            print(
-                f"| {label} | {used} | {statistics.median(rate[label]):,.0f} | {at_one:.0f} | {at_one - direct:+.0f} |"
-            )
+            done = f"{statistics.median(rate[label]):,.0f}"
+            print(f"| {label} | {used} | {ratio} | {done} | {at_one:.0f} | {at_one - direct:+.0f} |")
         direct_ms, ours_ms = sse_first_byte(port["sse"], 50), sse_first_byte(port["our_sse"], 50)
         print(f"\nfirst event of a stream: {direct_ms:.2f} ms direct, {ours_ms:.2f} ms through drillmaster")
 

@@ -176,6 +176,9 @@ class Origin:
             self.problems.append(problem)
 
     def close(self) -> None:
+        # A thread that waits in `accept` outlives the close, and its number may be another origin's by then: wake it.
+        with contextlib.suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
 
 

@@ -9,7 +9,8 @@
    up look exactly like this.
 5. The answer's connection option is mirrored: where the upstream would have closed, so do we.
 6. What is whole in one piece is relayed in one piece: a head that came with just the bytes its Content-Length announces
-   needs no body reader. Heads are read by the same `http1.HeadReader` either way, and one `send` a direction is all.
+   needs no body reader. Heads are read by the same `http1.HeadReader` either way, and one write a direction is all, with
+   those of other exchanges where several are under way (`wire.Batch`).
 7. `Upgrade` requests go through; after a 101 both sides are an opaque tunnel. `Upgrade: h2c` is dropped, CONNECT is 501.
 """
 

@@ -122,8 +122,10 @@ def test_any_other_wait_has_no_end() -> None:
 )
 def test_silence_in_a_body_lasts_as_long_as_the_transport_lets_it(fault: str, worst_s: float | None) -> None:
     own = Defaults(connect_s=10.0, read_s=300.0, body_s=300.0, retries=2)
-    found = result(Said(how="waiting", seconds=9.0), rows(1, status=200), cell(fault), defaults=own)
-    assert found.worst_s == worst_s
+    waiting = Said(how="waiting", seconds=9.0)
+    assert result(waiting, rows(1, status=200, end="stall"), cell(fault), defaults=own).worst_s == worst_s
+    # The answer was whole: no limit on silence is running any more.
+    assert result(waiting, rows(1, status=200, end="clean"), cell(fault), defaults=own).worst_s is None
 
 
 def test_a_crash_says_nothing_about_the_fault() -> None:

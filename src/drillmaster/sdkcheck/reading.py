@@ -50,6 +50,8 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
     scope: str
     head: bool = False
     """Whether the last answer had one."""
+    over: bool = False
+    """Whether the last answer was whole, and its client still there."""
     error_told: bool = False
     """Whether the last answer was an error by its status."""
     asked_s: float | None = None
@@ -67,6 +69,7 @@ def wire_of(rows: Sequence[dict[str, Any]], scope: str) -> Wire:
         attempts=max(len(attempts), met if scope == "connection" else 0),
         scope=scope,
         head=status is not None,
+        over=last.get("end") == "clean",
         error_told=isinstance(status, int) and status >= 400,
         asked_s=last.get("asked_s"),
     )
@@ -159,7 +162,7 @@ def _waited_s(cell: Cell, said: Said, wire: Wire, attempts: int | None, defaults
     left = defaults.retries + 1 - (attempts or 0)
     if wire.error_told and wire.asked_s is not None and left > 0:
         return max(said.seconds, round(wire.asked_s * left, 3))
-    if defaults.body_s is not None and not wire.error_told and not _goes_on(cell.fault):
+    if defaults.body_s is not None and not wire.over and not _goes_on(cell.fault):
         return defaults.body_s
     return None
 

@@ -430,6 +430,19 @@ def test_keys_come_from_the_environment_and_only_by_name() -> None:
         ({"rules": [{"mode": "503", "share": 7}]}, "/fault/rules/0/share", "7"),
         ({"rules": [{"mode": "refused", "first": 1}]}, "/fault/rules/0/mode", "port"),
         ({"rules": [{"mode": "503", "schedule": [[900, 901]]}]}, "/fault/rules/0/schedule", "900 s"),
+        ({"rules": [{"mode": "503", "when": {"dialect": "openai"}}]}, "/fault/rules/0/when/dialect", "openai"),
+        (
+            {"rules": [{"mode": "cut-stream", "when": {"stream": False}}]},
+            "/fault/rules/0/when/stream",
+            "false",
+        ),
+        # Nothing is left for the second; a share, a count or other conditions would leave it something.
+        ({"rules": [{"mode": "503"}, {"mode": "reset"}]}, "/fault/rules/1", "reset behind 503"),
+        (
+            {"rules": [{"mode": "503", "when": {"model": "a"}}, {"mode": "stall", "when": {"model": "a"}}]},
+            "/fault/rules/1",
+            "stall behind 503",
+        ),
     ],
 )
 def test_a_fault_that_cannot_be_or_meets_nobody_is_named_by_its_place(
@@ -444,6 +457,41 @@ def test_a_rule_that_will_hardly_meet_anybody_is_warned_of() -> None:
     said = " ".join(look(plan(fault={"rules": [{"mode": "503", "share": 0.001, "name": "rare"}]})).warnings)
     assert "rule rare would take 0.18 of the 180 user requests" in said
     assert "rule" not in " ".join(look(plan(fault={"rules": [{"mode": "503", "share": 0.5}]})).warnings)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        [{"mode": "503", "share": 0.5}, {"mode": "reset"}],
+        [{"mode": "503", "first": 3}, {"mode": "reset"}],
+        [{"mode": "503", "when": {"model": "a"}}, {"mode": "reset", "when": {"model": "b"}}],
+        [{"mode": "first-byte-delay", "params": {"delay_ms": 9}}, {"mode": "503"}],
+        [{"mode": "503", "when": {"header": {"authorization": "Bearer *", "x-tenant": "blue"}}}],
+    ],
+)
+def test_rules_that_leave_one_another_something_are_sane(rules: list[dict[str, Any]]) -> None:
+    assert look(plan(fault={"rules": rules})).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("authorization", "Bearer a-token-of-ours"),
+        ("X-Api-Key", "plain"),
+        ("x-tenant", "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"),
+    ],
+)
+def test_a_rule_that_holds_a_credential_is_refused_and_not_repeated(name: str, value: str) -> None:
+    problems = look(plan(fault={"rules": [{"mode": "503", "when": {"header": {name: value}}}]})).problems
+    assert len(problems) == 1
+    assert "credential" in str(problems[0])
+    assert "sha256" in str(problems[0])
+    assert value not in str(problems[0])
+
+
+def test_an_empty_list_of_rules_is_no_fault_for_everybody() -> None:
+    with pytest.raises(msgspec.ValidationError):
+        plan(fault={"rules": []})
 
 
 def test_the_times_of_rules_shrink_with_the_phases() -> None:

@@ -227,6 +227,17 @@ def wrongs(*rules: dict[str, Any]) -> list[str]:
     return [wrong.pointer for wrong in what_is_wrong(these, SCOPES.__getitem__, "/rules")]
 
 
+def test_a_body_that_cannot_be_read_is_undecided_where_a_rule_looks_into_it_and_only_there() -> None:
+    coded = asked(model=None, stream=None, tools=None, legible=False)
+    for inside in ({"model": "*"}, {"stream": False}, {"tools": False}):
+        aim = Aim(rule(when=inside), 1)
+        assert aim.takes(coded, 1.0) is None
+        assert (aim.undecided, aim.matched) == (1, 0)
+    for outside in ({"share": 0.999999}, {"when": {"method": "POST"}}):
+        aim = Aim(rule(**outside), 1)
+        assert aim.takes(coded, 1.0) is not None
+
+
 @pytest.mark.parametrize(
     ("one", "pointer"),
     [
@@ -249,6 +260,13 @@ def wrongs(*rules: dict[str, Any]) -> list[str]:
         ({"when": {"key": "sk-live"}}, "/when/key"),
         ({"when": {"method": "post"}}, "/when/method"),
         ({"when": {"path": "v1/*"}}, "/when/path"),
+        ({"when": {"path": "/v1/chat?model=a"}}, "/when/path"),
+        ({"when": {"method": "P*"}}, "/when/method"),
+        ({"when": {"method": ""}}, "/when/method"),
+        ({"when": {"model": ""}}, "/when/model"),
+        ({"when": {"header": {"x-tenant": ""}}}, "/when/header/x-tenant"),
+        ({"when": {"header": {"Content-Length": "*"}}}, "/when/header"),
+        ({"name": "x" * 41}, "/name"),
         ({"when": {"header": {"x tenant:": "a"}}}, "/when/header"),
         ({"when": {"model": "m" * 4_000}}, ""),
     ],

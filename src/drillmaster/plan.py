@@ -4,7 +4,7 @@ A plan is a YAML (or JSON or TOML) file that people write and review. This modul
 plan must make sense of. Fields carry their units. Nothing here has authority over a verdict: limits are the policy's.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -131,8 +131,8 @@ class Fault(_Part, frozen=True, kw_only=True):
     """A fault's tag; left out, and without rules, `reset`. `503` may stand without quotes, which YAML reads as a number:
     here and in a rule a number is text."""
     params: dict[str, Any] = {}
-    rules: tuple[Rule, ...] = ()
-    """In place of `mode`: several faults, each with the requests that it meets."""
+    rules: Annotated[tuple[Rule, ...], msgspec.Meta(min_length=1)] = ()
+    """In place of `mode`: several faults, each with the requests that it meets; one at least."""
     linger_s: float = 0
 
     def __post_init__(self) -> None:

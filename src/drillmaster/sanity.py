@@ -9,6 +9,7 @@
 5. What cannot work is a problem and is refused before anything starts; what can but should not is a warning.
 """
 
+import difflib
 import ipaddress
 import math
 import re
@@ -20,13 +21,15 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
+from drillmaster import dialects
 from drillmaster.clock import parse_rfc3339, rfc3339
 from drillmaster.errors import Problem, Refused
 from drillmaster.faults import make
 from drillmaster.pace import arrivals_in
 from drillmaster.plan import Attest, Permit, Phases, Plan, Spend
 from drillmaster.policy import share_text
-from drillmaster.targeting import faster, most_taken, named, what_is_wrong
+from drillmaster.screen import screen_text
+from drillmaster.targeting import Rule, When, faster, most_taken, named, what_is_wrong
 
 __all__ = [
     "Numbers",
@@ -680,6 +683,7 @@ def _fault(plan: Plan, place: str) -> Iterator[Problem]:
     for wrong in what_is_wrong(fault.rules, scopes.__getitem__, "/fault/rules"):
         yield _wrong(place, wrong.pointer, wrong.found, wrong.wanted, wrong.remedy)
     for at, rule in enumerate(fault.rules):
+        yield from _rule(fault.rules, at, place)
         if rule.schedule and min(start for start, _ in rule.schedule) >= plan.phases.fault_s:
             yield _wrong(
                 place,
@@ -688,6 +692,51 @@ def _fault(plan: Plan, place: str) -> Iterator[Problem]:
                 f"one that begins within the fault phase of {plan.phases.fault_s:g} s",
                 "seconds count from the injection",
             )
+
+
+_CREDENTIALS = frozenset(("authorization", "api-key", "cookie", "proxy-authorization", "x-api-key", "x-goog-api-key"))
+
+
+def _rule(rules: tuple[Rule, ...], at: int, place: str) -> Iterator[Problem]:
+    """What no request could ever fit, what stands behind a rule that leaves it nothing, and secrets: a plan is kept in the run."""
+    rule, pointer = rules[at], f"/fault/rules/{at}"
+    when, fault = rule.when, make(rule.tag, rule.params)
+    for name, pattern in when.header.items():
+        whole = name.lower() in _CREDENTIALS and "*" not in pattern
+        if whole or screen_text(pattern) != pattern:
+            yield _wrong(
+                place,
+                f"{pointer}/when/header/{name}",
+                "what looks like a credential",
+                "none: plan and evidence are kept",
+                'match it by `key`, its hash (printf %s "$OPENAI_API_KEY" | sha256sum | cut -c1-16), or by a pattern: "Bearer *"',
+            )
+    if when.dialect is not None and when.dialect not in dialects.names():
+        near = difflib.get_close_matches(when.dialect, dialects.names(), 1)
+        remedy = f"Did you mean {near[0]}?" if near else "see the attempts' lines of a run: dialect"
+        yield _wrong(
+            place, f"{pointer}/when/dialect", repr(when.dialect), f"one of {', '.join(dialects.names())}", remedy
+        )
+    for field, said, need in (("stream", False, "stream"), ("stream", True, "whole"), ("tools", False, "tools")):
+        if need in fault.needs and getattr(when, field) is said:
+            yield _wrong(
+                place,
+                f"{pointer}/when/{field}",
+                str(said).lower(),
+                f"what {rule.tag} can act on",
+                f"take {field} out, or write {field}: {str(not said).lower()}",
+            )
+    for before, other in enumerate(rules[:at]):
+        everybody = Rule(mode=other.mode, params=other.params, name=other.name, when=other.when)
+        if other == everybody and other.when in (When(), when) and not make(other.tag, other.params).asks_upstream:
+            yield _wrong(
+                place,
+                pointer,
+                f"{rule.tag} behind {other.tag} of /fault/rules/{before}, which answers every request that this one fits",
+                "a rule that can meet somebody",
+                "put it first, give the other a share, a count or another `when`, or take one out",
+            )
+            return
 
 
 def _arithmetic(plan: Plan, place: str, numbers: Numbers) -> Iterator[Problem]:

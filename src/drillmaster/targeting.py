@@ -49,6 +49,20 @@ MAX_FINGERPRINTS = 65_536
 _NONCE = re.compile(rb"dmn[0-9a-f]{16}")
 _KEY = re.compile(r"[0-9a-f]{16}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
+_METHOD = re.compile(r"[A-Za-z-]{1,20}")
+_QUERY = re.compile(r"\?[^/?*]*=")
+_HOP = frozenset(
+    (
+        "connection",
+        "content-length",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "transfer-encoding",
+        "upgrade",
+    )
+)
+"""Fields of the connection and of the framing: no rule sees them."""
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
 
 
@@ -347,7 +361,8 @@ def what_is_wrong(rules: tuple[Rule, ...], scopes: Callable[[str], str], pointer
 def _one(rule: Rule) -> Iterator[Wrong]:
     when = rule.when
     if not _NAME.fullmatch(rule.name):
-        yield Wrong("/name", repr(rule.name[:60]), "up to 40 letters, digits, `_`, `.`, `-`", "shorten or rename it")
+        found = repr(rule.name) if len(rule.name) <= 40 else f"{len(rule.name)} characters"
+        yield Wrong("/name", found, "up to 40 letters, digits, `_`, `.`, `-`", "shorten or rename it")
     if when.key is not None and not _KEY.fullmatch(when.key):
         yield Wrong(
             "/when/key",
@@ -355,13 +370,27 @@ def _one(rule: Rule) -> Iterator[Wrong]:
             "the first 16 hex digits of the credential's sha256; never the credential",
             'printf %s "$OPENAI_API_KEY" | sha256sum | cut -c1-16',
         )
-    if when.method is not None and when.method != when.method.upper():
+    if when.method is not None and not _METHOD.fullmatch(when.method):
+        yield Wrong(
+            "/when/method", repr(when.method[:20]), "one method by its name, no pattern", "write POST, or leave it out"
+        )
+    elif when.method is not None and when.method != when.method.upper():
         yield Wrong("/when/method", repr(when.method), "a method as it is sent", f"write {when.method.upper()}")
     if when.path is not None and not when.path.startswith(("/", "*", "?", "[")):
         yield Wrong("/when/path", repr(when.path), "a pattern of a path, which begins with /", f"write /{when.path}")
+    if when.path is not None and _QUERY.search(when.path):
+        wanted = "a pattern of the path alone; in one, ? stands for any character"
+        yield Wrong("/when/path", "a query", wanted, "write it without what follows the ?")
     for name in when.header:
         if not _TOKEN.fullmatch(name):
             yield Wrong("/when/header", repr(name), "the name of a header field", "write it without colon and spaces")
+        elif name.lower() in _HOP:
+            yield Wrong("/when/header", name, "a field that goes from the client to the API", "match another field")
+    for field, pattern in (("model", when.model), *((f"header/{name}", value) for name, value in when.header.items())):
+        if pattern == "":
+            yield Wrong(
+                f"/when/{field}", "an empty text", "a pattern that something can fit", 'write "*" for any value'
+            )
     if not 0 < rule.share <= 1 and not (rule.share == 0 and rule.ramp is not None):
         yield Wrong("/share", str(rule.share), "0 < share <= 1", "write 0.1 for one request in ten")
     yield from _counts(rule)

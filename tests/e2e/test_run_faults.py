@@ -96,10 +96,10 @@ def test_rules_meet_whom_they_name_and_the_verdict_counts_each(drill: Drill) -> 
 
 
 def test_a_rule_that_nobody_fits_refuses_the_drill_and_says_what_came(drill: Drill) -> None:
-    code, checks = rules(drill, {"mode": 503, "name": "chat"}, {"mode": "reset", "when": {"model": "no-such-*"}})
+    code, checks = rules(drill, {"mode": "reset", "when": {"model": "no-such-*"}}, {"mode": 503, "name": "chat"})
     assert code == 2
     assert checks["rules"]["status"] == "refused"
-    assert "r2 (reset) fits no request; what came: POST /ask" in checks["rules"]["why"]
+    assert "r1 (reset) fits no request; what came: POST /ask" in checks["rules"]["why"]
 
 
 def test_rules_that_make_no_sense_are_refused_before_anything_starts(drill: Drill) -> None:

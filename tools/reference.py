@@ -184,7 +184,7 @@ def _said_of_fields(owner: type) -> dict[str, str]:
 def _type_name(kind: object) -> str:
     name = kind.__name__ if isinstance(kind, type) and not getattr(kind, "__args__", None) else str(kind)
     name = re.sub(r" \| (?:\w+\.)*UnsetType", "", name)
-    name = re.sub(r"(?:typing\.)?Annotated\[(\w+), [^\]]*\]", r"\1", name)
+    name = re.sub(r"(?:typing\.)?Annotated\[(\w+(?:\[[^\]]*\])?), [^\]]*\]", r"\1", name)
     return re.sub(r"\b(?:typing|drillmaster|collections\.abc)\.(?:\w+\.)*", "", name)
 
 

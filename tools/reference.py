@@ -2,7 +2,7 @@
 
 `cli.md` comes from the verbs' own help; `faults.md`, `gates.md` and `dialects.md` from docstrings and fields of the entries,
 and with `faults.md` the index of faults that ships with the package (`reference_faults`);
-`plan.md`, `policy.md` and `run-folder.md` from the types that the files are decoded into.
+`plan.md`, `interview-plan.md`, `policy.md` and `run-folder.md` from the types that the files are decoded into.
 With `--check` nothing is written, and a page that differs from the code is named and makes exit 1.
 """
 
@@ -89,6 +89,21 @@ SHAPES: dict[str, tuple[str, str, tuple[tuple[str, str], ...]]] = {
             ("stop", "drillmaster.plan:Stop"),
         ),
     ),
+    "interview-plan": (
+        "Interview plan",
+        "What `drillmaster interview PLAN` takes: YAML, JSON or TOML. A command line with a URL says the same by options. Fields that are "
+        "not listed here are refused. [How to interview an endpoint](../howto/load-interview.md).",
+        (
+            ("", "drillmaster.ladder:InterviewPlan"),
+            ("target", "drillmaster.ladder:Asked"),
+            ("target.permit", "drillmaster.ladder:LoadPermit"),
+            ("open", "drillmaster.ladder:Arrivals"),
+            ("drain", "drillmaster.ladder:Batch"),
+            ("seats", "drillmaster.ladder:InterviewSeats"),
+            ("spend", "drillmaster.plan:Spend"),
+            ("stop", "drillmaster.ladder:InterviewStop"),
+        ),
+    ),
     "policy": (
         "Policy",
         "A policy is YAML, JSON or TOML: who answers for the numbers, and one entry a gate. The limits of each gate are on the "
@@ -112,10 +127,11 @@ SHAPES: dict[str, tuple[str, str, tuple[tuple[str, str], ...]]] = {
         "Run folder",
         "`runs/<id>/` holds `manifest.json`, copies of plan and policy, `timeline.jsonl` (the workers' own), `events/` (ours, "
         "[event by event](events.md)), `worker.log` (what the agent printed, secrets screened), `proxy.log` (trouble of the "
-        "proxy), `seal.json`, and behind the seal `verdict.json`, `card.md` and `report.html`, of a fault matrix `matrix.html`. "
+        "proxy), of an interview `samples*.bin` (one record a call) and `gaps*.bin` (times between the words of streams), `seal.json`, and behind the seal `verdict.json`, `card.md` and `report.html`, of a fault matrix `matrix.html`. "
         "What a seal [cannot show](../why/what-a-seal-cannot-show.md).",
         (
             ("manifest.json", "drillmaster.evidence:Manifest"),
+            ("manifest.json of an interview", "drillmaster.load.manifest:InterviewManifest"),
             ("seal.json", "drillmaster.evidence:Seal"),
             ("seal.json, files", "drillmaster.evidence:SealedFile"),
             ("verdict.json", "drillmaster.verdict:Verdict"),

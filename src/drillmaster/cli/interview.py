@@ -112,7 +112,8 @@ def command(
       drillmaster interview interview-plan.yaml --permit-host api.example.com
     """
     from drillmaster.ladder.checking import Place, compressed
-    from drillmaster.load.conducting import LoadOptions, conduct
+    from drillmaster.load.conducting import conduct
+    from drillmaster.load.preparing import LoadOptions
     from drillmaster.run.progress import progress_for
 
     url, path = _which(what, asked["url_option"])

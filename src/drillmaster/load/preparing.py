@@ -1,0 +1,208 @@
+"""Everything that can make an interview worthless, looked at before anything is sent: keys, payloads, files, permission, room."""
+
+import os
+import shlex
+import shutil
+import socket
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+
+from drillmaster.clock import rfc3339
+from drillmaster.engines import Shot
+from drillmaster.errors import Problem, Refused
+from drillmaster.evidence.samples import RECORD
+from drillmaster.intake import read_bytes
+from drillmaster.ladder import InterviewPlan, Step, steps
+from drillmaster.ladder.bodies import bodies, fixed_headers, payload_sha256, read_payloads
+from drillmaster.ladder.checking import Place
+from drillmaster.run.parts import raise_descriptor_limit
+from drillmaster.run.progress import Progress, Silent
+from drillmaster.run.seats import Lock, take_lock
+from drillmaster.sanity import empty_seats, fill_in, is_loopback, split_url
+
+__all__ = ["LoadOptions", "Ready", "look_up", "reach", "ready_for", "room_for", "target_lock"]
+
+PAYLOADS_CAP_BYTES = 64 << 20
+OWN_DESCRIPTORS = 40
+
+
+class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What is no part of the plan."""
+
+    runs: Path = Path("runs")
+    out: Path | None = None
+    """The article's file; it must not be there. None: `interview.json`, or where that is there one with the run's id."""
+    base: Path = Path()
+    """Where the plan's relative paths begin."""
+    rehearsal: bool = False
+    permit_host: str | None = None
+    stamps: tuple[str, ...] = ()
+    more_headers: Mapping[str, str] = {}
+    """Secrets that stand in no plan."""
+    progress: Progress = Silent()
+    say: Callable[[str], None] | None = None
+    """Is given each row as it ends, and what the article's script prints."""
+    confirm: Callable[[], None] | None = None
+    """Asks a person, when all has been said and before anything is sent; raises Problem for a no."""
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known before a socket is opened."""
+
+    plan: InterviewPlan
+    shot: Shot
+    tls: bool
+    host: str
+    port: int
+    ca_file: str | None
+    payload_sha256: str
+    url: str
+    steps: tuple[Step, ...]
+    stamps: tuple[str, ...]
+
+
+def ready_for(plan: InterviewPlan, place: Place, options: LoadOptions, environ: Mapping[str, str]) -> Ready:
+    target = plan.target
+    parts = split_url(target.url)
+    assert parts is not None and parts.hostname is not None
+    payloads = None
+    if target.payloads is not None:
+        file = options.base / target.payloads
+        payloads = read_payloads(read_bytes(file, PAYLOADS_CAP_BYTES), place=str(file))
+    sent = bodies(target, payloads, place=place.at("/target/dialect"))
+    headers = fill_in(target.headers, environ, place=place.at("/target/headers"))
+    for name, value in headers.items():
+        if not value.strip() or not value.isascii() or not value.isprintable():
+            raise Problem(
+                place.at("/target/headers"),
+                found=f"{name}: a value that is empty or not one line of ASCII",
+                wanted="the key itself",
+                remedy="look at the variable of the environment: no line end, no quotes",
+            )
+    ca_file = None if target.ca_file is None else options.base / target.ca_file
+    if ca_file is not None:
+        read_bytes(ca_file, 1 << 20)
+    path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
+    tls = parts.scheme == "https"
+    rehearsal = options.rehearsal or bool(empty_seats(plan.seats.names()))
+    return Ready(
+        plan=plan,
+        shot=Shot(
+            method=target.method,
+            target=path + (f"?{parts.query}" if parts.query else ""),
+            authority=parts.netloc.rpartition("@")[2],
+            headers={**fixed_headers(target), **headers, **options.more_headers},
+            payloads=sent,
+            dialect=target.dialect,
+        ),
+        tls=tls,
+        host=parts.hostname,
+        port=parts.port or (443 if tls else 80),
+        ca_file=None if ca_file is None else str(ca_file.absolute()),
+        payload_sha256=payload_sha256(target, sent, path=path),
+        url=f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}",
+        steps=steps(plan),
+        stamps=(*options.stamps, *(("REHEARSAL",) if rehearsal else ())),
+    )
+
+
+def room_for(ready: Ready, place: Place, options: LoadOptions) -> None:
+    """Where results go, descriptors and disk: looked at before anything is sent. Raises Problem."""
+    out = options.out
+    if out is not None:
+        if os.path.lexists(out):
+            raise Problem(
+                "--out",
+                found=f"{out}, which is there already",
+                wanted="a new file: no measurement is written over",
+                remedy=f"--out {out.stem}-{rfc3339(time.time_ns(), digits=0)[:10]}{out.suffix or '.json'}",
+            )
+        if not out.absolute().parent.is_dir() or not os.access(out.absolute().parent, os.W_OK):
+            raise Problem(
+                "--out",
+                found=f"no folder {out.absolute().parent} that can be written",
+                wanted="a folder that is there",
+                remedy=f"mkdir -p {shlex.quote(str(out.parent))}",
+            )
+    most = max(step.callers for step in ready.steps)
+    _, limit = raise_descriptor_limit()
+    if most + OWN_DESCRIPTORS > limit:
+        raise Refused(
+            "descriptors",
+            found=f"{limit} allowed",
+            wanted=f"{most + OWN_DESCRIPTORS}: one for each call that may be in flight",
+            remedy=f"run `ulimit -n {most + OWN_DESCRIPTORS}` first, or take fewer callers",
+        )
+    there = next(path for path in (options.runs.absolute(), *options.runs.absolute().parents) if path.is_dir())
+    need_mb = ready.plan.stop.min_free_mb + RECORD.size * sum(step.calls for step in ready.steps) // 1_000_000
+    free_mb = shutil.disk_usage(there).free // 1_000_000
+    if free_mb < need_mb:
+        raise Refused(
+            "disk_space",
+            found=f"{free_mb} MB free at {there}",
+            wanted=f"at least {need_mb} MB: what the samples take, and stop.min_free_mb",
+            remedy="free some, or choose another disk with --runs DIR",
+        )
+
+
+def look_up(ready: Ready) -> tuple[str, ...]:
+    """All addresses of the host, once for the whole run; the connected address is what permission is about. Raises Refused."""
+    try:
+        found = socket.getaddrinfo(ready.host, ready.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise Refused(
+            f"target {ready.host}",
+            found=getattr(error, "strerror", None) or "a name that is none",
+            wanted="a name that is known",
+            remedy="mend the URL",
+        ) from None
+    addresses = tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
+    outside = [address for address in addresses if not is_loopback(address)]
+    if outside and ready.plan.target.permit is None:
+        raise Refused(
+            f"target {ready.host}",
+            found=f"{outside[0]}, which is not loopback",
+            wanted="loopback: load goes nowhere else without permission",
+            remedy="write a loopback address, or a plan with `permit:`",
+        )
+    return addresses
+
+
+def target_lock(ready: Ready, addresses: tuple[str, ...]) -> Lock:
+    thing = f"target {addresses[0]}:{ready.port}"
+    try:
+        lock, _ = take_lock([thing])
+    except Refused as refused:
+        raise Refused(
+            refused.place,
+            found=refused.found,
+            wanted="one drill or interview at a time on a target",
+            remedy="wait for it, or end it by Ctrl-C where it runs",
+        ) from None
+    return lock
+
+
+def reach(ready: Ready, addresses: tuple[str, ...]) -> str:
+    """The first address that takes a connection; nothing is sent on it. Raises Refused where none does."""
+    said = ""
+    for address in addresses:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        with socket.socket(family, socket.SOCK_STREAM) as sock:
+            sock.settimeout(min(10.0, ready.plan.timeout_s))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # leaves no TIME_WAIT behind
+            try:
+                sock.connect((address, ready.port))
+            except OSError as error:
+                said = (error.strerror or "no answer").lower()
+                continue
+            return address
+    raise Refused(
+        f"target {ready.host}:{ready.port}",
+        found=f"{said} at {', '.join(addresses)}",
+        wanted="an endpoint that takes a connection",
+        remedy="start it, or mend the URL",
+    )

@@ -206,8 +206,8 @@ def phases(agent: str) -> dict[str, dict[str, float]]:
     """LiteLLM's router takes tens of milliseconds of CPU for a request: half the traffic, for longer."""
     slow = agent.startswith("litellm")
     return {
-        "traffic": {"every_s": 0.24 if slow else 0.15, "time_limit_s": 3},
-        "phases": {"baseline_s": 3 if slow else 1.5, "fault_s": 5, "recovery_s": 3},
+        "traffic": {"every_s": 0.28 if slow else 0.15, "time_limit_s": 3},
+        "phases": {"baseline_s": 3 if slow else 1.5, "fault_s": 6 if slow else 5, "recovery_s": 3},
     }
 
 
@@ -263,7 +263,7 @@ def drill_all(agent: str, folder: Path, provider_port: int, program: list[str], 
     def one(number: int, case: Case) -> str:
         return drill(agent, case, folder / f"{number:02}-{case.fault}", provider_port, program, env)
 
-    with ThreadPoolExecutor(2 if agent.startswith("litellm") else AT_ONCE) as pool:
+    with ThreadPoolExecutor(1 if agent.startswith("litellm") else AT_ONCE) as pool:
         return [text for text in pool.map(one, range(len(CASES[agent])), CASES[agent]) if text]
 
 

@@ -23,7 +23,7 @@ router = Router(
     ],
     fallbacks=[{"large": ["small"]}],
     num_retries=0,
-    allowed_fails=10_000,  # what the router tries is decided by this request, not by the ones before
+    disable_cooldowns=True,  # what the router tries is decided by this request, not by the ones before
 )
 loop = asyncio.new_event_loop()
 threading.Thread(target=loop.run_forever, daemon=True).start()

@@ -41,7 +41,8 @@ def clean_environment(home: Path) -> dict[str, str]:
         "NO_PROXY": "*",
         "no_proxy": "*",
         "NETRC": os.devnull,
-        # No TLS is spoken here, and a bundle of hundreds, read anew by each client, is half of the work of most calls.
+        # No TLS is spoken here, and a bundle of hundreds, read anew by each client, is half of the work of most calls. The
+        # key of this one was thrown away: nobody can be trusted by it.
         "SSL_CERT_FILE": str(PROBES / "authority.pem"),
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else it is downloaded at import
         "LITELLM_LOG": "ERROR",

@@ -17,6 +17,7 @@ from drillmaster.targeting import (
     When,
     faster,
     fingerprint,
+    label,
     most_taken,
     named,
     what_is_wrong,
@@ -225,6 +226,17 @@ SCOPES = {"reset": "exchange", "503": "exchange", "refused": "port", "rst-on-acc
 def wrongs(*rules: dict[str, Any]) -> list[str]:
     these = tuple(msgspec.convert({"mode": "reset", **one}, Rule) for one in rules)
     return [wrong.pointer for wrong in what_is_wrong(these, SCOPES.__getitem__, "/rules")]
+
+
+def test_several_rules_are_called_by_their_first_faults() -> None:
+    tags = ("stall", "503", "stall", "reset", "hang", "throttle", "refusal")
+    labels = [label([rule(mode=tag) for tag in tags[:n]]) for n in (1, 3, 6, 7)]
+    assert labels == [
+        "stall",
+        "stall + 503",
+        "stall + 503 + reset + hang + throttle",
+        "stall + 503 + reset + hang + 2 more",
+    ]
 
 
 def test_a_body_that_cannot_be_read_is_undecided_where_a_rule_looks_into_it_and_only_there() -> None:

@@ -14,6 +14,7 @@ from drillmaster.verdict import Check, Cite, Exact, holds
 __all__ = ["anchored", "bare", "folded", "sealed", "tail_of", "targeted", "whole"]
 
 _DAY_NS = 86_400 * 10**9
+_MANY = 8
 
 
 def sealed(run: Run, max_clock_step_s: float) -> Iterator[Check]:
@@ -299,7 +300,7 @@ def whole(run: Run, window: Window, tail: str) -> Check:
 def targeted(window: Window, tail: str) -> Check:
     """Admit an injection with rules of which each has met somebody: one that met nobody was not rehearsed."""
     idle = [rule for rule in window.rules if not rule.met]
-    met = ", ".join(f"{rule.name} ({rule.fault}) {rule.met}" for rule in window.rules if rule.met)
+    met = [f"{rule.name} ({rule.fault}) {rule.met}" for rule in window.rules if rule.met]
     return Check(
         id=f"rules{tail}",
         role="admission",
@@ -307,17 +308,22 @@ def targeted(window: Window, tail: str) -> Check:
         title=f"every rule met somebody: {len(window.rules) - len(idle)} of {len(window.rules)}{tail}",
         observed=Exact(len(window.rules) - len(idle)),
         limit=len(window.rules),
-        cites=tuple(rule.cite for rule in (idle or window.rules)),
-        why="; ".join(_idle(rule) for rule in idle) or met,
+        cites=tuple(rule.cite for rule in (idle or window.rules)[:_MANY]),
+        why=_few([_idle(rule) for rule in idle], "; ") or _few(met, ", "),
         remedy=_mend(idle[0]) if idle else "",
     )
+
+
+def _few(said: Sequence[str], between: str) -> str:
+    """So many of these that a reader can still see which."""
+    return between.join((*said[:_MANY], *([f"{len(said) - _MANY} more"] if len(said) > _MANY else ())))
 
 
 def _idle(rule: RuleMet) -> str:
     if rule.matched is None:
         return f"{rule.name} ({rule.fault}) met nobody, and its proxy ended before it could say why"
     if rule.undecided and not rule.matched:
-        return f"{rule.name} ({rule.fault}) could not decide: {rule.undecided} requests were larger than it reads"
+        return f"{rule.name} ({rule.fault}) could not decide: {rule.undecided} requests were larger than it reads, or coded"
     if not rule.matched:
         saw = f"; what came: {', '.join(rule.saw)}" if rule.saw else "; nothing came"
         return f"{rule.name} ({rule.fault}) fits no request{saw}"
@@ -327,6 +333,8 @@ def _idle(rule: RuleMet) -> str:
 
 
 def _mend(rule: RuleMet) -> str:
+    if rule.undecided and not rule.matched:
+        return f"give rule {rule.name} a `when` of path, header or key, without model, stream and tools, and no share; run again"
     if not rule.matched:
         return f"correct `when` of rule {rule.name} in the plan, or take the rule out, and run again"
     if not rule.taken:

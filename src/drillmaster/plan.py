@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
-from drillmaster.targeting import Rule
+from drillmaster.targeting import Rule, label
 
 __all__ = [
     "Attest",
@@ -142,7 +142,7 @@ class Fault(_Part, frozen=True, kw_only=True):
     @property
     def mode(self) -> str:
         """What people call it."""
-        return " + ".join(dict.fromkeys(rule.tag for rule in self.wanted))
+        return label(self.wanted)
 
     @property
     def wanted(self) -> tuple[Rule, ...]:

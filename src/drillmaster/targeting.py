@@ -17,7 +17,7 @@ import fnmatch
 import hashlib
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -35,6 +35,7 @@ __all__ = [
     "Wrong",
     "faster",
     "fingerprint",
+    "label",
     "most_taken",
     "named",
     "what_is_wrong",
@@ -45,6 +46,7 @@ MAX_RULES = 32
 MAX_RULE_BYTES = 3_000
 """Of one rule as JSON: it has to fit a line of evidence."""
 MAX_FINGERPRINTS = 65_536
+MAX_LABELLED = 4
 
 _NONCE = re.compile(rb"dmn[0-9a-f]{16}")
 _KEY = re.compile(r"[0-9a-f]{16}")
@@ -210,6 +212,13 @@ def faster(rule: Rule, factor: float) -> Rule:
         flap=None if rule.flap is None else Flap(on_s=rule.flap.on_s / factor, off_s=rule.flap.off_s / factor),
         ramp=None if rule.ramp is None else Ramp(to=rule.ramp.to, over_s=rule.ramp.over_s / factor),
     )
+
+
+def label(rules: Iterable[Rule]) -> str:
+    """What people call several rules: their faults, the first few of them."""
+    tags = list(dict.fromkeys(rule.tag for rule in rules))
+    more = [f"{len(tags) - MAX_LABELLED} more"] if len(tags) > MAX_LABELLED + 1 else tags[MAX_LABELLED:]
+    return " + ".join((*tags[:MAX_LABELLED], *more))
 
 
 def named(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:

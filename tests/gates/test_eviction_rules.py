@@ -55,6 +55,21 @@ def test_a_rule_that_met_nobody_refuses_the_drill_and_says_what_would_mend_it(
     assert "chat" not in checks["rules"].why
 
 
+def test_of_many_rules_the_first_are_named_and_the_others_counted() -> None:
+    names = [f"{'rule-with-a-long-name':-<38}{n:02}" for n in range(32)]
+    for met_by in ("", "nobody"):
+        scene = ruled(*((name, "first-byte-delay") for name in names), met_by=met_by)
+        rows = [row for row in scene.rows if row.event == "fault_met"]
+        for name in names if not met_by else ():
+            fields = {key: rows[0].fields[key] for key in ("attempt", "window", "client_bytes")}
+            scene.add(PROXY, rows[0].fields["ns"], "fault_met", rule=name, **fields)
+        check = judged(scene.run())[1]["rules"]
+        assert check.status == ("refused" if met_by else "pass")
+        assert len(check.why) < 1_200
+        assert names[0] in check.why
+        assert check.why.endswith("24 more")
+
+
 def test_a_proxy_that_was_killed_before_it_could_tell_leaves_the_count_of_its_lines() -> None:
     scene = ruled(("chat", "reset"), ("idle", "stall"), met_by="chat")
     scene.drop("fault_rule_tally")

@@ -16,7 +16,7 @@ import msgspec
 
 from drillmaster.clock import Clock
 from drillmaster.faults import Fault, Scope, make
-from drillmaster.targeting import Aim, Rule, named, what_is_wrong
+from drillmaster.targeting import Aim, Rule, label, named, what_is_wrong
 
 __all__ = ["MAX_TTL_S", "Armed", "Conflict", "Counters", "Injection", "Switch", "arm"]
 
@@ -99,7 +99,7 @@ class Injection:
     ) -> None:
         self.window = window
         self.armed = armed
-        self.tag = " + ".join(dict.fromkeys(one.rule.tag for one in armed))
+        self.tag = label(one.rule for one in armed)
         """What people call it."""
         self.scope: Scope = armed[0].fault.scope
         """Of all its faults: several are all of exchanges."""

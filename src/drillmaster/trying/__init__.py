@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from drillmaster.targeting import Rule
+from drillmaster.targeting import Rule, label
 
 __all__ = ["Ask", "Met", "Outcome", "Trial", "Tried"]
 
@@ -50,7 +50,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def title(self) -> str:
         """The faults by their tags."""
-        return " + ".join(dict.fromkeys(rule.tag for rule in self.rules))
+        return label(self.rules)
 
     @classmethod
     def of(cls, tag: str, params: dict[str, Any], **more: Any) -> "Trial":

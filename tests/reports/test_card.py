@@ -38,6 +38,15 @@ all_checks = st.lists(
 )
 
 
+def test_the_command_of_a_drill_by_rules_names_no_mode_since_no_flag_gives_rules() -> None:
+    case = cases.CASES["pass"]()
+    assert case.manifest is not None
+    plan = {**case.manifest.plan, "fault": {"rules": [{"mode": "503"}, {"mode": "reset"}]}}
+    ruled = replace(case, manifest=replace(case.manifest, plan=plan, fault={"tag": "503 + reset"}))
+    assert " --mode reset" in cases.both(case)[1].proxy_command
+    assert cases.both(ruled)[1].proxy_command == cases.both(case)[1].proxy_command.replace(" --mode reset", "")
+
+
 @settings(max_examples=150)
 @given(all_checks, texts, texts, texts, st.floats(0, 1e9))
 @example([], "\x1b[2J\n# Forged", "\u2028", "](x)<script>", 1e9)

@@ -175,7 +175,9 @@ def view(run: Run, verdict: Verdict, *, gate_command: str) -> RunView:
     upstream = re.sub(r"(?<=//)[^/@]*@|[?#].*", "", screen_url(str(upstream))) if upstream is not None else None
     mode = str(manifest.fault.get("tag", ""))
     host, _, port = listen.rpartition(":")
-    command = f"drillmaster proxy --host {host.strip('[]')} --port {port} --mode {mode}" if host else ""
+    command = f"drillmaster proxy --host {host.strip('[]')} --port {port}" if host else ""
+    if command and not (plan.get("fault") or {}).get("rules"):  # rules come by their own order, not by a flag
+        command += f" --mode {mode}"
     if command and upstream is not None:
         command += f" --upstream {upstream}"
     owners = plan.get("owners") or {}

@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -15,12 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from drillmaster.clock import SystemClock
 from drillmaster.errors import Refused
+from drillmaster.evidence.samples import read_samples
 from drillmaster.load.reading import InterviewRun, open_interview, open_interview_run
 from drillmaster.timeline import seal_run
+from tests.e2e.test_permission import FAR, PERMIT, namespace
 from tests.e2e.wirelab import Origin, Reader
+
+__all__ = ["namespace"]
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
 
@@ -469,6 +475,88 @@ def test_a_plan_says_all_of_it_and_its_permit_is_a_cap(lab: Lab) -> None:
     assert lab.read().manifest.permission["owner"] == "Ada"
     assert refused.returncode == 2 and "write it into plan.json" in refused.stderr
     assert wide.returncode == 2 and "max_in_flight" in wide.stderr
+
+
+def test_over_tls_the_certificate_is_checked_and_the_handshake_is_timed(lab: Lab) -> None:
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    authority.cert_pem.write_to_path(str(lab.folder / "ca.pem"))
+    truth = Truth(lambda _: (0.01, answer()))
+    origin = Origin(truth.handle, tls=context)
+    try:
+        plan = {
+            "kind": "plan",
+            "drill": "interview",
+            "job": "a job",
+            "target": {"url": f"{origin.url}/v1/chat", "ca_file": "ca.pem"},
+            "levels": [1, 3],
+            "warm": 12,
+            "idle_s": 0,
+        }
+        (lab.folder / "plan.json").write_text(json.dumps(plan))
+        done = lab.run("plan.json")
+        assert done.returncode == 0, done.stderr
+        other = lab.run(f"{origin.url}/v1/chat", "--idle", "0", "--runs", "others")
+    finally:
+        origin.close()
+    assert "REHEARSAL" in lab.read().manifest.stamps  # nobody sits anywhere
+    level = lab.read().interview.level("warm_c3")
+    assert level is not None
+    assert (level.n, level.failures) == (12, 0)
+    _, cold = read_samples((lab.run_dir / "samples.cold.bin").read_bytes())
+    assert cold.rows[0].connect_ns > 0
+    assert cold.rows[0].tls_ns > 0
+    assert other.returncode == 2
+    assert "a certificate that ca_file trusts" in other.stderr
+
+
+FAR_SERVER = """\
+import socketserver, sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+class H(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.wfile.write(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\n{}")
+    def log_message(self, *a): pass
+server = ThreadingHTTPServer((sys.argv[1], 0), H)
+print(server.server_address[1], flush=True)
+server.serve_forever()
+"""
+
+
+@pytest.mark.needs("ip")
+def test_another_host_needs_a_permit_and_its_idleness_is_not_proven(lab: Lab, namespace: list[str]) -> None:
+    with subprocess.Popen(
+        [*namespace, sys.executable, "-c", FAR_SERVER, FAR], stdout=subprocess.PIPE, text=True
+    ) as far:
+        try:
+            assert far.stdout is not None
+            url = f"http://{FAR}:{far.stdout.readline().strip()}/v1/chat"
+            bare = lab.run(url, "--idle", "0")
+            permit = {**PERMIT, "max_per_s": 100_000, "max_in_flight": 4}
+            target = {"url": url, "permit": permit}
+            plan = {
+                "kind": "plan",
+                "drill": "interview",
+                "job": "a job",
+                "target": target,
+                "levels": [1, 4],
+                "idle_s": 0.3,
+            }
+            (lab.folder / "plan.json").write_text(json.dumps(plan))
+            once = lab.run("plan.json")
+            assert not (lab.folder / "runs").exists()
+            twice = lab.run("plan.json", "--permit-host", FAR)
+        finally:
+            far.terminate()
+    assert (bare.returncode, once.returncode) == (2, 2)
+    assert "permission" in bare.stderr
+    assert f"add --permit-host {FAR}" in once.stderr
+    assert twice.returncode == 0, twice.stderr
+    assert lab.read().idle["proven"] is None
+    assert "who else calls it cannot be seen from here" in twice.stderr
 
 
 @pytest.fixture

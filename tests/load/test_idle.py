@@ -55,6 +55,13 @@ def test_what_was_over_before_is_nobody(tmp_path: Path) -> None:
     assert one.seen().proven is True
 
 
+def test_a_connection_of_our_own_is_nobody(tmp_path: Path) -> None:
+    kernel = Kernel(tmp_path, LISTEN + THERE + OTHER_SIDE)
+    one = Neighbours("127.0.0.1", 8080, ours=0xC001, tables=kernel.paths, here=True)
+    one.look()
+    assert (one.seen().proven, one.seen().standing) == (True, 0)
+
+
 def test_of_one_that_was_there_already_nothing_can_be_told(tmp_path: Path) -> None:
     kernel = Kernel(tmp_path, LISTEN + THERE + OTHER_SIDE)
     one = neighbours(kernel)

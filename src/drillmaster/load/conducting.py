@@ -95,9 +95,9 @@ def conduct(
     lock = target_lock(ready, addresses)
     try:
         sweep()
-        chosen = reach(ready, addresses)
+        chosen, our_port = reach(ready, addresses)
         folder = make_folder(options.runs, clock)
-        run = _Run(ready, options, folder, clock, (chosen, *(one for one in addresses if one != chosen)))
+        run = _Run(ready, options, folder, clock, (chosen, *(one for one in addresses if one != chosen)), our_port)
         lock.note(_live(folder, ready, addresses))
         try:
             return run.whole()
@@ -124,7 +124,13 @@ class _Run:
     """One run that has a folder."""
 
     def __init__(
-        self, ready: Ready, options: LoadOptions, folder: Folder, clock: Clock, addresses: tuple[str, ...]
+        self,
+        ready: Ready,
+        options: LoadOptions,
+        folder: Folder,
+        clock: Clock,
+        addresses: tuple[str, ...],
+        our_port: int,
     ) -> None:
         self._ready = ready
         self._plan = ready.plan
@@ -132,6 +138,7 @@ class _Run:
         self._folder = folder
         self._clock = clock
         self._addresses = addresses
+        self._our_port = our_port
         self._progress = options.progress
         self._writer = Writer(folder.path / EVENTS, clock, folder.mono0_ns)
         self._tallies = {
@@ -139,43 +146,34 @@ class _Run:
         }
         self._rows: list[Row] = []
         self._signal: str | None = None
+        self._status, self._why = "aborted", "an internal error"  # until it is known better
         self._disk_s = 0.0
         self._rate: tuple[float, int] = (0.0, 0)
 
     def whole(self) -> LoadResult:
-        folder, plan = self._folder, self._plan
+        """Walk, and seal on every way out. Raises the refusal that came after the cold call."""
+        folder = self._folder
         folder.write_manifest(self._manifest())
         self._progress.line(f"run {folder.run}  in {folder.path}")
-        refused: Problem | None = None
-        why = ""
         with self._heard():
             try:
-                self._walk()
-            except _Stop as stop:
-                why = str(stop)
-            except Problem as problem:
-                refused, why = (problem, str(problem)) if isinstance(problem, Refused) else (None, str(problem))
-            except OSError as error:
-                why = f"evidence could not be written: {complaint(error)[0]}"
-            folder.drop_ballast()
-            status = "completed" if not why else "refused" if refused is not None else "aborted"
-            with contextlib.suppress(Problem):
-                self._writer.write("load_ended", status=status, why=why)
-            self._writer.close()
-            text = self._file_text()
-            if self._rows:
-                with contextlib.suppress(Problem):
-                    write_new(folder.path / "interview.json", text)
-            unsealed = self._seal()
+                refused = self._way_out()
+            finally:
+                text, unsealed = self._keep()
         if refused is not None:
             self._progress.line(f"what was measured is sealed: {short(folder.path)}")
             raise refused
-        why = "; ".join(filter(None, (why, unsealed)))
         out = self._write_out(text) if self._rows else None
-        if self._rows and out is None:
-            why = "; ".join(filter(None, (why, f"{self._options.out or 'interview.json'} could not be written")))
-        if plan.drain is not None and (tally := self._tallies["drain"]).n and not why:
-            self._progress.line(f"the batch of {tally.n} was drained in {tally.seconds:.3f} s")
+        lost = self._rows and out is None
+        why = "; ".join(
+            filter(
+                None,
+                (self._why, unsealed, f"{self._options.out or 'interview.json'} could not be written" if lost else ""),
+            )
+        )
+        if "drain" in self._tallies and not why:
+            drain = self._tallies["drain"]
+            self._progress.line(f"the batch of {drain.n} was drained in {drain.seconds:.3f} s")
         return LoadResult(
             run_dir=folder.path,
             exit=Exit.ABORTED if why else Exit.PASS,
@@ -183,6 +181,35 @@ class _Run:
             rows=tuple(self._rows),
             out=out,
         )
+
+    def _way_out(self) -> Problem | None:
+        """Walk; `_status` and `_why` say how it ended. The refusal, where that is how."""
+        try:
+            self._walk()
+        except _Stop as stop:
+            self._status, self._why = "aborted", str(stop)
+        except Refused as refused:
+            self._status, self._why = "refused", str(refused)
+            return refused
+        except Problem as problem:
+            self._status, self._why = "aborted", str(problem)
+        except OSError as error:
+            self._status, self._why = "aborted", f"evidence could not be written: {complaint(error)[0]}"
+        else:
+            self._status, self._why = "completed", ""
+        return None
+
+    def _keep(self) -> tuple[str, str | None]:
+        """Put the last line, the rows and the seal on the disk; the rows as text, and why there is no seal."""
+        self._folder.drop_ballast()
+        with contextlib.suppress(Problem):
+            self._writer.write("load_ended", status=self._status, why=self._why)
+        self._writer.close()
+        text = self._file_text()
+        if self._rows:
+            with contextlib.suppress(Problem):
+                write_new(self._folder.path / "interview.json", text)
+        return text, self._seal()
 
     # The walk
 
@@ -209,7 +236,7 @@ class _Run:
     def _idle(self) -> None:
         """Send nothing, and look who else does."""
         idle_s = self._plan.idle_s
-        neighbours = Neighbours(self._addresses[0], self._ready.port)
+        neighbours = Neighbours(self._addresses[0], self._ready.port, ours=self._our_port)
         self._writer.write("idle_started", planned_s=idle_s)
         self._say(f"idling {idle_s:g}s for a cold probe...")
         self._progress.phase("idle", idle_s)

@@ -52,8 +52,13 @@ def is_here(address: str) -> bool:
 class Neighbours:
     """Looks at the connections to one endpoint, again and again."""
 
-    def __init__(self, address: str, port: int, *, tables: Sequence[Path] = _TABLES, here: bool | None = None) -> None:
-        """`here`: whether the address is one of this machine's; None: ask."""
+    def __init__(
+        self, address: str, port: int, *, ours: int = 0, tables: Sequence[Path] = _TABLES, here: bool | None = None
+    ) -> None:
+        """`ours`: our own port of a connection that was tried before; `here`: whether the address is one of this machine's;
+        None: ask.
+        """
+        self._ours = ours
         self._tables = tables
         self._to = (str(_plain(ipaddress.ip_address(address))), port)
         self._here = is_here(address) if here is None else here
@@ -90,6 +95,8 @@ class Neighbours:
         found: dict[tuple[str, int], int] = {}
         for entry in self._entries():
             if entry.state == _LISTEN:
+                continue
+            if self._ours in (entry.local[1], entry.remote[1]):
                 continue
             if entry.local == self._to:
                 found[entry.remote] = entry.state

@@ -186,20 +186,19 @@ def target_lock(ready: Ready, addresses: tuple[str, ...]) -> Lock:
     return lock
 
 
-def reach(ready: Ready, addresses: tuple[str, ...]) -> str:
-    """The first address that takes a connection; nothing is sent on it. Raises Refused where none does."""
+def reach(ready: Ready, addresses: tuple[str, ...]) -> tuple[str, int]:
+    """The first address that takes a connection, on which nothing is sent, and our port of it. Raises Refused for none."""
     said = ""
     for address in addresses:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         with socket.socket(family, socket.SOCK_STREAM) as sock:
             sock.settimeout(min(10.0, ready.plan.timeout_s))
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # leaves no TIME_WAIT behind
             try:
                 sock.connect((address, ready.port))
             except OSError as error:
                 said = (error.strerror or "no answer").lower()
                 continue
-            return address
+            return address, sock.getsockname()[1]
     raise Refused(
         f"target {ready.host}:{ready.port}",
         found=f"{said} at {', '.join(addresses)}",

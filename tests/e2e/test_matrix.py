@@ -119,8 +119,6 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 WORDS = {
     ("503", False): "survived by fallback",
     ("503", True): "survived by fallback",
-    ("rate-limit", False): "survived by fallback",
-    ("rate-limit", True): "survived by fallback",
     ("hang", False): "survived by fallback",
     ("reset", False): "never engaged",
     ("reset", True): "never engaged",
@@ -136,7 +134,7 @@ WORDS = {
 
 def test_every_cell_gets_the_word_that_the_agents_code_deserves(bench: Bench) -> None:
     faults = list(dict.fromkeys(tag for tag, _ in WORDS))
-    bench.plan(*faults, "mcp-error", policy="policy.yaml")
+    bench.plan(*faults, "mcp-error", policy="policy.yaml", matrix={"window_s": 1.4})
     code, table, said = bench.run()
     found = {(r["label"], r["stream"]): r for r in table["results"]}
     assert {key: found[key]["word"] for key in WORDS} == WORDS, said
@@ -166,7 +164,7 @@ def test_every_cell_gets_the_word_that_the_agents_code_deserves(bench: Bench) ->
         and "events/proxy.jsonl" in page
     )
     again = json.loads(bench.verb("matrix", str(bench.run_dir), "--json").stdout)
-    assert {**again, "html": table["html"]} == table
+    assert [name for name, value in table.items() if again.get(name) != value] == ["html"]
     gate = bench.verb("gate", "eviction", str(bench.run_dir))
     assert gate.returncode == 2 and "matrix" in gate.stderr
 

@@ -421,3 +421,31 @@ def test_the_answer_of_an_origin_is_what_arrives(tmp_path: Path, origin: Origin)
         answer = Reader(sock).answer()
         assert answer is not None
         assert answer.body == CHAT
+
+
+def test_a_cap_on_requests_is_held_by_the_proxy_itself_and_ends_the_fault(tmp_path: Path) -> None:
+    asked = 0
+
+    def count(reader: Reader, sock: socket.socket) -> None:
+        nonlocal asked
+        while reader.request() is not None:
+            asked += 1
+            sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+
+    origin = Origin(count)
+    with proxy(tmp_path, upstream=origin.url, max_requests=5) as ours, ours.connect() as sock:
+        reader = Reader(sock)
+        statuses = []
+        for number in range(8):
+            if number == 3:
+                ours.inject("first-byte-delay", delay_ms=1)
+            sock.sendall(post())
+            answer = reader.answer()
+            assert answer is not None
+            statuses.append(answer.status)
+        assert statuses == [200] * 5 + [503] * 3
+        assert asked == 5
+        assert ours.state()["counts"]["spend_refused"] == 3
+        assert ours.state()["window"] is None
+        assert [row["requests"] for row in ours.rows("spend_capped")] == [5]
+    origin.close()

@@ -227,7 +227,7 @@ def inject(
     where = _where(control, port)
     order = {"window": window, **fault, "ttl_s": for_s, "linger_s": linger_s}
     answer = ask(where, "POST", "/inject", order, token=_token(token_file))
-    what = fault.get("fault") or f"{len(fault['rules'])} rules"
+    what = f"{fault['fault']} is" if "fault" in fault else f"{len(fault['rules'])} rules are"
     _print(as_json, {"window": window, **answer}, f"{what} on for {for_s:g} s (window {window})")
 
 

@@ -63,6 +63,7 @@ class Exchange(Witness):
         "keep",
         "limit_bytes",
         "over",
+        "paid",
         "raw_down",
         "resp_done",
         "upstream",
@@ -78,7 +79,7 @@ class Exchange(Witness):
         self.nonce = route.nonce
         self.keep = head.keep_alive
         """Whether the client's connection stays for another request."""
-        self.over = self.req_done = self.resp_done = self.real = self.altered = False
+        self.over = self.req_done = self.resp_done = self.real = self.altered = self.paid = False
         self.up_bytes = self.down_bytes = self._peek_bytes = 0
         self._asked = self._asked_tail = self._nonce_tail = self._edge = b""
         self.first_ns: int | None = None
@@ -220,10 +221,17 @@ class Exchange(Witness):
 
     def begin_pass(self, payload: bytes, now_ns: int | None = None) -> None:
         """Relay this exchange from here on; `payload` is what was already read of the body. `now_ns` None: look."""
-        pool = self.hub.pool
+        hub = self.hub
+        pool = hub.pool
         if pool is None:
             self.answer(502, "no_upstream", "upstream_error")
             return
+        if hub.purse is not None and not self.paid:
+            if not hub.purse.begin():
+                self.answer(503, "spend_cap", "upstream_error")
+                hub.broke()
+                return
+            self.paid = True
         if self.head.chunked:
             payload = self._frame_up(payload)
         idle = pool.idle
@@ -693,6 +701,7 @@ class Exchange(Witness):
                 upstream.give(end_ns)
             else:
                 upstream.drop()
+        before = hub.counters.tokens
         if drive is None:
             self.record_attempt(None, end, end_ns, whole=whole)
         else:
@@ -700,6 +709,9 @@ class Exchange(Witness):
             # A script that let the request pass untouched has not met it.
             self.record_attempt(drive.injection.window if drive.acted else None, end, end_ns, whole=whole)
             drive.over()
+        if self.paid:
+            assert hub.purse is not None
+            hub.purse.end(hub.counters.tokens - before)
         if how is None:
             how = "linger" if not self.req_done else "keep" if self.keep else "fin"
         self.client.next_request(how, end_ns)

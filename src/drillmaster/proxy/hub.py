@@ -18,6 +18,7 @@ from drillmaster.dialects import Dialect, catalogue, load, recognise
 from drillmaster.errors import Problem
 from drillmaster.http1 import HeadReader, RequestHead
 from drillmaster.proxy.pool import Pool
+from drillmaster.proxy.purse import Purse
 from drillmaster.proxy.settings import Limits, Upstream
 from drillmaster.proxy.switch import Counters, Injection, Switch
 from drillmaster.screen import screen_text
@@ -133,6 +134,7 @@ class Hub:
         limits: Limits,
         mono0_ns: int,
         seed: int,
+        purse: Purse | None = None,
     ) -> None:
         self.loop = loop
         self.clock = clock
@@ -143,6 +145,8 @@ class Hub:
         self.mono0_ns = mono0_ns
         self.seed = seed
         self.counters = Counters()
+        self.purse = purse
+        """None: there is no cap."""
         self.switch = Switch(clock, self._lifted)
         self.head_ns = round(limits.head_s * 1e9)
         self.idle_ns = round(limits.idle_s * 1e9)
@@ -223,6 +227,15 @@ class Hub:
             owed, self._owed = self._owed, []
             for late, late_fields in owed:
                 self.record(late, late_fields)
+
+    def broke(self) -> None:
+        """A request was kept from the real endpoint, since the cap is reached: the drill is over, and so is its fault."""
+        purse = self.purse
+        assert purse is not None
+        if not self.counters.spend_refused:
+            self.record("spend_capped", {"requests": purse.requests, "tokens": purse.tokens})
+            self.switch.lift("failed")
+        self.counters.spend_refused = purse.refused
 
     def clean(self, text: str) -> str:
         """Screen a text that a client wrote, and shorten it. Remembered: paths and models are few."""

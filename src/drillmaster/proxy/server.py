@@ -34,6 +34,7 @@ from drillmaster.proxy.door import BACKLOG, Door, PortDrive
 from drillmaster.proxy.hub import NEVER_NS, EventSink, Hub, NullSink
 from drillmaster.proxy.loop import make_loop
 from drillmaster.proxy.means import descriptors_in_use, listen_unix, raise_descriptors, read_token, trust
+from drillmaster.proxy.purse import Purse
 from drillmaster.proxy.settings import Settings, Upstream
 from drillmaster.proxy.switch import Conflict, Injection, arm
 from drillmaster.pulse import Pulse
@@ -76,6 +77,9 @@ class Server:
             limits=settings.limits,
             mono0_ns=settings.mono0_ns,
             seed=settings.seed,
+            purse=None
+            if settings.max_requests is None and settings.max_tokens is None
+            else Purse(settings.max_requests, settings.max_tokens),
         )
         if settings.say == "lines":
             self.hub.tell = _tell

@@ -96,6 +96,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     mono0_ns: int = 0
     """The run's zero on CLOCK_MONOTONIC."""
     seed: int = 1
+    max_requests: int | None = None
+    """How many requests may go to the upstream, in all; beyond that they are refused here, and a fault that is on is lifted."""
+    max_tokens: int | None = None
+    """The same of what its answers cost."""
     owner_pid: int | None = None
     """Who started us. Once it is gone the proxy passes through until it was idle for `orphan_grace_s`, then ends."""
     orphan_grace_s: float = 600.0

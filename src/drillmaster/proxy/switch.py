@@ -167,6 +167,8 @@ class Counters(msgspec.Struct):
     upstream_retries: int = 0
     tokens: int = 0
     """What the real endpoint's answers cost, by their `usage`; estimated, and high, where they do not say."""
+    spend_refused: int = 0
+    """Kept from the real endpoint, since what may be spent is spent."""
     script_errors: int = 0
     evidence_lines: int = 0
     evidence_lost: int = 0

@@ -434,6 +434,8 @@ def _proxy_part(site: _Site) -> ProxyPart:
         events=str(folder.events / "proxy.jsonl"),
         mono0_ns=folder.mono0_ns,
         seed=plan.seed,
+        max_requests=None if plan.spend is None else plan.spend.max_requests,
+        max_tokens=None if plan.spend is None else plan.spend.max_tokens,
         owner_pid=os.getpid(),
     )
     return ProxyPart(settings, site.seats.proxy_control, log=folder.path / "proxy.log", env=os.environ)

@@ -4,7 +4,8 @@
    for so long that a user's time limit could have passed meanwhile, what the drill measured is not the agent.
 2. Evidence that cannot be written, was taken away, or was lost by the proxy, is a drill without it.
 3. A proxy that says nothing is killed: it may be holding a fault on.
-4. A cap on what may be spent stops the drill before it is passed: as soon as the next look could find it behind us.
+4. A cap on what may be spent stops the drill before it is passed: as soon as the next look could find it behind us. The proxy
+   holds the cap itself, for what comes between two looks.
 """
 
 import os
@@ -83,6 +84,8 @@ class Watch:
             counts = (await self._proxy.state()).get("counts", {})
         except InjectorLost:
             return None
+        if counts.get("spend_refused"):
+            return "what may be spent at the real endpoint is spent (spend): the proxy keeps the rest from it"
         before, self._spent = (
             self._spent,
             {

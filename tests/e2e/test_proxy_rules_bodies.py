@@ -1,5 +1,6 @@
 """Rules and bodies: however one comes its fate is the same, each rule reads all of it, and none is held for ever."""
 
+import concurrent.futures
 import gzip
 import json
 import random
@@ -11,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.wirelab import Origin, ProxyProcess, Reader, plain_answer, post, proxy
+from drillmaster import faults
+from tests.e2e.wirelab import CHAT, Origin, ProxyProcess, Reader, plain_answer, post, proxy
 
 pytestmark = pytest.mark.e2e
 
@@ -237,3 +239,88 @@ def test_a_fault_of_connections_is_the_same_with_a_name_as_without(ours: ProxyPr
     assert ours.wait_rows("fault_met")[0]["window"] == "w1"
     assert not ours.rows("fault_rule")
     assert not ours.rows("fault_rule_tally")
+
+
+NEEDED: dict[str, dict[str, Any]] = {
+    "body-drip": {"bytes_per_s": 1_000},
+    "cut-body": {"after_bytes": 20},
+    "daily-quota": {"requests": 1_000},
+    "date-skew": {"skew_s": 60},
+    "first-byte-delay": {"delay_ms": 20},
+    "header-drip": {"bytes_per_s": 1_000},
+    "rate-limit": {"form": "none"},
+    "requests-per-minute": {"requests": 1_000},
+    "slow-close": {"delay_ms": 20},
+    "slow-tokens": {"per_s": 100},
+    "status": {"status": 502},
+    "throttle": {"bytes_per_s": 200_000},
+    "tokens-per-minute": {"tokens": 100_000},
+    "usage-skew": {"factor": 2},
+    "wrong-model": {"model": "another"},
+}
+CHUNKS = tuple(
+    json.dumps({"id": "c", "object": "chat.completion.chunk", "model": "m", "choices": [choice]}).encode()
+    for choice in (
+        *({"index": 0, "delta": {"content": word}, "finish_reason": None} for word in ["one", "two", "three", "four"]),
+        {"index": 0, "delta": {}, "finish_reason": "stop"},
+    )
+)
+
+
+def stream_or_answer(reader: Reader, sock: socket.socket) -> None:
+    while (message := reader.request()) is not None:
+        if json.loads(message.body)["stream"]:
+            frames = b"".join(b"data: %b\n\n" % piece for piece in (*CHUNKS, b"[DONE]"))
+            sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+            sock.sendall(b"%x\r\n%b\r\n0\r\n\r\n" % (len(frames), frames))
+        else:
+            length = b"Content-Length: %d" % len(CHAT)
+            sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n" + length + b"\r\n\r\n" + CHAT)
+
+
+def left_with(ours: ProxyProcess, pair: str, *, stream: bool) -> tuple[Any, ...]:
+    """What a plain client is left with; of a whole answer of 200 its length too, which random ids do not move."""
+    body = json.loads(chat(1, stream=stream))
+    body["tools"] = [{"type": "function", "function": {"name": "look", "parameters": {}}}]
+    with ours.connect() as sock:
+        sock.sendall(post(json.dumps(body).encode(), b"x-pair: " + pair.encode()))
+        try:
+            answer = Reader(sock).answer("POST")
+        except ConnectionError:
+            return ("reset",)
+        if answer is None:
+            return ("closed",)
+        size = len(answer.body) if answer.whole and answer.status == 200 else None
+        return answer.status, answer.field(b"content-type"), answer.whole, size
+
+
+def test_a_delay_before_any_fault_changes_nothing_of_what_the_client_is_left_with(tmp_path: Path) -> None:
+    made = {tag: faults.make(tag, NEEDED.get(tag, {})) for tag in faults.names()}
+    silent = {"silent", "stalled"}
+    tags = [tag for tag, one in made.items() if one.scope == "exchange" and not silent & set(one.seen)]
+    assert len(tags) > 40
+    origin = Origin(stream_or_answer)
+    with proxy(tmp_path, upstream=origin.url, seed=11) as ours, concurrent.futures.ThreadPoolExecutor(16) as pool:
+        for at in range(0, len(tags), 8):
+            rules = []
+            for tag in tags[at : at + 8]:
+                alone = {"mode": tag, "params": NEEDED.get(tag, {})}
+                for pair, these in ((f"{tag}.alone", (alone,)), (f"{tag}.behind", (DELAY, alone))):
+                    for number, rule in enumerate(these):
+                        rules.append({**rule, "name": f"{pair}.{number}"[-40:], "when": {"header": {"x-pair": pair}}})
+            put_on(ours, *rules, window=f"w{at}")
+            for stream in (False, True):
+                ways = ("alone", "behind")
+                found = {
+                    (tag, way): pool.submit(left_with, ours, f"{tag}.{way}", stream=stream)
+                    for tag in tags[at : at + 8]
+                    for way in ways
+                }
+                for tag in tags[at : at + 8]:
+                    assert found[tag, "behind"].result() == found[tag, "alone"].result(), (tag, stream)
+            ours.lift(f"w{at}")
+        assert ours.state()["counts"]["script_errors"] == 0
+        tallies = ours.wait_rows("fault_rule_tally", 3 * len(tags))
+        assert {row["met"] for row in tallies if row["rule"].endswith("behind.0")} == {2}
+    assert origin.problems == []
+    origin.close()

@@ -456,6 +456,8 @@ def test_a_fault_that_cannot_be_or_meets_nobody_is_named_by_its_place(
 def test_a_rule_that_will_hardly_meet_anybody_is_warned_of() -> None:
     said = " ".join(look(plan(fault={"rules": [{"mode": "503", "share": 0.001, "name": "rare"}]})).warnings)
     assert "rule rare would take 0.18 of the 180 user requests" in said
+    said = " ".join(look(plan(fault={"rules": [{"mode": "503", "schedule": [[60, 61]], "name": "brief"}]})).warnings)
+    assert "rule brief would take 0 of the 180 user requests" in said
     assert "rule" not in " ".join(look(plan(fault={"rules": [{"mode": "503", "share": 0.5}]})).warnings)
 
 

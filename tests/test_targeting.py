@@ -20,6 +20,7 @@ from drillmaster.targeting import (
     label,
     most_taken,
     named,
+    on_ratio,
     what_is_wrong,
 )
 
@@ -226,6 +227,22 @@ SCOPES = {"reset": "exchange", "503": "exchange", "refused": "port", "rst-on-acc
 def wrongs(*rules: dict[str, Any]) -> list[str]:
     these = tuple(msgspec.convert({"mode": "reset", **one}, Rule) for one in rules)
     return [wrong.pointer for wrong in what_is_wrong(these, SCOPES.__getitem__, "/rules")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "ratio"),
+    [
+        ({}, 1.0),
+        ({"schedule": [[0, 25]]}, 0.25),
+        ({"schedule": [[90, 200]]}, 0.1),
+        ({"schedule": [[50, 60], [0, 20], [10, 30]]}, 0.4),
+        ({"schedule": [[100, 200]]}, 0.0),
+        ({"flap": {"on_s": 1, "off_s": 3}}, 0.25),
+        ({"schedule": [[0, 50]], "flap": {"on_s": 1, "off_s": 1}}, 0.25),
+    ],
+)
+def test_a_rule_is_on_for_a_part_of_its_window(fields: dict[str, Any], ratio: float) -> None:
+    assert on_ratio(rule(**fields), 100.0) == pytest.approx(ratio)
 
 
 def test_several_rules_are_called_by_their_first_faults() -> None:

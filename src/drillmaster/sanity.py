@@ -29,7 +29,7 @@ from drillmaster.pace import arrivals_in
 from drillmaster.plan import Attest, Permit, Phases, Plan, Spend
 from drillmaster.policy import share_text
 from drillmaster.screen import screen_text
-from drillmaster.targeting import Rule, When, faster, most_taken, named, what_is_wrong
+from drillmaster.targeting import Rule, When, faster, most_taken, named, on_ratio, what_is_wrong
 
 __all__ = [
     "Numbers",
@@ -780,7 +780,7 @@ def _warnings(plan: Plan, numbers: Numbers | None) -> Iterator[str]:
         yield f"the proxy listens on {plan.proxy.listen}: who reaches that address reaches the real endpoint"
     due = arrivals_in(plan.phases.fault_s, plan.traffic.every_s)
     for rule in named(plan.fault.rules):
-        if (likely := most_taken(rule, due)) < 1:
+        if (likely := most_taken(rule, round(due * on_ratio(rule, plan.phases.fault_s)))) < 1:
             yield (
                 f"rule {rule.name} would take {likely:.2g} of the {due} user requests of the fault phase: a rule that meets nobody "
                 "refuses the run"

@@ -38,6 +38,7 @@ __all__ = [
     "label",
     "most_taken",
     "named",
+    "on_ratio",
     "what_is_wrong",
 ]
 
@@ -202,6 +203,17 @@ def most_taken(rule: Rule, requests: int) -> float:
         chosen = max(0, requests - rule.skip) // rule.every
         chosen = chosen if rule.first is None else min(chosen, rule.first)
     return chosen * (rule.share if rule.ramp is None else max(rule.share, rule.ramp.to))
+
+
+def on_ratio(rule: Rule, window_s: float) -> float:
+    """For how much of a window of so many seconds a rule is on, by its schedule and flap, 0..1."""
+    on_s, until_s = 0.0, 0.0
+    for start, end in sorted(rule.schedule) or [(0.0, window_s)]:
+        start, end = max(start, until_s), min(end, window_s)
+        on_s += max(0.0, end - start)
+        until_s = max(until_s, end)
+    flap = rule.flap
+    return on_s / window_s * (1.0 if flap is None else flap.on_s / (flap.on_s + flap.off_s))
 
 
 def faster(rule: Rule, factor: float) -> Rule:

@@ -67,7 +67,7 @@ def arm(rules: Sequence[Rule], seed: int) -> tuple[Armed, ...]:
     for wrong in what_is_wrong(
         given, {rule.tag: fault.scope for rule, fault in zip(given, made, strict=True)}.__getitem__, ""
     ):
-        raise ValueError(f"rules{wrong.pointer}: found {wrong.found}, wanted {wrong.wanted}")
+        raise ValueError(f"rules{wrong.pointer}: found {wrong.found}, wanted {wrong.wanted}; {wrong.remedy}")
     # One that acts on ports or connections meets everybody whatever it is called: it sees no request that a rule could count.
     if len(given) == 1 and given[0].plain and (not given[0].name or made[0].scope != "exchange"):
         return (Armed(given[0], made[0], None),)

@@ -106,6 +106,8 @@ def read_plan(plan_path: Path, options: Options) -> Plan:
     _what_is_it(plan_path, options.progress)
     plan = read_strict(plan_path, Plan)
     if options.mode is not None:
+        if plan.fault.rules:
+            options.progress.line(f"--mode {options.mode}: the plan's {len(plan.fault.rules)} rules are left aside")
         params = plan.fault.params if options.mode == plan.fault.mode and not plan.fault.rules else {}
         fault = msgspec.structs.replace(plan.fault, tag=options.mode, params=params, rules=())
         plan = msgspec.structs.replace(plan, fault=fault)

@@ -8,8 +8,10 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
+from drillmaster.cli.card import command as card
 from drillmaster.cli.init import command as init
 from drillmaster.cli.matrix import command as matrix
+from drillmaster.cli.report import command as report
 from drillmaster.cli.run import command as run
 from drillmaster.clock import SystemClock
 from drillmaster.errors import Problem
@@ -98,6 +100,12 @@ def test_a_line_of_its_own_that_cannot_be_read_is_a_hole(tmp_path: Path) -> None
 def test_a_run_of_another_drill_is_refused_with_its_own_gate(tmp_path: Path) -> None:
     result = typed(matrix, folder(tmp_path, drill="eviction"))
     assert isinstance(result.exception, Problem) and "gate eviction" in result.exception.remedy
+
+
+@pytest.mark.parametrize("verb", [report, card])
+def test_a_report_of_a_matrix_is_its_own_page(tmp_path: Path, verb: Any) -> None:
+    result = typed(verb, folder(tmp_path))
+    assert isinstance(result.exception, Problem) and "drillmaster matrix " in result.exception.remedy
 
 
 def test_a_page_that_cannot_be_written_hides_no_table(tmp_path: Path) -> None:

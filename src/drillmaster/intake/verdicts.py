@@ -54,7 +54,7 @@ def judge_eviction(run: Run, policy_file: Path, *, now_ns: int, version: str | N
             f"{run.name}: /drill",
             found=repr(manifest.drill[:40]),
             wanted="'eviction', for the eviction gate",
-            remedy=f"drillmaster matrix {run.name}"
+            remedy=f"drillmaster matrix {run.place}"
             if manifest.drill == "matrix"
             else "name a run of an eviction drill",
         )

@@ -13,7 +13,7 @@ import shlex
 from pathlib import Path
 
 from drillmaster import reports
-from drillmaster.errors import Problem
+from drillmaster.errors import Problem, Refused
 from drillmaster.intake import verdicts
 from drillmaster.intake.run import open_run
 from drillmaster.reports import RunView
@@ -30,6 +30,13 @@ def judged_run(run_dir: Path) -> tuple[Verdict, RunView]:
     """Read a run folder and give its verdict again. `Problem`, with the one command, where verdict.json is not that."""
     command = f"drillmaster gate eviction {shlex.quote(_short(run_dir))}"
     run = open_run(run_dir)
+    if run.manifest is not None and run.manifest.drill == "matrix":
+        raise Refused(
+            str(run_dir),
+            found="a fault matrix",
+            wanted="a run that a gate judges; a matrix has a table and a page of its own",
+            remedy=f"drillmaster matrix {shlex.quote(_short(run_dir))} --html matrix.html",
+        )
     verdict = verdicts.again(run, run_dir, command=command)
     return verdict, reports.view(run, verdict, gate_command=command)
 

@@ -300,7 +300,11 @@ def whole(run: Run, window: Window, tail: str) -> Check:
 def targeted(window: Window, tail: str) -> Check:
     """Admit an injection with rules of which each has met somebody: one that met nobody was not rehearsed."""
     idle = [rule for rule in window.rules if not rule.met]
-    met = [f"{rule.name} ({rule.fault}) {rule.met}" for rule in window.rules if rule.met]
+    met = [
+        f"{rule.name} ({rule.fault}) {rule.met}" + (f", {rule.undecided} undecided" if rule.undecided else "")
+        for rule in window.rules
+        if rule.met
+    ]
     return Check(
         id=f"rules{tail}",
         role="admission",

@@ -153,8 +153,12 @@ def test_a_second_rule_reads_the_whole_request_though_the_first_asked_the_endpoi
 
 
 def test_a_body_that_a_rule_waits_for_and_that_does_not_come_is_told_so(ours: ProxyProcess) -> None:
-    """408 after `limits.body_s`, from a rule that chooses by it and from a fault that reads it."""
-    for window, rule in (("w1", {"mode": "reset", "when": {"model": "m"}}), ("w2", {"mode": 503, "name": "busy"})):
+    """408 after `limits.body_s`: from a rule that chooses by it, a fault that reads it, one that asks the endpoint."""
+    for window, rule in (
+        ("w1", {"mode": "reset", "when": {"model": "m"}}),
+        ("w2", {"mode": 503, "name": "busy"}),
+        ("w3", DELAY),
+    ):
         put_on(ours, rule, window=window)
         with ours.connect() as sock:
             before = time.monotonic()
@@ -163,8 +167,9 @@ def test_a_body_that_a_rule_waits_for_and_that_does_not_come_is_told_so(ours: Pr
             assert 0.5 < time.monotonic() - before < 5
             assert sock.recv(1) == b""
         ours.lift(window)
-    rows = ours.wait_rows("attempt", 2)
-    assert [(row["status"], row["end"], row["window"]) for row in rows] == [(408, "client_gone", None)] * 2
+    rows = ours.wait_rows("attempt", 3)
+    assert [(row["status"], row["end"], row["window"]) for row in rows] == [(408, "client_gone", None)] * 3
+    assert ours.state()["counts"]["upstream_errors"] == 0
     assert ours.state()["counts"]["held"] == ours.state()["counts"]["in_flight"] == 0
 
 

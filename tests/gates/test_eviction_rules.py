@@ -55,6 +55,12 @@ def test_a_rule_that_met_nobody_refuses_the_drill_and_says_what_would_mend_it(
     assert "chat" not in checks["rules"].why
 
 
+def test_what_a_rule_could_not_decide_is_told_though_it_met_others() -> None:
+    checks = judged(ruled(("chat", "reset"), tally={"undecided": 7}).run())[1]
+    assert checks["rules"].status == "pass"
+    assert checks["rules"].why.endswith(", 7 undecided")
+
+
 def test_of_many_rules_the_first_are_named_and_the_others_counted() -> None:
     names = [f"{'rule-with-a-long-name':-<38}{n:02}" for n in range(32)]
     for met_by in ("", "nobody"):

@@ -244,6 +244,10 @@ class Drive:
         self._serve_upstream()
 
     def upstream_lost(self, why: str) -> None:
+        ex = self._ex
+        if why == "timeout" and ex.resp is None and not ex.req_done and ex.upstream is not None and ex.upstream.open:
+            self._body_late()  # the upstream waits as we do
+            return
         self._from_upstream.put_loss(why)
         self._serve_upstream()
 

@@ -49,8 +49,13 @@ def read(run: Run, told: Told, max_failed_ratio: float | None) -> Table:
     accounts = account(run) if run.windows else None
     said = _said(run.marks)
     attempts = {attempt.id: attempt for attempt in run.attempts}
+    struck: dict[str | None, list[Attempt]] = {}
+    for attempt in run.attempts:
+        struck.setdefault(attempt.window, []).append(attempt)
     results = [
-        _Reading(run, cell, windows[cell.cell], told, said, attempts, accounts).result(max_failed_ratio)
+        _Reading(run, cell, windows[cell.cell], told, said, attempts, struck.get(cell.cell, []), accounts).result(
+            max_failed_ratio
+        )
         for cell in told.cells
         if cell.cell in windows
     ]
@@ -150,10 +155,11 @@ class _Reading:
         told: Told,
         said: Mapping[str, tuple[_Said, str]],
         attempts: Mapping[str, Attempt],
+        struck: Sequence[Attempt],
         accounts: Accounting | None,
     ) -> None:
         self._run, self._cell, self._window, self._told = run, cell, window, told
-        self._said, self._attempts, self._accounts = said, attempts, accounts
+        self._said, self._attempts, self._struck, self._accounts = said, attempts, struck, accounts
         self._lifted_ns = run.lifted_or_end_ns(window)
         during = [] if window.met == 0 else [self._told_apart(r) for r in run.during(window)]
         met = [r for r in during if self._met(r)]
@@ -243,7 +249,7 @@ class _Reading:
         good = [r.end_ns for r in (*self.fell, *self.primary) if r.end_ns is not None]
         since_ns = window.first_met_ns or window.injected_ns
         nothing = Absent("nothing was counted")
-        own = [a for a in self._run.attempts if a.window == window.id]
+        own = self._struck
         return Result(
             cell=self._cell.cell,
             label=self._cell.label,

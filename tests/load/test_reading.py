@@ -112,6 +112,7 @@ LATE = [record(1, 300 + 100 * turn, 100, late_ms=11) for turn in range(3) for _ 
         (LATE, {}, "calls were sent up to 11 ms late"),
         (PAIRS, {"longest_turn_ms": 10.5}, "busy for 10.5 ms at a time"),
         (PAIRS, {"cpu_s": 0.28}, "93% of a core"),
+        (PAIRS, {"cpu_s": 0.16}, "the client took 2.67e+04 µs a call"),
     ],
 )
 def test_a_level_that_the_client_could_not_hold_is_void(
@@ -124,6 +125,7 @@ def test_a_level_that_the_client_could_not_hold_is_void(
 def test_what_the_machine_does_on_its_own_voids_nothing(tmp_path: Path) -> None:
     records = [record(1, 300 + 100 * turn, 100, late_ms=9) for turn in range(3) for _ in range(2)]
     assert void(open_interview_run(run(tmp_path, [*WARMUP, *records], warm={"longest_turn_ms": 9.9}))) == ()
+    assert void(open_interview_run(run(tmp_path / "b", warm={"cpu_s": 0.14}))) == ()
 
 
 def test_a_level_that_was_stopped_is_void_and_one_that_never_began_is_declared(tmp_path: Path) -> None:

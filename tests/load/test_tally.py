@@ -5,7 +5,7 @@ import pytest
 
 from drillmaster.evidence.samples import OUTCOMES, RECORD, header
 from drillmaster.load.rows import Row, file_text, row_of
-from drillmaster.load.tally import StepTally, records
+from drillmaster.load.tally import Call, StepTally, batches
 
 MS = 1_000_000
 
@@ -18,18 +18,25 @@ def record(
     sent_ms: float | None = None,
     connect_ms: float = 0,
     status: int = 200,
-) -> tuple[int, ...]:
+) -> Call:
     sent = due_ms if sent_ms is None else sent_ms
-    return (
-        round(due_ms * MS), round(sent * MS), 0, 0, round(end_ms * MS), round(connect_ms * MS), 0, 0, 0, 0, 3, 0, 0, status,
-        OUTCOMES.index(outcome), 0,
-    )  # fmt: skip
+    return Call(
+        due_ns=round(due_ms * MS),
+        sent_ns=round(sent * MS),
+        end_ns=round(end_ms * MS),
+        connect_ns=round(connect_ms * MS),
+        tls_ns=0,
+        tokens=3,
+        stage=0,
+        status=status,
+        outcome=OUTCOMES.index(outcome),
+    )
 
 
-def tally(*rows: tuple[int, ...], limit_s: float = 5, batch: bool = False) -> StepTally:
+def tally(*rows: Call, limit_s: float = 5, batch: bool = False) -> StepTally:
     one = StepTally(limit_s, batch=batch)
-    for row in rows:
-        one.add(row)
+    one.add(rows[:1])
+    one.add(rows[1:])
     return one
 
 
@@ -88,12 +95,17 @@ def test_a_batch_counts_from_its_start() -> None:
     assert one.seconds == 0.25
 
 
-def test_any_chunking_gives_the_same_records() -> None:
-    rows = [record(n, n + 5) for n in range(1, 40)]
-    data = header(stages=["a"]) + b"".join(RECORD.pack(*row) for row in rows) + b"torn"
-    for size in (1, 7, 84, 1000, len(data)):
-        chunks = (data[at : at + size] for at in range(0, len(data), size))
-        assert list(records(chunks)) == rows
+def test_any_chunking_gives_the_same_calls_step_by_step() -> None:
+    packed, wanted = [], []
+    for n in range(1, 40):
+        stage = n // 13
+        packed.append(RECORD.pack(n, n + 1, 7, 8, n + 5, 2, 1, 9, 9, 4, n, 0, stage, 200 + stage, stage, 1))
+        wanted.append((n, n + 1, n + 5, 2, 1, n, stage, 200 + stage, stage))
+    data = header(stages=["a", "b", "c", "d"]) + b"".join(packed) + b"torn"
+    for size in (1, 7, RECORD.size, 1000, len(data)):
+        found = list(batches(data[at : at + size] for at in range(0, len(data), size)))
+        assert [call for _, calls in found for call in calls] == wanted
+        assert all({call[6] for call in calls} == {stage} for stage, calls in found)
 
 
 def test_the_file_has_the_articles_rows_alone() -> None:

@@ -114,7 +114,7 @@ def command(
     from drillmaster.ladder.checking import Place, compressed
     from drillmaster.load.conducting import conduct
     from drillmaster.load.preparing import LoadOptions
-    from drillmaster.run.progress import progress_for
+    from drillmaster.run.progress import Terminal, progress_for
 
     url, path = _which(what, asked["url_option"])
     more: dict[str, str] = {}
@@ -147,6 +147,13 @@ def command(
                 "interview", found="a no", wanted="a yes", remedy="start it when you are ready; --yes does not ask"
             )
 
+    progress = progress_for()
+
+    def say(text: str) -> None:
+        if isinstance(progress, Terminal):  # whose status line stands where stdout goes on
+            click.echo("\r\x1b[K", nl=False, err=True)
+        click.echo(text)
+
     asks = plan.target.permit is not None and not yes and sys.stdin.isatty() and sys.stderr.isatty()
     result = conduct(
         plan,
@@ -159,8 +166,8 @@ def command(
             permit_host=permit_host,
             stamps=stamps,
             more_headers=more,
-            progress=progress_for(),
-            say=None if as_json else click.echo,
+            progress=progress,
+            say=None if as_json else say,
             confirm=confirm if asks else None,
         ),
     )

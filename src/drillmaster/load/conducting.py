@@ -245,7 +245,7 @@ class _Run:
             time.sleep(min(LOOK_EVERY_S, left_s))
             self._look_around()
             neighbours.look()
-            self._progress.tick("idle", left_s, {}, 0)
+            self._progress.tick("idle", left_s, {"others": neighbours.seen().new}, 0)
         seen = neighbours.seen()
         self._writer.write(
             "idle_ended",
@@ -262,10 +262,10 @@ class _Run:
     def _can_it_work(self) -> None:
         """Refuse the ladder where the cold call's answer says that every other would be the same. Raises Refused."""
         tally = self._tallies["cold"]
-        if not tally.failed or tally.first is None:
+        if not tally.failed:
             return
         (kind,) = tally.failed
-        status = tally.first[13]
+        status = tally.first_status
         remedy = _CANNOT_WORK.get(status)
         if kind == "protocol":
             remedy = "see whether it speaks HTTP/1.1 at all, with http or https, and a certificate that ca_file trusts"
@@ -378,8 +378,8 @@ class _Run:
 
     def _count(self, tail: Tail, planned: tuple[Step, ...]) -> None:
         labels = [step.label for step in planned]
-        for row in tail.new():
-            self._tallies[labels[row[12]]].add(row)
+        for stage, calls in tail.new():
+            self._tallies[labels[stage]].add(calls)
 
     def _row(self, step: Step, wall_s: float) -> None:
         """One step ended: its row is kept and said, unless the engine was ended within it."""

@@ -2,8 +2,9 @@
 
 1. Only a sealed run that is as it was sealed is read, to its sealed end.
 2. A level is void where the client is a visible part of what it measured: it held under 90 % of the calls it was to hold; how late
-   it sent (99th percentile) or its longest turn is over 10 % of the level's median; it used over 90 % of a core. What is under
-   `FLOOR_S` and `TURN_FLOOR_S` is the machine's own and voids nothing.
+   it sent (99th percentile) or its longest turn is over 10 % of the level's median; it used over 90 % of a core, or over half
+   of one and what it takes for a call, times the callers, is over 10 % of the median. What is under `FLOOR_S` and `TURN_FLOOR_S`
+   is the machine's own and voids nothing.
 3. A level that was stopped before its end is void. One that was planned and never begun is declared and is not there.
 4. The cold call is void where somebody else called the endpoint in the idle time.
 """
@@ -22,7 +23,7 @@ from drillmaster.evidence.samples import RECORD
 from drillmaster.intake import is_there, read_bytes
 from drillmaster.interviews import Interview, Kind, Level
 from drillmaster.load.manifest import COLD, EVENTS, LADDER, InterviewManifest
-from drillmaster.load.tally import StepTally, records
+from drillmaster.load.tally import StepTally, batches
 from drillmaster.stats import quantile
 from drillmaster.verdict import Exact
 
@@ -31,6 +32,8 @@ __all__ = ["Fitness", "InterviewRun", "open_interview", "open_interview_run"]
 LEAST_HELD = 0.9
 VISIBLE = 0.1
 MOST_CPU = 0.9
+BUSY_CPU = 0.5
+"""Below it a call's cost is mostly that of waking up, which delays nobody."""
 FLOOR_S = 0.002
 """Lateness that a machine with a busy neighbour shows on its own."""
 TURN_FLOOR_S = 0.010
@@ -50,6 +53,7 @@ class Fitness(msgspec.Struct, frozen=True, kw_only=True):
     late_p99_s: float
     longest_turn_s: float | None
     """None: the step did not end."""
+    cpu_s: float
     cpu_share: float | None
     seconds: float
     """From the first call to the last answer."""
@@ -204,15 +208,12 @@ def _fold(path: Path, name: str, labels: list[str], tallies: dict[str, StepTally
             size += len(chunk) if size else len(chunk) - chunk.find(b"\n") - 1
             yield chunk
 
-    for row in records(counted()):
-        if row[12] >= len(labels):
+    for stage, calls in batches(counted()):
+        if stage >= len(labels):
             raise Refused(
-                f"{name}",
-                found=f"a record of step {row[12]}",
-                wanted="steps of the plan",
-                remedy="run the interview again",
+                name, found=f"a record of step {stage}", wanted="steps of the plan", remedy="run the interview again"
             )
-        tallies[labels[row[12]]].add(row)
+        tallies[labels[stage]].add(calls)
     return size % RECORD.size
 
 
@@ -223,6 +224,7 @@ def _fitness(step: dict[str, Any], tally: StepTally, ended: dict[str, Any] | Non
         held_overall=tally.held_overall(),
         late_p99_s=tally.late_s(0.99),
         longest_turn_s=None if ended is None else ended["longest_turn_ms"] / 1e3,
+        cpu_s=0.0 if ended is None else ended["cpu_s"],
         cpu_share=None if ended is None else ended["cpu_s"] / max(ended["wall_s"], 1e-6),
         seconds=tally.seconds,
     )
@@ -254,6 +256,14 @@ def _void(step: dict[str, Any], tally: StepTally, fitness: Fitness, *, cut_short
             )
     if fitness.cpu_share > MOST_CPU:
         found.append(f"the client used {fitness.cpu_share:.0%} of a core: it had no room to measure")
+    elif fitness.cpu_share > BUSY_CPU and isinstance(median, Exact):
+        # Answers that come together are read one after another: the last waits for as many as there are callers.
+        queue_s = fitness.cpu_s / tally.n * min(asked, tally.n)
+        if queue_s > VISIBLE * median.value:
+            found.append(
+                f"the client took {fitness.cpu_s / tally.n * 1e6:.3g} µs a call, {queue_s * 1e3:.2g} ms for {asked} callers, "
+                f"and the median is {median.value * 1e3:.2g} ms"
+            )
     return found
 
 

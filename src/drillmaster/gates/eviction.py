@@ -275,7 +275,8 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
 
     def _fallback(self, run: Run, window: Window, tail: str) -> Check:
         if unharmed := rode_out(run, window, self.max_fallback_s):
-            worst_s = max(extra_wait_s(run, window, r) for r in unharmed)
+            usual_ns = usual_wait_ns(run, window)
+            worst_s = max(extra_wait_s(run, window, r, usual_ns) for r in unharmed)
             return Check(
                 id=f"fallback{tail}",
                 role="judgement",
@@ -438,10 +439,14 @@ def _goes_round(run: Run, window: Window) -> bool:
     return bool(window.rules) and any(r.outcome == "ok_fallback" for r in run.before(window))
 
 
-def extra_wait_s(run: Run, window: Window, request: Request) -> float:
-    """Say how much longer a user waited than users do without the fault, by the median before it."""
-    usual = sorted((r.end_ns or r.due_ns) - r.due_ns for r in run.before(window) if r.outcome in OK)
-    usual_ns = usual[(len(usual) - 1) // 2] if usual else 0
+def usual_wait_ns(run: Run, window: Window) -> int:
+    """Say how long users wait without the fault: the median of those who were answered well before it."""
+    waits = sorted((r.end_ns or r.due_ns) - r.due_ns for r in run.before(window) if r.outcome in OK)
+    return waits[(len(waits) - 1) // 2] if waits else 0
+
+
+def extra_wait_s(run: Run, window: Window, request: Request, usual_ns: int) -> float:
+    """Say how much longer a user waited than users do without the fault."""
     end_ns = run.end_ns if request.end_ns is None else request.end_ns
     return max(0, end_ns - max(request.due_ns, window.injected_ns) - usual_ns) / 1e9
 
@@ -452,10 +457,10 @@ def harmed(run: Run, window: Window, patience_s: float) -> list[Request]:
     One that was answered well after the lift, and soon, says nothing of the time before it. One that was answered well, but
     whom the fault kept waiting for longer than a fallback may take, was harmed, whoever answered in the end.
     """
-    lift_ns = run.lifted_or_end_ns(window)
+    lift_ns, usual_ns = run.lifted_or_end_ns(window), usual_wait_ns(run, window)
     found = []
     for request in met_requests(run, window):
-        soon = request.outcome in OK and extra_wait_s(run, window, request) <= patience_s
+        soon = request.outcome in OK and extra_wait_s(run, window, request, usual_ns) <= patience_s
         if not soon or (request.outcome != "ok_primary" and (request.end_ns or 0) < lift_ns):
             found.append(request)
     return found

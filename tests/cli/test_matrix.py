@@ -41,6 +41,7 @@ def folder(tmp_path: Path, *, seal: bool = True, drill: str = "matrix", hole: bo
             del said["fault"]
         paper.add(conductor, 5, "cell_planned", **said)
         paper.add(conductor, paper.now_ns, "agent_back", cell=cell.cell, back=True, after_s=0.5, why="")
+    paper.add(conductor, paper.now_ns, "agent_restarted", cell="w2", why="its process had ended by itself")
     late = {"cell": "w3", "label": "hang", "fault": "hang", "params": {}, "dialect": "openai_chat", "stream": False}
     paper.add(conductor, 5, "cell_planned", **late)
     paper.add(conductor, paper.now_ns, "cell_not_run", cell="w3", why="the time was over")
@@ -69,6 +70,7 @@ def test_the_table_is_read_from_the_folder(tmp_path: Path) -> None:
         ("503", "survived by fallback"),
         ("reset", "never engaged"),
     ]
+    assert [r["restarted"] for r in table["results"]] == [False, True]
     assert [(e["label"], e["why"], e["should"]) for e in table["not_run"]] == [
         ("stall", "no streams", False),
         ("hang", "the time was over", True),

@@ -64,6 +64,7 @@ def _told(found: Iterable[Row], plan: Mapping[str, Any]) -> Told:
     left_out: list[LeftOut] = []
     not_run: dict[str, str] = {}
     backs: dict[str, Back] = {}
+    restarted: set[str] = set()
     holes: list[str] = []
     for row in found:
         try:
@@ -75,6 +76,8 @@ def _told(found: Iterable[Row], plan: Mapping[str, Any]) -> Told:
                 case "cell_not_run":
                     left = msgspec.convert(row.fields, NotRun)
                     not_run[left.cell] = left.why
+                case "agent_restarted":
+                    restarted.add(msgspec.convert(row.fields, NotRun).cell)
                 case "agent_back":
                     back = msgspec.convert(row.fields, Back)
                     backs[back.cell] = back
@@ -88,6 +91,7 @@ def _told(found: Iterable[Row], plan: Mapping[str, Any]) -> Told:
         left_out=tuple(left_out),
         not_run=not_run,
         backs=backs,
+        restarted=frozenset(restarted),
         requests_per_cell=needed,
         holes=tuple(holes[:3]),
     )

@@ -277,6 +277,7 @@ class _Reading:
             storm=storm.fault.factor if storm else nothing,
             back_s=back.after_s if back is not None and back.back else None,
             not_back=back.why if back is not None and not back.back else "",
+            restarted=self._cell.cell in self._told.restarted,
             window_s=round((self._lifted_ns - window.injected_ns) / 1e9, 2),
             cites=self._cites(marks, own),
         )

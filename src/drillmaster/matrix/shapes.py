@@ -103,6 +103,8 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     not_run: dict[str, str] = {}
     """Cell -> why."""
     backs: dict[str, Back] = {}
+    restarted: frozenset[str] = frozenset()
+    """Cells after which the agent was started anew."""
     requests_per_cell: int = 1
     holes: tuple[str, ...] = ()
     """Lines of its own that cannot be read."""
@@ -148,6 +150,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """From the lift until the agent was back; None: it was not, or the drill ended before that was known."""
     not_back: str
     """Why it was not back."""
+    restarted: bool
+    """The drill then started it anew."""
     window_s: float
     cites: tuple[Cite, ...]
 

@@ -127,13 +127,13 @@ def behind(r: Result) -> str:
     if r.exceptions:
         parts.append(f"escaped: {_counted(r.exceptions)}")
     if r.deaths:
-        parts.append(f"its process ended by itself {r.deaths} times")
+        parts.append("its process ended by itself" + (f", {r.deaths} times" if r.deaths > 1 else ""))
     if r.cut_short:
         parts.append(f"{r.cut_short} ended by the lift, not judged")
     if r.back_s is not None:
         parts.append(f"back {seconds_text(round(r.back_s, 2))} after the lift")
     if r.not_back:
-        parts.append(f"NOT BACK: {r.not_back}")
+        parts.append(f"NOT BACK: {r.not_back}" + ("; it was started anew" if r.restarted else ""))
     return "; ".join(parts)
 
 

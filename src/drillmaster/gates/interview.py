@@ -18,6 +18,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from drillmaster.deciding import BudgetNote, Caps, Decision, DecisionLimits, decide
 from drillmaster.gates import Gate
 from drillmaster.interviews import Interview, Level, quantile_name
 from drillmaster.policy import share_text
@@ -59,13 +60,17 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
     Cannot show: another day, another place, another payload; whether the answers were good.
 
     `levels` names each level by its label (`warm_c1`, `warm_c4`, `open_r20`, `drain`) and gives at least one of `p50_s`, `p95_s`,
-    `p99_s`, `max_s` (seconds) and `error_rate` (0 to under 1). The article's `gate.json` is read as it is.
+    `p99_s`, `max_s` (seconds) and `error_rate` (0 to under 1). The article's `gate.json` is read as it is. `decision` (optional)
+    says which kinds of jobs a pass is for, by `interactive_p95_s`, `degrading_ratio` and `cold_near_timeout_ratio`; its `budget`
+    holds `allowance`, `read_on` and `url` of the operator's terms. It changes no verdict.
     """
 
     decide: Literal["observed", "bound"]
     """Whether what was seen decides, or what the sample bounds at 95 %."""
     cold_max_s: _Seconds
     levels: dict[str, LevelLimits]
+    decision: DecisionLimits | msgspec.UnsetType = msgspec.UNSET
+    """What earns which kinds of jobs; without it a pass is for the interviewed job alone. It changes no verdict."""
 
     def __post_init__(self) -> None:
         if not self.levels:
@@ -97,6 +102,27 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
             if check.role == "judgement" and check.status == "fail":
                 found.append(f"{check.id.replace('.', ' ')} {_seen(check)}")
         return found
+
+    def decide_jobs(
+        self, evidence: Interview, status: Status, *, measured_from: str = "", budget: BudgetNote | None = None
+    ) -> Decision:
+        """Say which kinds of jobs the verdict on this interview is for."""
+        caps = {
+            label: Caps(
+                p95_s=None if limits.p95_s is msgspec.UNSET else limits.p95_s,
+                error_rate=None if limits.error_rate is msgspec.UNSET else limits.error_rate,
+            )
+            for label, limits in self.levels.items()
+        }
+        return decide(
+            evidence,
+            None if self.decision is msgspec.UNSET else self.decision,
+            caps,
+            status=status,
+            by_bound=self.decide == "bound",
+            measured_from=measured_from,
+            budget=budget,
+        )
 
     # Admissions
 

@@ -559,6 +559,20 @@ def test_another_host_needs_a_permit_and_its_idleness_is_not_proven(lab: Lab, na
     assert "who else calls it cannot be seen from here" in twice.stderr
 
 
+def test_the_self_test_sets_the_client_beside_a_server_that_says_what_it_did(lab: Lab) -> None:
+    done = lab.run("--self-test", "--levels", "4,16", "--json")
+    assert done.returncode in (0, 2), done.stderr
+    said = json.loads(done.stdout)
+    assert [level["callers"] for level in said["levels"]] == [4, 16]
+    for level in said["levels"]:
+        assert level["held"] >= 0.9 * level["callers"]
+        assert 0 <= level["added_p50_ms"] < 30
+        assert level["cpu_us"] > 0
+    assert done.returncode == (2 if any(level["void"] for level in said["levels"]) else 0)
+    assert list(lab.folder.iterdir()) == []
+    assert lab.run("--self-test", "http://127.0.0.1:1/").returncode == 2
+
+
 @pytest.fixture
 def provider() -> Iterator[str]:
     words = ["standin", "provider", "--port", "0", "--latency-ms", "20", "--token-ms", "2", "--die-with-parent"]

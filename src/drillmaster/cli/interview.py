@@ -5,7 +5,7 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import unquote, urlsplit
 
 import click
@@ -85,6 +85,11 @@ _OF_A_PLAN = (
 @click.option("--rehearsal", is_flag=True, help="One person may hold all seats. Stamped REHEARSAL.")
 @click.option("--permit-host", metavar="HOST", help="Repeat the host that the plan has permission for.")
 @click.option("--yes", is_flag=True, help="Do not ask before the first call.")
+@click.option(
+    "--self-test",
+    is_flag=True,
+    help="Interview a built-in server of known law: how many callers this machine can hold.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what came of it as JSON.")
 def command(
     what: str | None,
@@ -94,6 +99,7 @@ def command(
     rehearsal: bool,
     permit_host: str | None,
     yes: bool,
+    self_test: bool,
     as_json: bool,
     **asked: Any,
 ) -> None:
@@ -110,12 +116,17 @@ def command(
       drillmaster interview http://127.0.0.1:9000/v1/chat/completions --dialect openai_chat --model standin-large --idle 5
       drillmaster interview --url http://127.0.0.1:8000/v1/chat --open 20:60 --drain 200 --out interview-2026-12-01.json
       drillmaster interview interview-plan.yaml --permit-host api.example.com
+      drillmaster interview --self-test --levels 8,64,200
     """
     from drillmaster.ladder.checking import Place, compressed
     from drillmaster.load.conducting import conduct
     from drillmaster.load.preparing import LoadOptions
     from drillmaster.run.progress import Terminal, progress_for
 
+    if self_test:
+        if what is not None or asked["url_option"] is not None:
+            raise click.UsageError("--self-test has a server of its own: give no URL and no plan")
+        _self_test(_levels(asked["levels"]), as_json=as_json)
     url, path = _which(what, asked["url_option"])
     more: dict[str, str] = {}
     context = click.get_current_context()
@@ -172,6 +183,27 @@ def command(
         ),
     )
     _close(result, as_json=as_json)
+
+
+def _self_test(levels: tuple[int, ...], *, as_json: bool) -> NoReturn:
+    """Say what this machine can hold; ends the process: 0 where it held every level, 2 where it did not."""
+    import msgspec
+
+    from drillmaster.cli import say_json
+    from drillmaster.load.fitness import LAW_MS, self_test
+
+    found = self_test(levels)
+    code = Exit.REFUSED if any(level.void for level in found) else Exit.PASS
+    if as_json:
+        say_json({"law_ms": LAW_MS, "levels": [msgspec.to_builtins(level) for level in found], "exit": int(code)})
+        sys.exit(code)
+    click.echo(f"a server that takes {LAW_MS:g} ms for each call, on this machine:")
+    for level in found:
+        added = f"added p50 {level.added_p50_ms:.2f} ms, p99 {level.added_p99_ms:.2f} ms"
+        cost = f"{level.cpu_us:g} µs a call, {level.cpu_share:.0%} of a core"
+        said = f"VOID: {'; '.join(level.void)}" if level.void else "fit"
+        click.echo(f"{level.callers:>5} callers  held {level.held:g}  {added}  {cost}  {said}")
+    sys.exit(code)
 
 
 def _close(result: "LoadResult", *, as_json: bool) -> None:

@@ -91,7 +91,8 @@ SHAPES: dict[str, tuple[str, str, tuple[tuple[str, str], ...]]] = {
     ),
     "interview-plan": (
         "Interview plan",
-        "What `drillmaster interview PLAN` takes: YAML, JSON or TOML. A command line with a URL says the same by options. Fields that are "
+        "What `drillmaster interview PLAN` takes: YAML, JSON or TOML. A command line with a URL says the same by "
+        "options. Fields that are "
         "not listed here are refused. [How to interview an endpoint](../howto/load-interview.md).",
         (
             ("", "drillmaster.ladder:InterviewPlan"),
@@ -127,7 +128,8 @@ SHAPES: dict[str, tuple[str, str, tuple[tuple[str, str], ...]]] = {
         "Run folder",
         "`runs/<id>/` holds `manifest.json`, copies of plan and policy, `timeline.jsonl` (the workers' own), `events/` (ours, "
         "[event by event](events.md)), `worker.log` (what the agent printed, secrets screened), `proxy.log` (trouble of the "
-        "proxy), of an interview `samples*.bin` (one record a call) and `gaps*.bin` (times between the words of streams), `seal.json`, and behind the seal `verdict.json`, `card.md` and `report.html`, of a fault matrix `matrix.html`. "
+        "proxy), of an interview `samples*.bin` (one record a call) and `gaps*.bin` (times between the words of streams), "
+        "`seal.json`, and behind the seal `verdict.json`, `card.md` and `report.html`, of a fault matrix `matrix.html`. "
         "What a seal [cannot show](../why/what-a-seal-cannot-show.md).",
         (
             ("manifest.json", "drillmaster.evidence:Manifest"),
@@ -321,7 +323,8 @@ def _option(parameter: click.Option) -> str:
     value = "" if parameter.is_flag or parameter.count else f" `{_stands_for(parameter)}`"
     must = " Must be given." if parameter.required else ""
     many = " May be given more than once." if parameter.multiple else ""
-    text = f"{(parameter.help or '').rstrip('.')}."
+    text = (parameter.help or "").strip()
+    text += "" if text.endswith(".") else "."
     if parameter.show_default and parameter.default is not None:
         text += f" Default: {parameter.default}."
     cells = (f"{names}{value}", f"{text}{must}{many}")

@@ -68,6 +68,7 @@ def index(page: str, sdk_page: str) -> str:
             proof=kind.proof,
             needs=kind.needs,
             seen=kind.seen,
+            params=tuple(one.name for one in parameters(kind)),
             captured=(CAPTURES / f"{tag}.txt").is_file(),
             page=f"\n## {tag}\n" in page,
             sdks=tuple(cells.get(tag, ())),

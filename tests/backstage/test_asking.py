@@ -32,7 +32,7 @@ def test_a_word_is_the_rules_or_the_faults(mode: object, params: Any, words: Any
 @pytest.mark.parametrize(
     ("mode", "params", "words", "said"),
     [
-        ("", {}, {}, "wanted one of"),
+        ("", {}, {}, "drillmaster fault list"),
         ("stll", {}, {}, "did you mean stall"),
         (None, {}, {}, "wanted a fault's tag"),
         (True, {}, {}, "wanted a fault's tag"),

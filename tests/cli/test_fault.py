@@ -144,6 +144,12 @@ def test_mistakes_that_are_named_are_mistakes_of_the_stand_in_agent() -> None:
         ("fault try reset --dialect open", ["openai_chat", "openai_responses", "openrouter"]),
         ("fault list --group st", ["status", "stream"]),
         ("fault list --seen re", ["redirect", "refused", "reset"]),
+        ("run matrix --faults reset,5", ["reset,503"]),
+        ("run matrix --faults cut-body,cut-", ["cut-body,cut-answer", "cut-body,cut-stream"]),
+        ("run matrix --group st", ["status", "stream"]),
+        ("proxy --mode cut-b", ["cut-body"]),
+        ("sdk-check --client requ", ["requests"]),
+        ("sdk-check --fault cut-b", ["cut-body"]),
     ],
 )
 def test_tags_parameters_and_groups_complete_with_tab(line: str, offered: list[str]) -> None:

@@ -29,5 +29,5 @@ def test_after_events_cuts_between_two_events() -> None:
 
 
 def test_one_of_both_is_enough() -> None:
-    with pytest.raises(Problem, match="exclude each other"):
+    with pytest.raises(Problem, match="wanted one of the two"):
         make("cut-stream", {"after_events": 1, "after_bytes": 1})

@@ -46,6 +46,10 @@ def test_faults_come_by_group_and_words_choose_among_them() -> None:
     assert {tag for tag, _ in find(["FIN", "stream"])} >= {"cut-stream"}
     assert {entry.scope for _, entry in find(scope="port")} == {"port"}
     assert {"cut-body", "bad-gzip"} <= {tag for tag, _ in find(seen="broken")}
+    assert {tag for tag, _ in find(["retry-after"])} >= {
+        "rate-limit"
+    }  # by the name of a parameter, whichever line is in it
+    assert find(["retry-after"]) == find(["retry_after"])
     assert find(["no such thing at all"]) == ()
 
 

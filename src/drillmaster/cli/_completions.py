@@ -1,19 +1,28 @@
-"""What a shell may complete: the words of a catalogue, and the runs that are here. Each is asked only on a Tab."""
+"""What a shell may complete: the words of a catalogue, the runs that are here, and files. Each is asked only on a Tab.
+
+A shell looks for no files where click has a completion to ask, unless it is told to.
+"""
 
 from collections.abc import Iterable
 
 import click
+from click.shell_completion import CompletionItem
 
 __all__ = [
     "bugs",
+    "clients",
     "dialects",
     "fault_ends",
     "fault_groups",
     "fault_parameters",
     "faults",
+    "faults_of_a_list",
+    "files",
+    "folders",
     "notes",
     "runs",
     "runs_going_on",
+    "runs_or_files",
 ]
 
 
@@ -21,10 +30,35 @@ def _that_begin(words: Iterable[str], incomplete: str) -> list[str]:
     return [word for word in words if word.startswith(incomplete)]
 
 
+def files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Leave it to the shell, which knows its files."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def folders(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="dir")]
+
+
 def faults(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     from drillmaster.faults import names
 
     return _that_begin(names(), incomplete)
+
+
+def faults_of_a_list(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The last of the tags between commas, and none that stands there already."""
+    from drillmaster.faults import names
+
+    before, comma, last = incomplete.rpartition(",")
+    said = before.split(",")
+    return [f"{before}{comma}{tag}" for tag in _that_begin(names(), last) if tag not in said]
+
+
+def clients(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Those that can be checked, installed or not: to find out would start their interpreter."""
+    from drillmaster.sdkcheck.cells import CLIENTS
+
+    return _that_begin((client.name for client in CLIENTS), incomplete)
 
 
 def fault_groups(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -67,15 +101,26 @@ def bugs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[st
     return _that_begin(BUGS, incomplete)
 
 
-def runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Runs in `runs/`, newest first, as ids or, where a folder is being typed, as folders."""
+def runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Runs in `runs/`, newest first, as ids or, where a folder is being typed, as folders; else the shell's own folders."""
+    return _runs(incomplete) or folders(ctx, param, incomplete)
+
+
+def runs_or_files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The same, where one file will do as well."""
+    return _runs(incomplete) or files(ctx, param, incomplete)
+
+
+def _runs(incomplete: str) -> list[CompletionItem]:
     from drillmaster.intake.runs import run_ids
 
     ids = run_ids()[::-1]
-    return _that_begin((f"runs/{run}" for run in ids) if incomplete.startswith("runs/") else ids, incomplete)
+    words = (f"runs/{run}" for run in ids) if incomplete.startswith("runs/") else ids
+    return [CompletionItem(word) for word in _that_begin(words, incomplete)]
 
 
-def runs_going_on(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def runs_going_on(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from drillmaster.run.seats import live_runs
 
-    return _that_begin((live.run for _, live in live_runs()), incomplete)
+    ids = _that_begin((live.run for _, live in live_runs()), incomplete)
+    return [CompletionItem(run) for run in ids] or folders(ctx, param, incomplete)

@@ -14,7 +14,12 @@ _OPTIONS = (
     click.argument("run", required=False, shell_complete=completions.runs_going_on),
     click.option("--why", default="", help="One line for the record."),
     click.option("--by", default="", help="Who orders it. Default: the plan's Lead."),
-    click.option("--token-file", metavar="FILE", help="The Lead's token. Default: the one in the state folder."),
+    click.option(
+        "--token-file",
+        metavar="FILE",
+        help="The Lead's token. Default: the one in the state folder.",
+        shell_complete=completions.files,
+    ),
     click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON."),
 )
 

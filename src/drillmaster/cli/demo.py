@@ -25,7 +25,12 @@ __all__ = ["command"]
 )
 @click.option("--pass", "only_healthy", is_flag=True, help="The healthy agent alone; exits with the gate's code.")
 @click.option("--fail", "only_buggy", is_flag=True, help="The agent with the bug alone; exits with the gate's code.")
-@click.option("--runs", metavar="DIR", help="Where run folders go. Default: runs, or a temporary folder.")
+@click.option(
+    "--runs",
+    metavar="DIR",
+    help="Where run folders go. Default: runs, or a temporary folder.",
+    shell_complete=completions.folders,
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what came out as JSON.")
 @click.option("--no-color", is_flag=True, help="No colour, whatever the terminal.")
 def command(

@@ -44,7 +44,7 @@ def command() -> None:
 )
 @_json
 def list_(words: tuple[str, ...], group: str | None, scope: str | None, seen: str | None, as_json: bool) -> None:
-    """List the faults, by group, one line each; WORDs choose those whose tag or line holds them all.
+    """List the faults, by group, one line each; WORDs choose those whose tag, line, group or parameters hold them all.
 
     The letters in front say what stands behind a fault: W its bytes on the wire are captured and compared by a test, P it
     has a page, S the shipped table says what SDKs do with it. The list is what was found when this release was made.
@@ -139,7 +139,13 @@ def show(tag: str, dialect: str | None, params: tuple[str, ...], as_json: bool) 
     metavar="NAME=PATTERN",
     help="Strike only requests that fit: method, path, model, stream, tools, key, dialect, header.FIELD.",
 )
-@click.option("--rules", "rules_file", metavar="FILE", help="A file with `rules:` as in a plan, in place of TAG.")
+@click.option(
+    "--rules",
+    "rules_file",
+    metavar="FILE",
+    help="A file with `rules:` as in a plan, in place of TAG.",
+    shell_complete=completions.files,
+)
 @click.option(
     "--dialect",
     metavar="NAME",
@@ -151,7 +157,12 @@ def show(tag: str, dialect: str | None, params: tuple[str, ...], as_json: bool) 
 )
 @click.option("--model", metavar="NAME", help="The model that is asked for. Default: the stand-in's.")
 @click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="A field of the request's head.")
-@click.option("--data", metavar="FILE", help="The request's body, sent as it is; - is standard input.")
+@click.option(
+    "--data",
+    metavar="FILE",
+    help="The request's body, sent as it is; - is standard input.",
+    shell_complete=completions.files,
+)
 @click.option("--url", metavar="URL", help="An endpoint on loopback in the stand-in provider's place.")
 @click.option(
     "--repeat",

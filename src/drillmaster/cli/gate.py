@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from drillmaster.cli import _completions as completions
 from drillmaster.errors import Problem, Refused
 
 if TYPE_CHECKING:
@@ -62,8 +63,14 @@ class _Seconds(click.ParamType[float]):
 
 
 @command.command("eviction")
-@click.argument("evidence", metavar="RUN", required=False)
-@click.option("--policy", "policy_path", metavar="FILE", help="Policy file. Default: the copy in the run folder.")
+@click.argument("evidence", metavar="RUN", required=False, shell_complete=completions.runs_or_files)
+@click.option(
+    "--policy",
+    "policy_path",
+    metavar="FILE",
+    help="Policy file. Default: the copy in the run folder.",
+    shell_complete=completions.files,
+)
 @click.option("--unsealed", is_flag=True, help="RUN is one bare timeline file; the verdict is UNSEALED, UNPROVEN.")
 @click.option("--budget", type=_Share(), help='With --unsealed: share of user requests that may fail, 0.01 or "1 %".')
 @click.option(
@@ -131,10 +138,14 @@ def eviction(
 
 
 @command.command("interview")
-@click.argument("evidence", metavar="FILE", required=False)
-@click.argument("thresholds", metavar="[THRESHOLDS]", required=False)
+@click.argument("evidence", metavar="FILE", required=False, shell_complete=completions.files)
+@click.argument("thresholds", metavar="[THRESHOLDS]", required=False, shell_complete=completions.files)
 @click.option(
-    "--policy", "policy_path", metavar="FILE", help="Thresholds: the article's gate.json, or a policy of ours."
+    "--policy",
+    "policy_path",
+    metavar="FILE",
+    help="THRESHOLDS, said by name: the article's gate.json, or a policy of ours.",
+    shell_complete=completions.files,
 )
 @click.option("--unsealed", is_flag=True, help="FILE is one interview.json; the verdict is UNSEALED, UNPROVEN.")
 @click.option(
@@ -160,30 +171,37 @@ def interview(
 ) -> None:
     """Judge one load interview by thresholds that somebody signed.
 
-    FILE is an interview.json. The line `BREACH: none`, or what is over its limit, is printed as the article's script does; a
-    refusal prints neither.
+    FILE is an interview.json; THRESHOLDS, or --policy, are the numbers that it is held to, and have no default. The line
+    `BREACH: none`, or what is over its limit, is printed as the article's script does; a refusal prints neither.
 
     \b
     Examples:
-      drillmaster gate interview interview.json --unsealed --policy gate.json
+      drillmaster gate interview interview.json gate.json --unsealed
       drillmaster gate interview interview.json --unsealed --policy gate.json --json
     """
     from drillmaster.intake.interviews import judge_interview_file, open_interview_file, read_thresholds
 
-    if evidence is None or thresholds is not None or policy_path is None:
-        file, policy = evidence or "interview.json", policy_path or thresholds or "gate.json"
+    if thresholds is not None and policy_path is not None:
         raise Problem(
             "gate interview",
-            found="no file" if evidence is None else "thresholds without --policy" if thresholds else "no thresholds",
-            wanted="a file to judge, and --policy with the thresholds; they have no default",
-            remedy=f"drillmaster gate interview {file} --unsealed --policy {policy}",
+            found=f"thresholds twice, {thresholds} and --policy {policy_path}",
+            wanted="one file of them",
+            remedy="drop one of the two",
+        )
+    policy_path = policy_path or thresholds
+    if evidence is None or policy_path is None:
+        raise Problem(
+            "gate interview",
+            found="no file" if evidence is None else "no thresholds",
+            wanted="a file to judge, and the thresholds; they have no default",
+            remedy=f"drillmaster gate interview {evidence or 'interview.json'} {policy_path or 'gate.json'} --unsealed",
         )
     if not unsealed:
         raise Problem(
             "gate interview",
             found=f"{evidence}, one file that anybody can have written",
             wanted="--unsealed, which says so in the verdict",
-            remedy=f"drillmaster gate interview {evidence} --unsealed --policy {policy_path}",
+            remedy=f"drillmaster gate interview {evidence} {policy_path} --unsealed",
         )
     limits = read_thresholds(Path(policy_path))
     verdict = judge_interview_file(open_interview_file(Path(evidence)), limits, now_ns=_now_ns(now))

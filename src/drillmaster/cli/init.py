@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from drillmaster.cli import _completions as completions
+
 __all__ = ["command"]
 
 _QUESTIONS = (
@@ -23,7 +25,13 @@ def command() -> None:
 
 
 _DIR = click.option(
-    "--dir", "folder", metavar="DIR", type=click.Path(path_type=Path), default=Path(), help="Where to. Default: here."
+    "--dir",
+    "folder",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    default=Path(),
+    help="Where to. Default: here.",
+    shell_complete=completions.folders,
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print files and open blanks as JSON, and ask nothing.")
 

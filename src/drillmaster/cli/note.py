@@ -19,7 +19,12 @@ __all__ = ["command"]
 )
 @click.option("--by", default="", help="Who saw it. Default: the plan's Scribe.")
 @click.option("--seen-at", default="", metavar="TIME", help="When it was seen (RFC 3339), if not just now.")
-@click.option("--token-file", metavar="FILE", help="The Scribe's token. Default: the one in the state folder.")
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    help="The Scribe's token. Default: the one in the state folder.",
+    shell_complete=completions.files,
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 def command(
     kind: str, text: tuple[str, ...], run: str | None, by: str, seen_at: str, token_file: str | None, as_json: bool

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from drillmaster.cli import _completions as completions
 from drillmaster.errors import Problem
 
 __all__ = ["command"]
@@ -51,18 +52,45 @@ def _is_loopback(host: str) -> bool:
 
 @click.group("proxy", invoke_without_command=True, epilog=_EXAMPLES)
 @click.option("--upstream", metavar="URL", help="The real model endpoint. Without it the proxy is dead from the start.")
-@click.option("--upstream-ca", metavar="FILE", help="A PEM file to trust besides the system's store.")
-@click.option("--mode", default=None, metavar="FAULT", help="What it does when dead, or when told: reset, 503, hang.")
+@click.option(
+    "--upstream-ca",
+    metavar="FILE",
+    help="A PEM file to trust besides the system's store.",
+    shell_complete=completions.files,
+)
+@click.option(
+    "--mode",
+    default=None,
+    metavar="FAULT",
+    help="What it does where there is no upstream (default: 503): any of `drillmaster fault list` that needs no parameter.",
+    shell_complete=completions.faults,
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address to listen on.")
 @click.option("--port", default=8081, show_default=True, type=click.IntRange(0, 65535), help="0: any free port.")
 @click.option("--listen", metavar="ADDR:PORT", help="Listen beyond loopback, say for an agent in a container.")
 @click.option(
-    "--dialect", default="auto", show_default=True, help="Whose API it is; auto tells by host and by request."
+    "--dialect",
+    default="auto",
+    show_default=True,
+    help="Whose API it is; auto tells by host and by request.",
+    shell_complete=completions.dialects,
 )
-@click.option("--events", metavar="FILE", help="Append evidence (events/proxy.jsonl) to this file.")
-@click.option("--control", metavar="PATH", help="Where the control socket is (mode 0600).")
+@click.option(
+    "--events",
+    metavar="FILE",
+    help="Append evidence (events/proxy.jsonl) to this file.",
+    shell_complete=completions.files,
+)
+@click.option(
+    "--control", metavar="PATH", help="Where the control socket is (mode 0600).", shell_complete=completions.files
+)
 @click.option("--control-port", type=click.IntRange(0, 65535), help="Control on loopback TCP too; needs --token-file.")
-@click.option("--token-file", metavar="FILE", help="A 0600 file; its first line is the bearer token for control.")
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    help="A 0600 file; its first line is the bearer token for control.",
+    shell_complete=completions.files,
+)
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -175,11 +203,15 @@ def _token(token_file: str | None) -> str | None:
         ) from None
 
 
-_control = click.option("--control", metavar="PATH", help="The proxy's control socket, or HOST:PORT.")
+_control = click.option(
+    "--control", metavar="PATH", help="The proxy's control socket, or HOST:PORT.", shell_complete=completions.files
+)
 _port = click.option(
     "--port", default=8081, show_default=True, help="Without --control: the port the proxy listens on."
 )
-_token_file = click.option("--token-file", metavar="FILE", help="The token file the proxy was started with.")
+_token_file = click.option(
+    "--token-file", metavar="FILE", help="The token file the proxy was started with.", shell_complete=completions.files
+)
 _json = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 
 
@@ -188,10 +220,19 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print the answer a
 @_port
 @_token_file
 @click.option(
-    "--mode", metavar="FAULT", help="reset (the default), 503, hang, or any other of `drillmaster fault list`."
+    "--mode",
+    metavar="FAULT",
+    help="The fault, any of `drillmaster fault list`. Default: reset.",
+    shell_complete=completions.faults,
 )
 @click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="One of the fault's parameters.")
-@click.option("--rules", "rules_file", metavar="FILE", help="A file with `rules:` as in a plan, in place of --mode.")
+@click.option(
+    "--rules",
+    "rules_file",
+    metavar="FILE",
+    help="A file with `rules:` as in a plan, in place of --mode.",
+    shell_complete=completions.files,
+)
 @click.option("--for", "for_s", default=60.0, show_default=True, help="Seconds until it ends by itself.")
 @click.option("--linger", "linger_s", default=0.0, help="Seconds a request in flight may go on after the lift.")
 @click.option("--window", help="Name of this injection; by default one is made up.")

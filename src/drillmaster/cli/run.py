@@ -24,11 +24,11 @@ def command() -> None:
 
 
 @command.command("eviction")
-@click.argument("plan_path", metavar="[PLAN]", required=False)
+@click.argument("plan_path", metavar="[PLAN]", required=False, shell_complete=completions.files)
 @click.option(
     "--mode",
     metavar="FAULT",
-    help="The fault instead of the plan's: reset, 503 or hang.",
+    help="The fault instead of the plan's: any of `drillmaster fault list`, such as reset, 503 or stall.",
     shell_complete=completions.faults,
 )
 @click.option(
@@ -45,8 +45,20 @@ def command() -> None:
 @click.option(
     "--wait-agent", type=float, metavar="S", help="Seconds to wait for an agent that you start. By hand: 600."
 )
-@click.option("--timeline", metavar="FILE", help="Where an agent that you start writes its timeline (its DRILL_LOG).")
-@click.option("--runs", metavar="DIR", default="runs", show_default=True, help="Where run folders go.")
+@click.option(
+    "--timeline",
+    metavar="FILE",
+    help="Where an agent that you start writes its timeline (its DRILL_LOG).",
+    shell_complete=completions.files,
+)
+@click.option(
+    "--runs",
+    metavar="DIR",
+    default="runs",
+    show_default=True,
+    help="Where run folders go.",
+    shell_complete=completions.folders,
+)
 @click.option("--permit-host", metavar="HOST", help="Repeat the host that the plan has permission for.")
 @click.option("--yes", is_flag=True, help="Do not ask before the drill starts.")
 @click.option("--json", "as_json", is_flag=True, help="Print what came of it as JSON.")
@@ -101,11 +113,21 @@ def eviction(
 
 
 @command.command("matrix")
-@click.argument("plan_path", metavar="[PLAN]", required=False)
+@click.argument("plan_path", metavar="[PLAN]", required=False, shell_complete=completions.files)
 @click.option(
-    "--faults", metavar="TAG,TAG", help="These faults in place of the plan's.", shell_complete=completions.faults
+    "--faults",
+    metavar="TAG,TAG",
+    help="These faults in place of the plan's.",
+    shell_complete=completions.faults_of_a_list,
 )
-@click.option("--group", "groups", multiple=True, metavar="GROUP", help="All faults of this group: stream, status, ...")
+@click.option(
+    "--group",
+    "groups",
+    multiple=True,
+    metavar="GROUP",
+    help="All faults of this group: stream, status and others.",
+    shell_complete=completions.fault_groups,
+)
 @click.option("--all", "everything", is_flag=True, help="Every fault that there is.")
 @click.option(
     "--time-limit", "time_limit_s", type=float, metavar="S", help="Begin no cell that would end after so many seconds."
@@ -118,8 +140,20 @@ def eviction(
 @click.option("--rehearsal", is_flag=True, help="One person may hold all seats. Stamped REHEARSAL.")
 @click.option("--cmd", metavar="'COMMAND'", help="How to start the agent; it gets DRILL_LOG and the base URLs.")
 @click.option("--wait-agent", type=float, metavar="S", help="Seconds to wait for an agent that you start.")
-@click.option("--timeline", metavar="FILE", help="Where an agent that you start writes its timeline (its DRILL_LOG).")
-@click.option("--runs", metavar="DIR", default="runs", show_default=True, help="Where run folders go.")
+@click.option(
+    "--timeline",
+    metavar="FILE",
+    help="Where an agent that you start writes its timeline (its DRILL_LOG).",
+    shell_complete=completions.files,
+)
+@click.option(
+    "--runs",
+    metavar="DIR",
+    default="runs",
+    show_default=True,
+    help="Where run folders go.",
+    shell_complete=completions.folders,
+)
 @click.option("--permit-host", metavar="HOST", help="Repeat the host that the plan has permission for.")
 @click.option("--yes", is_flag=True, help="Do not ask before the drill starts.")
 @click.option(

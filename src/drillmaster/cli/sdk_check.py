@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from drillmaster.cli import _completions as completions
 from drillmaster.errors import Exit, Problem, Refused
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ __all__ = ["command"]
     default=sys.executable,
     metavar="PATH",
     help="The interpreter that has the clients; by default this one.",
+    shell_complete=completions.files,
 )
 @click.option(
     "--node",
@@ -29,8 +31,12 @@ __all__ = ["command"]
     metavar="DIR",
     help="A folder with node_modules; its clients are checked too.",
 )
-@click.option("--client", "wanted", multiple=True, metavar="NAME", help="Only this client.")
-@click.option("--fault", "tags", multiple=True, metavar="TAG", help="Only this fault.")
+@click.option(
+    "--client", "wanted", multiple=True, metavar="NAME", help="Only this client.", shell_complete=completions.clients
+)
+@click.option(
+    "--fault", "tags", multiple=True, metavar="TAG", help="Only this fault.", shell_complete=completions.faults
+)
 @click.option("--list", "listing", is_flag=True, help="List the clients that were found, and end.")
 @click.option(
     "--json", "as_json", type=click.Path(path_type=Path, allow_dash=True), help="Write the table as JSON; - is stdout."

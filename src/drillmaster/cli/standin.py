@@ -4,6 +4,8 @@ import os
 
 import click
 
+from drillmaster.cli import _completions as completions
+
 __all__ = ["command"]
 
 
@@ -32,7 +34,12 @@ _parent = click.option("--die-with-parent", is_flag=True, help="End when the pro
 @click.option("--latency-ms", default=60.0, show_default=True, type=click.FloatRange(0, 60_000), help="Median.")
 @click.option("--token-ms", default=2.0, show_default=True, type=click.FloatRange(0, 10_000), help="Gap in streams.")
 @click.option("--seed", default=1, show_default=True, help="Seeds the latencies.")
-@click.option("--dialect", metavar="NAME", help="Whose API it is, where paths are shared: mistral, ollama, groq, ...")
+@click.option(
+    "--dialect",
+    metavar="NAME",
+    help="Whose API it is, where paths are shared: mistral, ollama, groq, ...",
+    shell_complete=completions.dialects,
+)
 @_parent
 def provider(
     host: str,

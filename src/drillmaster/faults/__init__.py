@@ -379,7 +379,7 @@ def with_fields(answer: Answer, *fields: tuple[str, str], without: tuple[str, ..
 
 
 _DIGITS_FILE = re.compile(r"status_([0-9]{3})")
-_TAG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_MISSING = re.compile("Object missing required field `([^`]+)`")
 
 
 @functools.cache
@@ -397,12 +397,12 @@ def names() -> tuple[str, ...]:
 def load(tag: str) -> type[Fault]:
     """The entry of this tag. Raises Problem for a tag that is not in the catalogue."""
     if tag not in names():
-        near = difflib.get_close_matches(tag, names(), 1)
+        near = difflib.get_close_matches(tag.lower(), names(), 1)
         raise Problem(
             "fault",
             found=repr(tag[:40]),
-            wanted="one of " + ", ".join(names()),
-            remedy=f"did you mean {near[0]}?" if near else "write one of these",
+            wanted="a tag of `drillmaster fault list`",
+            remedy=f"did you mean {near[0]}?" if near else "see: drillmaster fault list",
         )
     module = importlib.import_module(
         f"{__name__}.status_{tag}" if tag.isdigit() else f"{__name__}.{tag.replace('-', '_')}"
@@ -421,7 +421,14 @@ def make(tag: str, params: dict[str, Any] | None = None) -> Fault:
     try:
         return msgspec.convert({**(params or {}), "type": tag}, kind)
     except msgspec.ValidationError as error:
+        found, _, wanted = str(error).partition(", wanted ")  # what an entry says of several of its parameters together
+        missing = _MISSING.fullmatch(found)
+        if missing is not None:
+            found, wanted = f"no {missing[1]}", f"{missing[1]}, which has no default"
         fields = ", ".join(kind.__struct_fields__) or "none"
         raise Problem(
-            f"fault {tag}", found=str(error), wanted=f"its parameters: {fields}", remedy="correct the fault's params"
+            f"fault {tag}",
+            found=found,
+            wanted=wanted or f"its parameters: {fields}",
+            remedy=f"see: drillmaster fault show {tag}",
         ) from None

@@ -28,7 +28,7 @@ class CutStream(StreamFault, frozen=True, kw_only=True, tag="cut-stream"):
 
     def __post_init__(self) -> None:
         if self.after_events is not None and self.after_bytes is not None:
-            raise ValueError("after_events and after_bytes exclude each other")
+            raise ValueError("after_events and after_bytes, wanted one of the two")
 
     def strike(self, events: Events) -> Script:
         if self.after_bytes is None:

@@ -27,7 +27,7 @@ class FirstByteDelay(Fault, frozen=True, kw_only=True, tag="first-byte-delay"):
 
     def __post_init__(self) -> None:
         if self.jitter_ms > self.delay_ms:
-            raise ValueError(f"jitter_ms {self.jitter_ms} is more than delay_ms {self.delay_ms}")
+            raise ValueError(f"jitter_ms {self.jitter_ms}, wanted at most delay_ms, {self.delay_ms}")
 
     def script(self, cx: Cx) -> Script:
         try:

@@ -44,9 +44,9 @@ class RateLimit(Fault, frozen=True, kw_only=True, tag="rate-limit"):
     def __post_init__(self) -> None:
         if (self.form == "none") != (self.retry_after_s is None):
             raise ValueError(
-                "retry_after_s is missing (or say form: none)"
+                "no retry_after_s, wanted seconds to ask for, or form: none, which asks for nothing"
                 if self.retry_after_s is None
-                else "retry_after_s is given, and form none says it nowhere"
+                else "retry_after_s beside form: none, wanted one of the two"
             )
 
     def script(self, cx: Cx) -> Script:

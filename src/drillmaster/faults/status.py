@@ -37,7 +37,7 @@ class Status(Fault, frozen=True, kw_only=True, tag="status"):
 
     def __post_init__(self) -> None:
         if self.html and self.condition is not None:
-            raise ValueError("condition and html exclude each other: a gateway's page knows no conditions")
+            raise ValueError("condition and html, wanted one of the two: a gateway's page knows no conditions")
 
     def script(self, cx: Cx) -> Script:
         yield from answer_error(cx, self.status, self.condition, put=self._put)

@@ -37,6 +37,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     proof: str
     needs: tuple[str, ...] = ()
     seen: tuple[str, ...] = ()
+    params: tuple[str, ...] = ()
+    """The names of its parameters."""
     captured: bool = False
     """Whether its bytes on the wire are kept, and compared by a test."""
     page: bool = False
@@ -75,8 +77,8 @@ def read() -> Index:
 def find(
     words: Iterable[str] = (), *, group: str | None = None, scope: str | None = None, seen: str | None = None
 ) -> tuple[tuple[str, Entry], ...]:
-    """The faults whose tag or line holds every one of these words, in that group and scope, that may leave a client with
-    `seen`; by group, then by tag.
+    """The faults whose tag, line, group or parameters hold every one of these words, in that group and scope, that may leave a
+    client with `seen`; by group, then by tag. A dash and an underscore are the same here.
 
     Raises Problem for a group, a scope or an end that no fault has.
     """
@@ -94,25 +96,29 @@ def find(
                 wanted="one of " + ", ".join(sorted(known)),
                 remedy=f"did you mean {meant}?" if meant else "write one of these",
             )
-    asked = [word.lower() for word in words]
+    asked = [_plain(word) for word in words]
     found = [
         (tag, entry)
         for tag, entry in every.items()
         if (group is None or entry.group == group)
         and (scope is None or entry.scope == scope)
         and (seen is None or seen in entry.seen)
-        and all(word in f"{tag} {entry.line} {entry.group}".lower() for word in asked)
+        and all(word in _plain(" ".join((tag, entry.line, entry.group, *entry.params))) for word in asked)
     ]
     return tuple(sorted(found, key=lambda one: (_ORDER.get(one[1].group, len(_ORDER)), one[0])))
+
+
+def _plain(text: str) -> str:
+    return text.lower().replace("_", "-")
 
 
 _ORDER = {group: number for number, group in enumerate(get_args(Group))}
 
 
 def near_misses(word: str) -> tuple[str, ...]:
-    """Tags that may have been meant: spelled alike, or with that word in their tag or line; at most five."""
+    """Tags that may have been meant: spelled alike, or that a list of that word would hold; at most five."""
     import difflib
 
     alike = difflib.get_close_matches(word, names(), 3)
-    inside = [tag for tag, entry in read().faults.items() if word and word.lower() in f"{tag} {entry.line}".lower()]
+    inside = [tag for tag, _ in find([word])] if word else []
     return tuple(dict.fromkeys([*alike, *inside]))[:5]

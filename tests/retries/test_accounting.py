@@ -78,6 +78,9 @@ def test_a_quiet_drill_is_one_attempt_a_request_and_a_breaker_none() -> None:
     assert made.storms[0].back is not None and made.storms[0].back.factor == Exact(1.0, 10)
 
 
+UNREAD: dict[str, Any] = {"status": None, "end": "rst", "model": None, "stream": None, "up_bytes": 0}
+"""Struck before its body was read."""
+
 # Each row: attempts of one request as (seconds behind its due time, what is other than a failed first try), and why each
 # was sent.
 SEQUENCES: list[tuple[str, list[tuple[float, dict[str, Any]]], Layers]] = [
@@ -104,6 +107,20 @@ SEQUENCES: list[tuple[str, list[tuple[float, dict[str, Any]]], Layers]] = [
     ("coded as nobody reads", [(0, {**GOOD, "terminal": None}), (1, {})], Layers(call=2)),
     ("a script's good answer", [(0, {"status": 200}), (1, {"status": 200})], Layers(call=2)),
     ("no answer", [(0, {"status": None, "end": "rst"}), (1, {"retry_count": 1})], Layers(call=1, sdk=1)),
+    ("a reset, then nobody knows what", [(0, UNREAD), (1, UNREAD)], Layers(call=1, unread=1)),
+    ("a reset that was read, then not", [(0, {"status": None}), (1, UNREAD)], Layers(call=1, unread=1)),
+    ("a reset, then a model of its own", [(0, UNREAD), (1, {"model": "small"})], Layers(call=1, elsewhere=1)),
+    ("a reset, then the usual model", [(0, UNREAD), (1, {})], Layers(call=1, unread=1)),
+    (
+        "a reset, and the SDK says that it tries again",
+        [(0, UNREAD), (1, {**UNREAD, "retry_count": 1})],
+        Layers(call=1, sdk=1),
+    ),
+    (
+        "an API without models",
+        [(0, {**UNREAD, "dialect": "plain"}), (1, {**UNREAD, "dialect": "plain"})],
+        Layers(call=1, above=1),
+    ),
     ("seen to end late", [(0, {"took_s": 1.005}), (1, {})], Layers(call=1, above=1)),
 ]
 
@@ -341,7 +358,9 @@ def test_nothing_is_lost_and_nothing_counted_twice(steps: list[tuple[int, float,
     assert sum(p.attempts for p in made.phases) == owned
     for phase in made.phases:
         layers, waits, tokens = phase.layers, phase.waits, phase.tokens
-        assert layers.call + layers.sdk + layers.above + layers.elsewhere + layers.untold == phase.attempts
+        assert (
+            layers.call + layers.sdk + layers.above + layers.elsewhere + layers.untold + layers.unread == phase.attempts
+        )
         assert waits.kept + waits.early + waits.gave_up + waits.user_left == waits.asked
         assert tokens.again <= tokens.told and tokens.again_estimated <= tokens.estimated
         assert phase.pauses.retries <= layers.retries and phase.for_nobody <= layers.retries

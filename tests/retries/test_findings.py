@@ -3,7 +3,7 @@
 import pytest
 
 from drillmaster.verdict import Finding
-from tests.retries.test_accounting import ALONE, GOOD, PATIENT, attempt, scene
+from tests.retries.test_accounting import ALONE, GOOD, PATIENT, UNREAD, attempt, scene
 from tests.scene import PRIMARY, Answer, S, Scene, judged
 
 OURS = {
@@ -76,6 +76,15 @@ def test_retries_without_a_pause_are_named_with_their_layer() -> None:
     assert set(said) == {"no-backoff"}
     assert "10 of 10 retries" in said["no-backoff"].cause
     assert "above the SDK" in said["no-backoff"].cause
+
+
+def test_a_fallback_at_the_same_address_behind_a_reset_is_no_retry_without_a_pause() -> None:
+    for later in (UNREAD, {**UNREAD, "model": "small"}):
+        paper = scene(PATIENT)
+        for n in range(20, 30):
+            attempt(paper, n, 0, **UNREAD)
+            attempt(paper, n, 0.005, **later)
+        assert found(paper) == {}
 
 
 def test_a_few_that_came_at_once_are_no_habit() -> None:

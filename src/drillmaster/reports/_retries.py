@@ -25,7 +25,9 @@ def card_text(books: Accounting) -> str:
     faults = [phase for phase in books.phases if phase.name == "fault"]
     loads = [load for storm in books.storms for load in (storm.fault, storm.back) if load is not None]
     rose = any(isinstance(load.factor, Exact) and load.factor.value > QUIET_FACTOR for load in loads)
-    if not faults or not (rose or any(p.layers.retries or p.layers.elsewhere or p.waits.asked for p in faults)):
+    if not faults or not (
+        rose or any(p.layers.retries or p.layers.elsewhere or p.layers.unread or p.waits.asked for p in faults)
+    ):
         return ""
     fault = max(faults, key=lambda phase: _floor(phase.mean))
     storm = books.storm(fault.window or "")
@@ -84,6 +86,7 @@ def _layers(layers: Layers) -> str:
         (layers.above, "above it"),
         (layers.untold, "by a client that does not say"),
         (layers.elsewhere, "to another model"),
+        (layers.unread, "for a model that was not read"),
     )
     return ", ".join(f"{n} {who}" for n, who in parts if n)
 
@@ -136,6 +139,7 @@ _ROWS = (
     ("Sent again above the SDK", lambda p: str(p.layers.above or "")),
     ("Sent again, layer untold", lambda p: str(p.layers.untold or "")),
     ("To another model after a failure", lambda p: str(p.layers.elsewhere or "")),
+    ("After a failure, for a model that was not read", lambda p: str(p.layers.unread or "")),
     ("Requests in which both sent again", _nested),
     (f"Pause before a retry (at once: under {AT_ONCE_S:g} s)", _pause),
     ("Waits asked for", lambda p: _waits(p.waits) if p.waits.asked else ""),

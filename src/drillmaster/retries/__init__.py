@@ -7,7 +7,9 @@
 3. A failed attempt is followed by one attempt of its request at most: the first that starts when it is over. What follows
    tells the layer. `sdk`: its client says that it sends again (`x-stainless-retry-count` over 0). `above`: the client says
    that it does not (0), so that something above it tried again. `untold`: the client says nothing, and nobody guesses.
-   `elsewhere`: it asks for another model, as a fallback at the same address does. A tool's failure is followed by a tool's
+   `elsewhere`: it asks for another model, as a fallback at the same address does. `unread`: a fault struck before one of the
+   two was read, so that nobody knows whether they ask for one model: a retry, or a fallback at the same address, and counted
+   as neither. A tool's failure is followed by a tool's
    attempt, a model's by a model's. All else is a `call`: a request's first attempt, or the next step of an agent that takes
    several. An agent that swallows a failure and goes on with its next step looks like one that tries again; how many calls
    it makes when all is well stands in the baseline.

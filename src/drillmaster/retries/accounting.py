@@ -45,6 +45,7 @@ def account(run: Run) -> Accounting | None:
     books, spans = _phases(run)
     owners: dict[str, int] = {}
     own: defaultdict[str, list[Attempt]] = defaultdict(list)
+    models = _Models(run, spans[0][1])
     for place, (_, _, requests) in enumerate(books):
         for request in requests:
             owners[request.id] = place
@@ -58,7 +59,7 @@ def account(run: Run) -> Accounting | None:
     """Every attempt that is a retry."""
     phases = []
     for place, ((name, window, requests), (start_ns, end_ns)) in enumerate(zip(books, spans, strict=True)):
-        ledger = _Ledger()
+        ledger = _Ledger(models)
         for request in requests:
             if owners[request.id] == place:
                 again += ledger.take(request, own.get(request.id, ()))
@@ -94,6 +95,25 @@ def _failed(attempt: Attempt) -> bool:
     return attempt.upstream and not (attempt.terminal or attempt.intact)
 
 
+class _Models:
+    """Whether two attempts ask for one model, as far as their bodies were read: a fault may strike before they are."""
+
+    def __init__(self, run: Run, first_ns: int) -> None:
+        self._naming = {a.dialect for a in run.attempts if a.model is not None}
+        """Dialects in which this agent names a model: one that is not there was not read."""
+        self._usual = {a.model for a in run.attempts if a.model is not None and a.start_ns < first_ns}
+
+    def one(self, failed: Attempt, later: Attempt) -> bool | None:
+        """None: nobody can tell, since one of the two was not read."""
+        if failed.model is not None and later.model is not None:
+            return failed.model == later.model
+        unread = [a for a in (failed, later) if a.model is None and a.dialect in self._naming]
+        if not unread:
+            return failed.model == later.model
+        # Nobody read what failed; the agent asks for this model only when something failed, so that it was another.
+        return False if self._usual and later.model is not None and later.model not in self._usual else None
+
+
 class _Open:
     """A failed attempt that nothing has followed yet."""
 
@@ -117,7 +137,8 @@ class _Chain:
 class _Ledger:
     """Sums over the requests of one phase."""
 
-    def __init__(self) -> None:
+    def __init__(self, models: _Models) -> None:
+        self.models = models
         self.counts: list[int] = []
         self.most = 0
         self.layers: Counter[str] = Counter()
@@ -147,7 +168,7 @@ class _Ledger:
         open_ones: list[_Open] = []
         chains: list[_Chain] = []
         for place, attempt in enumerate(own):
-            layer, chain, followed = _follow(attempt, open_ones, chains)
+            layer, chain, followed = _follow(attempt, open_ones, chains, self.models)
             self.layers[layer] += 1
             if layer in _RETRIES:
                 retries.append(attempt)
@@ -269,22 +290,29 @@ class _Ledger:
         )
 
 
-def _follow(attempt: Attempt, open_ones: list[_Open], chains: list[_Chain]) -> tuple[str, _Chain, Attempt | None]:
+def _follow(
+    attempt: Attempt, open_ones: list[_Open], chains: list[_Chain], models: _Models
+) -> tuple[str, _Chain, Attempt | None]:
     """Say why an attempt was sent, which call it is of, and which failed attempt it follows; rule 3."""
     count = attempt.retry_count
-    over = same = open_ones
+    over = same = unread = open_ones
     if open_ones:
-        until_ns, model, tool = attempt.start_ns + _GRAIN_NS, attempt.model, attempt.dialect in _TOOLS
+        until_ns, tool = attempt.start_ns + _GRAIN_NS, attempt.dialect in _TOOLS
         over = [one for one in open_ones if one.attempt.end_ns <= until_ns and (one.attempt.dialect in _TOOLS) is tool]
-        same = [one for one in over if one.attempt.model == model]
+        asks = [(one, models.one(one.attempt, attempt)) for one in over]
+        same = [one for one, alike in asks if alike]
+        unread = [one for one, alike in asks if alike is None]
     chosen: _Open | None = None
     if count:
         layer = "sdk"
-        before = [one for one in same if one.attempt.retry_count == count - 1]
-        chosen = next(iter(before or same or over), None)
+        likely = same or unread or over
+        before = [one for one in likely if one.attempt.retry_count == count - 1]
+        chosen = next(iter(before or likely), None)
     elif same:
         layer = "untold" if count is None else "above"
         chosen = same[0]
+    elif unread:
+        layer, chosen = "unread", unread[0]
     elif over:
         layer, chosen = "elsewhere", over[0]
     else:

@@ -45,6 +45,7 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
     above: int = 0
     elsewhere: int = 0
     untold: int = 0
+    unread: int = 0
 
     @property
     def retries(self) -> int:

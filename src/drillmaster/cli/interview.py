@@ -45,7 +45,7 @@ _OF_A_PLAN = (
 
 
 @click.command("interview")
-@click.argument("what", metavar="URL|PLAN", required=False)
+@click.argument("what", metavar="URL|PLAN", required=False, type=click.Path())
 @click.option("--url", "url_option", metavar="URL", help="The endpoint, for URL.")
 @click.option("--prompt", default="Summarize this diff in one sentence.", show_default=True, help="What is asked.")
 @click.option("--levels", default="1,4,8", show_default=True, metavar="N,N", help="Callers at once, level by level.")
@@ -70,7 +70,12 @@ _OF_A_PLAN = (
     help="A header whose value is in that variable of the environment, such as a key. "
     "A key without a scheme in Authorization becomes Bearer.",
 )
-@click.option("--payloads", metavar="FILE.jsonl", help="Prompts (strings) or whole bodies (objects), taken in turn.")
+@click.option(
+    "--payloads",
+    type=click.Path(),
+    metavar="FILE.jsonl",
+    help="Prompts (strings) or whole bodies (objects), taken in turn.",
+)
 @click.option(
     "--open",
     "opens",
@@ -80,7 +85,9 @@ _OF_A_PLAN = (
 )
 @click.option("--drain", type=int, metavar="N", help="At last a batch of N, due at once: how long until it is done.")
 @click.option("--job", metavar="NAME", help="The job that this is about. Default: the URL's path.")
-@click.option("--runs", metavar="DIR", default="runs", show_default=True, help="Where run folders go.")
+@click.option(
+    "--runs", type=click.Path(), metavar="DIR", default="runs", show_default=True, help="Where run folders go."
+)
 @click.option("--compress", metavar="5x", help="Divide the idle time and open stages by a factor. Stamped COMPRESSED.")
 @click.option("--rehearsal", is_flag=True, help="One person may hold all seats. Stamped REHEARSAL.")
 @click.option("--permit-host", metavar="HOST", help="Repeat the host that the plan has permission for.")

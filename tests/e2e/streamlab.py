@@ -2,6 +2,9 @@
 
 Each is one process with one epoll and no thread per stream; events carry the origin's send time on CLOCK_MONOTONIC, which
 all processes of a machine share. `python -m tests.e2e.streamlab origin|client JSON` is one of them; `many` runs the set.
+
+An origin that is given a certificate speaks TLS; one that is given a file leaves there, at its end, when it sent each word of
+each stream, by the number that the stream's request names: `-1` for a word that was not sent.
 """
 
 import heapq
@@ -11,9 +14,11 @@ import random
 import re
 import select
 import socket
+import ssl
 import subprocess
 import sys
 import time
+from array import array
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +40,7 @@ RULES: tuple[dict[str, Any], ...] = (
     {"name": "last", "mode": "missing-terminal", "share": 0.3},
     {"name": "slow", "mode": "slow-tokens", "params": {"per_s": 200}},
 )
+_NUMBER = re.compile(rb"stream ([0-9]+)")
 _STAMP = re.compile(rb'"content":"t([0-9]+) ')
 _DATA = (
     b'data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"t%d word %d "}}]}\n\n'
@@ -50,8 +56,14 @@ def _chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-def origin(per_s: float, events: int) -> None:
+def origin(per_s: float, events: int, truth: str = "", cert: str = "", key: str = "") -> None:
     """Serve until standard input ends. Prints its port first."""
+    context = None
+    if cert:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(cert, key)
+    sent: dict[int, array[int]] = {}
+    numbers: dict[int, array[int]] = {}
     listener = socket.create_server(("127.0.0.1", 0), backlog=4_096)
     listener.setblocking(False)
     poll = select.epoll()
@@ -73,14 +85,20 @@ def origin(per_s: float, events: int) -> None:
                         break
                     sock.setblocking(False)
                     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    if context is not None:  # the first reads shake hands
+                        sock = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
                     socks[sock.fileno()] = sock
                     poll.register(sock, select.EPOLLIN)
                 continue
             if fd == sys.stdin.fileno():
+                if truth:
+                    Path(truth).write_bytes(b"".join(sent[number].tobytes() for number in sorted(sent)))
                 return
             sock = socks[fd]
             try:
                 data = sock.recv(65_536)
+            except ssl.SSLWantReadError:
+                continue
             except OSError:
                 data = b""
             if not data:
@@ -88,6 +106,10 @@ def origin(per_s: float, events: int) -> None:
             elif data.endswith(b"}"):  # the end of a request, which comes in one piece here
                 sock.send(_HEAD)
                 order += 1
+                if truth:
+                    asked = _NUMBER.search(data)
+                    assert asked is not None
+                    numbers[fd] = sent[int(asked[1])] = array("q", [-1]) * events
                 heapq.heappush(due, (time.monotonic() + rng.random() / per_s, order, sock, 0))
         now = time.monotonic()
         while due and due[0][0] <= now:
@@ -96,7 +118,10 @@ def origin(per_s: float, events: int) -> None:
                 continue
             try:
                 if number < events:
-                    sock.send(_chunk(_DATA % (time.monotonic_ns(), number)))
+                    now_ns = time.monotonic_ns()
+                    if truth:
+                        numbers[sock.fileno()][number] = now_ns
+                    sock.send(_chunk(_DATA % (now_ns, number)))
                     order += 1
                     heapq.heappush(due, (at + 1 / per_s, order, sock, number + 1))
                 else:

@@ -28,7 +28,7 @@ __all__ = ["CODE", "Conn", "Head"]
 if TYPE_CHECKING:  # engine and connection know each other; only one of them can import the other
     from drillmaster.engines.http import Engine
 
-READ_BYTES = 262_144
+READ_BYTES = 65_536
 CODE = {name: number for number, name in enumerate(OUTCOMES)}
 SHORT = CODE["short"]
 """The last of the codes that are good answers."""

@@ -9,6 +9,7 @@ import pytest
 from drillmaster.clock import ManualClock
 from drillmaster.errors import Problem, Refused
 from drillmaster.evidence.samples import OUTCOMES, RECORD, header
+from drillmaster.intake.run import open_run
 from drillmaster.load.manifest import InterviewManifest
 from drillmaster.load.reading import InterviewRun, open_interview, open_interview_run
 from drillmaster.timeline import seal_run
@@ -182,6 +183,11 @@ def test_a_run_that_is_not_sealed_is_refused(tmp_path: Path) -> None:
 def test_a_record_of_a_step_that_no_plan_has_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="a record of step 7"):
         open_interview(run(tmp_path, [*WARMUP, record(7, 300, 10)]))
+
+
+def test_an_interview_is_no_drill_with_faults(tmp_path: Path) -> None:
+    with pytest.raises(Problem, match="the run of a load interview.*drillmaster gate interview"):
+        open_run(run(tmp_path))
 
 
 def test_another_drill_is_no_interview(tmp_path: Path) -> None:

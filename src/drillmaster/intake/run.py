@@ -6,6 +6,7 @@
 4. Names of files go into verdicts, which are text: a byte of theirs that is no UTF-8, or would move a cursor, is an escape.
 """
 
+import contextlib
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -34,7 +35,10 @@ def open_run(path: Path) -> Run:
     if not is_there(manifest_path):
         raise Problem(str(path), found="no manifest.json", wanted="a run folder", remedy=_FOLDER_HINT)
     raw = read_bytes(manifest_path, MANIFEST_CAP_BYTES)
-    manifest = strict.load_as(raw, Manifest, place=str(manifest_path), fmt="json")
+    try:
+        manifest = strict.load_as(raw, Manifest, place=str(manifest_path), fmt="json")
+    except Problem as problem:
+        raise _of_an_interview(path, raw) or problem from None
     if not is_there(path / "seal.json"):
         names = sorted(p.relative_to(path).as_posix() for p in (path / "events").glob("*.jsonl"))
         there = [name for name in ("timeline.jsonl", *names) if (path / name).is_file()]
@@ -60,6 +64,21 @@ def open_run(path: Path) -> Run:
         problems = [f"{name} changed while it was read" for name in moved]
         run = msgspec.structs.replace(run, seal_problems=tuple(problems))
     return run
+
+
+def _of_an_interview(path: Path, raw: bytes) -> Problem | None:
+    """What to say of a manifest that is no drill's because it is an interview's; None for any other."""
+    with contextlib.suppress(msgspec.DecodeError):
+        said = msgspec.json.decode(raw)
+        if isinstance(said, dict) and said.get("drill") == "interview":
+            place = one_line(str(path))
+            return Problem(
+                place,
+                found="the run of a load interview",
+                wanted="the run of a drill with faults",
+                remedy=f"drillmaster gate interview {place} --policy gate.json",
+            )
+    return None
 
 
 def open_bare(path: Path) -> Run:

@@ -119,6 +119,31 @@ def test_a_killed_keeper_takes_all_it_kept_along_and_stops_the_drill(drill: Dril
     assert drill.events("events/conductor.jsonl", "drill_ended")[0]["status"] == "aborted"
 
 
+def test_after_a_kill_of_the_conductor_the_verbs_name_the_proxy_that_has_the_port_and_what_ends_it(
+    drill: Drill,
+) -> None:
+    drill.plan(phases=LONG)
+    process = drill.start("--rehearsal")
+    drill.wait_for("fault_met", "events/proxy.jsonl")
+    process.kill()
+    process.communicate(timeout=20)
+    proxy = drill.events("events/conductor.jsonl", "proxy_started")[0]["pid"]
+    drill.wait_for("fault_lifted", "events/proxy.jsonl")  # nobody renewed it
+    assert drill.events("events/proxy.jsonl", "fault_lifted")[0]["why"] == "expired"
+    for order in ("stop", "lift"):
+        told = drill.verb(order)
+        assert told.returncode == 2
+        assert "no live run" in told.stderr
+        assert f"(pid {proxy}) still passes through on 127.0.0.1:{drill.proxy_port}" in told.stderr
+        assert f"kill {proxy}" in told.stderr
+    told = drill.verb("proxy", "--upstream", "http://127.0.0.1:9", "--port", str(drill.proxy_port))
+    assert told.returncode == 2
+    assert f"kill {proxy}" in told.stderr
+    os.kill(proxy, signal.SIGTERM)
+    wait_until(lambda: not connects(drill.proxy_port), 8, "the port is free")
+    assert "start one" in drill.verb("stop").stderr
+
+
 def test_impatience_does_not_change_the_code_of_a_stop(drill: Drill) -> None:
     drill.plan(kind="stubborn", phases=LONG)
     process = drill.start("--rehearsal")

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import socket
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ from drillmaster.run.seats import (
     SEATS,
     Live,
     find_live,
+    left_proxies,
     live_at,
     live_runs,
     open_state,
@@ -174,6 +176,35 @@ def test_no_run_and_several_runs_are_refused_by_name() -> None:
         find_live(None)
     with pytest.raises(Refused, match="r3, which is not live"):
         find_live("r3")
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("named", [None, "20261129T153000Z-1a2b"])
+def test_where_a_proxy_was_left_no_live_run_says_which_process_has_the_port_and_how_to_end_it(
+    named: str | None, short_dir: Path
+) -> None:
+    control = short_dir / "proxy.sock"
+    left = msgspec.structs.replace(live("20261129T153000Z-1a2b", pid=2**22 + 1), proxy_control=str(control))
+    lock, _ = take_lock([left.target, "proxy 127.0.0.1:1"])
+    lock.note(left)
+    lock.close()
+    with socket.socket(socket.AF_UNIX) as proxy:
+        proxy.bind(str(control))
+        proxy.listen()
+        with pytest.raises(Refused) as refused:
+            find_live(named)
+        assert f"kill {os.getpid()}" in refused.value.remedy
+        assert "127.0.0.1:1, with no fault" in refused.value.remedy
+        assert refused.value.remedy.count("kill ") == 1  # it holds two locks, and is one proxy
+    with pytest.raises(Refused, match="start one"):
+        find_live(named)
+
+
+def test_a_drill_that_goes_on_has_left_nothing() -> None:
+    lock, _ = take_lock(["target a"])
+    lock.note(live("r1"))
+    assert list(left_proxies()) == []
+    lock.close()
 
 
 @pytest.mark.parametrize("stale", [live("old", pid=2**22 + 1), live("old", started=1)])

@@ -183,7 +183,21 @@ def command(
             flush=True,
         )
 
-    sys.exit(run(settings, ready))
+    try:
+        sys.exit(run(settings, ready))
+    except Problem as problem:
+        raise _held_by_a_drill_s(problem, settings.port) from None
+
+
+def _held_by_a_drill_s(problem: Problem, port: int) -> Problem:
+    """The same problem, or what to do about a port that the proxy of a drill which is over still has."""
+    from drillmaster.run.seats import how_it_ends, left_proxies
+
+    for left, pid in left_proxies() if problem.place.startswith("--listen ") else ():
+        if left.listen.endswith(f":{port}"):
+            remedy = how_it_ends(left, pid)
+            return Problem(problem.place, found=problem.found, wanted=problem.wanted, remedy=remedy)
+    return problem
 
 
 def _where(control: str | None, port: int) -> str:

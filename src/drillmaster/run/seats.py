@@ -18,6 +18,7 @@ import re
 import secrets
 import shutil
 import socket
+import struct
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -35,6 +36,8 @@ __all__ = [
     "Lock",
     "State",
     "find_live",
+    "how_it_ends",
+    "left_proxies",
     "live_at",
     "live_runs",
     "open_state",
@@ -241,7 +244,7 @@ def sweep() -> None:
             if live is None and time.time() - path.stat().st_mtime < _YOUNG_S:
                 continue  # another drill that is just beginning: its tokens and then its live.json come after its folder
         proxy = Path(live.proxy_control) if live is not None else path / "proxy.sock"
-        if _answers(proxy):
+        if _answers(proxy) is not None:
             for role in SEATS:
                 (path / f"{role}.token").unlink(missing_ok=True)
         else:
@@ -256,19 +259,43 @@ def sweep() -> None:
                 os.close(fd)
 
 
-def _answers(sock_path: Path) -> bool:
+def _answers(sock_path: Path) -> int | None:
+    """Which process listens there; None where none does."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.settimeout(1)
         sock.connect(os.fspath(sock_path))
-        return True
-    return False
+        pid: int = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+        return pid
+    return None
 
 
 def _answers_for(fd: int) -> bool:
     """Whether the proxy that the last holder of a lock left is still there."""
     with contextlib.suppress(OSError, msgspec.DecodeError):
-        return _answers(Path(msgspec.json.decode(os.pread(fd, 65_536, 0), type=Live).proxy_control))
+        return _answers(Path(msgspec.json.decode(os.pread(fd, 65_536, 0), type=Live).proxy_control)) is not None
     return False
+
+
+def left_proxies() -> Iterator[tuple[Live, int]]:
+    """Every proxy that still passes through for a drill that is over or was killed: who left it, and its process."""
+    told = set()
+    for path in sorted((state_root() / "locks").glob("*")):
+        left = _holder(path)
+        if left is None or left.run in told or started_ticks(left.pid) == left.started:
+            continue
+        pid = _answers(Path(left.proxy_control))
+        if pid is not None:
+            told.add(left.run)
+            yield left, pid
+
+
+def how_it_ends(left: Live, pid: int) -> str:
+    """What to know of a proxy that was left, and to do."""
+    at = left.listen.rpartition("/")[2]
+    return (
+        f"the proxy of run {left.run} (pid {pid}) still passes through on {at}, with no fault, and ends by itself when nobody "
+        f"has asked it for 10 min; the next drill on {at} takes over; now: kill {pid}"
+    )
 
 
 def find_live(run: str | None) -> tuple[Path, Live]:
@@ -280,17 +307,21 @@ def find_live(run: str | None) -> tuple[Path, Live]:
             if live.run == wanted:
                 return folder, live
         _check_own(state_root())
+        left = [how_it_ends(*one) for one in left_proxies() if one[0].run == wanted]
         raise Refused(
             "RUN",
             found=f"{wanted}, which is not live",
             wanted=f"one of {', '.join(live.run for _, live in alive)}" if alive else "a run that is going on",
-            remedy="leave RUN out for the only live run"
+            remedy=left[0]
+            if left
+            else "leave RUN out for the only live run"
             if len(alive) == 1
             else "start one: drillmaster run eviction PLAN",
         )
     if not alive:
         _check_own(state_root())
-        raise Refused("RUN", found="no live run", wanted="one", remedy="start one: drillmaster run eviction PLAN")
+        remedy = "; ".join(how_it_ends(*one) for one in left_proxies()) or "start one: drillmaster run eviction PLAN"
+        raise Refused("RUN", found="no live run", wanted="one", remedy=remedy)
     if len(alive) > 1:
         raise Refused(
             "RUN",

@@ -1,0 +1,426 @@
+"""Passports: what a sealed interview earned one job, in one file that CI can ask before the job runs.
+
+1. A passport is made from a sealed run alone, judged again when it is made. A bare file is somebody's word and makes none.
+2. It is for the job that was interviewed. Where the policy has a decision table it says of what kind the job is, and the
+   table has to allow that kind.
+3. It holds until the end of its review day, in UTC, 30 days after the measurement. Nothing but a new interview renews it.
+4. A failed verdict makes a passport too: one that says no. A refused one makes none.
+5. A rehearsal, a compressed run, thresholds that nobody owns: such a passport is made and taken only where both say so.
+6. Its digest shows what was edited by mistake. Who vouches for it a signature shows: of the Reader's SSH key, on FILE.sig.
+"""
+
+import hashlib
+import re
+import shlex
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+import drillmaster
+from drillmaster import signing, strict
+from drillmaster.clock import parse_rfc3339, rfc3339
+from drillmaster.deciding import BudgetNote, Decision, JobKind, kind_text, review_day
+from drillmaster.errors import Problem, Refused, one_line
+from drillmaster.intake import is_there, read_bytes
+from drillmaster.intake.interviews import judge_interview_file, open_interview_file, read_thresholds, with_breaches
+from drillmaster.intake.written import write_whole
+from drillmaster.interviews import Interview
+from drillmaster.judge import judge
+from drillmaster.load.reading import open_interview_run
+from drillmaster.reports import form, screened
+from drillmaster.reports.interview import InterviewPage
+from drillmaster.verdict import Status, Verdict
+
+__all__ = ["Judged", "Passport", "Standing", "check", "file_of", "issue", "judge_file", "judge_run", "read", "write"]
+
+FOLDER = Path("passports")
+_CAP_BYTES = 4 << 20
+_TRIAL = ("REHEARSAL", "COMPRESSED", "DEMO", "UNPINNED")
+_NEVER = ("UNSEALED", "UNPROVEN", "UNDATED")
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """An interview with its verdict, what that earns, and what its page says."""
+
+    interview: Interview
+    verdict: Verdict
+    decision: Decision
+    page: InterviewPage
+    decides_kinds: bool
+    """Whether the policy has a decision table."""
+
+
+class Passport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One file in `passports/`."""
+
+    kind: Literal["passport"] = "passport"
+    version: Literal[1] = 1
+    job: str
+    job_kind: JobKind | None
+    """What kind of job it is; null where the policy has no decision table."""
+    url: str
+    run: str
+    status: Status
+    """The gate's verdict."""
+    allowed: tuple[JobKind, ...]
+    job_alone: bool
+    why: str
+    measured_at: str
+    measured_from: str
+    n: int
+    travels_not: tuple[str, ...]
+    budget: str
+    review_on: str
+    """Its last day, in UTC."""
+    seats: dict[str, str]
+    verdict: dict[str, Any]
+    """The whole verdict, as `verdict.json` has it."""
+    digest: str
+    """Of everything else in the file, as RFC 8785 writes it."""
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """What a valid passport says of a job today."""
+
+    passport: Passport
+    status: Literal["pass", "fail"]
+    why: str
+    days_left: int
+    signed_by: str
+    """Identity and fingerprint; empty: nobody asked."""
+
+
+def judge_run(
+    run_dir: Path, policy: Path, *, now_ns: int, measured_from: str = "", budget: BudgetNote | None = None
+) -> Judged:
+    """Judge a sealed run by its thresholds. Raises Problem; Refused where the run is not as it was sealed."""
+    read_run = open_interview_run(run_dir)
+    thresholds = read_thresholds(policy)
+    interview, manifest = read_run.interview, read_run.manifest
+    now_ns -= now_ns % 1_000_000_000
+    ended_ns = interview.ended_wall_ns
+    verdict = judge(
+        thresholds.gate,
+        interview,
+        name="interview",
+        subject=f"{manifest.job}, run {interview.name}: {interview.url}",
+        stamps=(*manifest.stamps, *(("UNDATED",) if ended_ns is None else ())),
+        pin=thresholds.pin,
+        policy_digest=thresholds.digest,
+        evidence_digest=interview.digest,
+        evidence_end_ns=now_ns if ended_ns is None else ended_ns,
+        counts=dict(interview.examined),
+        now_ns=now_ns,
+        version=drillmaster.__version__,
+        limits_from=thresholds.place,
+    )
+    verdict = screened(with_breaches(verdict, thresholds.gate, interview))
+    code = manifest.code or {}
+    commit = str(code.get("commit") or "")
+    page = InterviewPage(
+        job=manifest.job,
+        url=interview.url,
+        evidence=interview.name,
+        commit=commit + (" (and edits that are not committed)" if commit and code.get("dirt_sha256") else ""),
+        driver=manifest.seats.get("driver", ""),
+        reader=manifest.seats.get("reader", ""),
+        recorder=manifest.seats.get("recorder", ""),
+        payload=manifest.payload,
+        payload_sha256=manifest.payload_sha256,
+        thresholds=thresholds.place,
+        idle_s=interview.idle_s,
+        time_limit_s=interview.time_limit_s,
+    )
+    decision = thresholds.gate.decide_jobs(interview, verdict.status, measured_from=measured_from, budget=budget)
+    return Judged(
+        interview=interview,
+        verdict=verdict,
+        decision=screened(decision),
+        page=screened(page),
+        decides_kinds=thresholds.gate.decision is not msgspec.UNSET,
+    )
+
+
+def judge_file(
+    path: Path, policy: Path, *, job: str, now_ns: int, measured_from: str = "", budget: BudgetNote | None = None
+) -> Judged:
+    """Judge a bare file, for its page. No passport comes of it. Raises Problem."""
+    interview, thresholds = open_interview_file(path), read_thresholds(policy)
+    verdict = judge_interview_file(interview, thresholds, now_ns=now_ns)
+    decision = thresholds.gate.decide_jobs(interview, verdict.status, measured_from=measured_from, budget=budget)
+    page = InterviewPage(
+        job=job,
+        url=interview.url,
+        evidence=interview.name,
+        thresholds=thresholds.place,
+        idle_s=interview.idle_s,
+        time_limit_s=interview.time_limit_s,
+    )
+    return Judged(
+        interview=interview,
+        verdict=verdict,
+        decision=screened(decision),
+        page=screened(page),
+        decides_kinds=thresholds.gate.decision is not msgspec.UNSET,
+    )
+
+
+def file_of(job: str, folder: Path = FOLDER) -> Path:
+    """Name the file of a job's passport. Raises Problem for a name that is none."""
+    if not job.strip() or len(job) > 200 or one_line(job) != job:
+        raise Problem(
+            "--job", found=repr(job[:60]), wanted="a job's name on one line", remedy='write --job "nightly lint"'
+        )
+    slug = re.sub(r"[^a-z0-9]+", "-", job.lower()).strip("-")
+    if not slug or len(slug) > 60 or not job.isascii():  # the name is not told by what is left of it
+        slug = f"{slug[:60]}-{hashlib.sha256(job.encode()).hexdigest()[:8]}".strip("-")
+    return folder / f"{slug}.json"
+
+
+def issue(judged: Judged, *, job: str, kind: JobKind | None, trial: bool = False) -> Passport:
+    """Make the passport of a judged run. `trial`: a rehearsal's, which is taken by none but a rehearsal. Raises Refused."""
+    verdict, decision, interview = judged.verdict, judged.decision, judged.interview
+    run = shlex.quote(interview.name)
+    never = [stamp for stamp in verdict.stamps if stamp in _NEVER]
+    if interview.bare or never:
+        raise Refused(
+            interview.name,
+            found=f"evidence that is {', '.join(never) or 'UNSEALED'}",
+            wanted="a sealed run: a passport rests on no file that anybody can have written",
+            remedy=f"drillmaster interview {shlex.quote(interview.url)} --job {shlex.quote(job)}",
+        )
+    if job != judged.page.job:
+        raise Refused(
+            "--job",
+            found=f"{job!r}, and run {interview.name} asked for {judged.page.job!r}",
+            wanted="the job that was interviewed: no number travels to another",
+            remedy=f"--job {shlex.quote(judged.page.job)}, or interview the endpoint for it: drillmaster interview "
+            f"{shlex.quote(interview.url)} --job {shlex.quote(job)}",
+        )
+    if verdict.status == "refused":
+        first = next(check for check in verdict.checks if check.status == "refused")
+        raise Refused(
+            f"run {interview.name}: {first.id}",
+            found=first.why or first.title,
+            wanted="a verdict, pass or fail",
+            remedy=first.remedy or f"drillmaster passport page {run} --policy FILE shows all of it",
+        )
+    stamps = [stamp for stamp in verdict.stamps if stamp.split()[0] in _TRIAL]
+    if stamps and not trial:
+        raise Refused(
+            f"run {interview.name}",
+            found=f"stamped {', '.join(stamps)}",
+            wanted="a run in full with three people in three seats, by thresholds that somebody owns",
+            remedy=_unstamped(stamps, judged.page.thresholds),
+        )
+    if judged.decides_kinds and kind is None:
+        raise Refused(
+            "--kind",
+            found="nothing, and the policy has a decision table",
+            wanted="what kind of job it is",
+            remedy=f"add --kind {decision.allowed[0] if decision.allowed else 'batch'} (or {_others(decision)})",
+        )
+    if not judged.decides_kinds and kind is not None:
+        raise Refused(
+            "--kind",
+            found=f"{kind}, and {judged.page.thresholds} has no decision part",
+            wanted="no kind: a pass is for the interviewed job alone",
+            remedy="drop --kind, or use a policy with a decision part",
+        )
+    assert interview.ended_wall_ns is not None
+    made = Passport(
+        job=job,
+        job_kind=kind,
+        url=interview.url,
+        run=interview.name,
+        status=verdict.status,
+        allowed=decision.allowed,
+        job_alone=decision.job_alone,
+        why=decision.why,
+        measured_at=rfc3339(interview.ended_wall_ns, digits=0),
+        measured_from=decision.measured_from,
+        n=decision.n,
+        travels_not=decision.travels_not,
+        budget=decision.budget,
+        review_on=decision.review_on,
+        seats={"driver": judged.page.driver, "reader": judged.page.reader, "recorder": judged.page.recorder},
+        verdict=form("json").document(verdict),
+        digest="",
+    )
+    return msgspec.structs.replace(made, digest=_digest(made))
+
+
+def write(passport: Passport, folder: Path, *, key: Path | None = None) -> tuple[Path, Path | None]:
+    """Write a passport in place of an older one; its path, and its signature's where there is a key. Raises Problem.
+
+    Refused where a later interview's passport lies there: of two the later one counts, whichever passed.
+    """
+    path = file_of(passport.job, folder)
+    if is_there(path):
+        there = read(path)
+        if there.job != passport.job:
+            raise Refused(
+                str(path),
+                found=f"the passport of another job, {there.job!r}",
+                wanted="a file for this job",
+                remedy="give one of the two another name, or keep them apart: --dir DIR",
+            )
+        if (parse_rfc3339(there.measured_at) or 0) > (parse_rfc3339(passport.measured_at) or 0):
+            raise Refused(
+                str(path),
+                found=f"the passport of a later run, {there.run} of {there.measured_at}",
+                wanted="a run that is later than that",
+                remedy=f"drillmaster passport check {shlex.quote(passport.job)} --dir {shlex.quote(str(folder))}",
+            )
+    write_whole(path, msgspec.json.format(msgspec.json.encode(passport), indent=2).decode() + "\n")
+    signature = signing.signature_of(path)
+    if key is not None:
+        return path, signing.sign(path, key)
+    if signature.is_file():
+        signature.unlink()  # of the passport before: it would be taken for a forgery
+    return path, None
+
+
+def read(path: Path) -> Passport:
+    """Read a passport that is as it was written. Raises Problem; Refused where it was edited."""
+    raw = read_bytes(path, _CAP_BYTES)
+    passport = strict.load_as(raw, Passport, place=str(path), fmt="json")
+    if passport.digest != _digest(passport):
+        raise Refused(
+            f"{path}: /digest",
+            found="a digest of other content: it was edited",
+            wanted="a passport as it was written",
+            remedy=_renew(passport.run, passport.job),
+        )
+    verdict: Verdict = form("json").parse(msgspec.json.encode(passport.verdict), place=f"{path}: /verdict")
+    ended_ns = parse_rfc3339(passport.measured_at)
+    said = (passport.status, passport.review_on)
+    wanted = (verdict.status, review_day(ended_ns))
+    if ended_ns is None or said != wanted or (verdict.status != "pass" and (passport.allowed or passport.job_alone)):
+        raise Refused(
+            str(path),
+            found="a passport that says other than its own verdict and date",
+            wanted=f"{wanted[0]}, to be reviewed on {wanted[1] or 'a day after its measurement'}",
+            remedy=_renew(passport.run, passport.job),
+        )
+    return passport
+
+
+def check(
+    job: str, folder: Path, *, now_ns: int, trial: bool = False, signer: Path | None = None, identity: str | None = None
+) -> Standing:
+    """Say whether a job may run on its endpoint today. Raises Problem, Refused where nothing valid says so."""
+    path = file_of(job, folder)
+    if not is_there(path):
+        raise Refused(
+            str(path),
+            found="no passport",
+            wanted=f"one for {job!r}",
+            remedy=_renew("RUN", job) + ("" if folder == FOLDER else f" --dir {shlex.quote(str(folder))}"),
+        )
+    passport = read(path)
+    if passport.job != job:
+        raise Refused(
+            str(path),
+            found=f"the passport of another job, {passport.job!r}",
+            wanted=f"one for {job!r}",
+            remedy=f"drillmaster passport check {shlex.quote(passport.job)}, or write one: {_renew('RUN', job)}",
+        )
+    _admitted(passport, path, trial=trial)
+    _in_time(passport, path, now_ns)
+    signed_by = _signed(path, passport, signer, identity)
+    days = (_last_ns(passport) - now_ns) // (86_400 * 10**9)
+    status, why = _said(passport)
+    return Standing(passport=passport, status=status, why=why, days_left=days, signed_by=signed_by)
+
+
+def _admitted(passport: Passport, path: Path, *, trial: bool) -> None:
+    stamps = [str(stamp) for stamp in passport.verdict["stamps"]]
+    never = [stamp for stamp in stamps if stamp in _NEVER]
+    rehearsed = [stamp for stamp in stamps if stamp.split()[:1] and stamp.split()[0] in _TRIAL]
+    if never or (rehearsed and not trial):
+        raise Refused(
+            str(path),
+            found=f"a passport stamped {', '.join(never or rehearsed)}",
+            wanted="one of a sealed run in full, by thresholds that somebody owns",
+            remedy=_renew("RUN", passport.job) + ("" if never else "; --rehearsal takes this one"),
+        )
+    if passport.status == "refused":
+        raise Refused(str(path), found="a refused verdict", wanted="pass or fail", remedy=_renew("RUN", passport.job))
+
+
+def _in_time(passport: Passport, path: Path, now_ns: int) -> None:
+    again = f"drillmaster interview {shlex.quote(passport.url)} --job {shlex.quote(passport.job)}"
+    measured_ns = parse_rfc3339(passport.measured_at) or 0
+    if measured_ns > now_ns + 60 * 10**9:
+        raise Refused(
+            f"{path}: /measured_at",
+            found=f"{passport.measured_at}, which is after {rfc3339(now_ns, digits=0)}",
+            wanted="a measurement of the past",
+            remedy="set the clock, or leave out --now",
+        )
+    if now_ns > _last_ns(passport):
+        raise Refused(
+            f"{path}: /review_on",
+            found=f"{passport.review_on}, which is over",
+            wanted=f"an interview of the last 30 days as of {rfc3339(now_ns)[:10]}",
+            remedy=again,
+        )
+
+
+def _signed(path: Path, passport: Passport, signer: Path | None, identity: str | None) -> str:
+    again = f"{_renew(passport.run, passport.job)} --sign KEY"
+    if signer is not None:
+        if not signing.signature_of(path).is_file():
+            raise Refused(str(path), found="no signature beside it", wanted=f"{path.name}.sig", remedy=again)
+        try:
+            who = signing.verify(path, signer, identity=identity)
+        except Refused as refused:
+            raise Refused(refused.place, found=refused.found, wanted=refused.wanted, remedy=again) from None
+        return f"{who.identity} {who.fingerprint}".strip()
+    if signing.fits(path, read_bytes(path, _CAP_BYTES)) == "stale":
+        raise Refused(
+            str(signing.signature_of(path)),
+            found="a signature of something else",
+            wanted="one of this file",
+            remedy=again,
+        )
+    return ""
+
+
+def _said(passport: Passport) -> tuple[Literal["pass", "fail"], str]:
+    if passport.status == "fail":
+        return "fail", passport.why
+    if passport.job_alone:
+        return "pass", "the interviewed job, by the gate alone"
+    if passport.job_kind is not None and passport.job_kind in passport.allowed:
+        return "pass", f"{kind_text(passport.job_kind)}: {passport.why}"
+    allowed = ", ".join(kind_text(kind) for kind in passport.allowed) or "nothing"
+    mine = kind_text(passport.job_kind) if passport.job_kind else "a job of no kind"
+    return "fail", f"{mine} stays elsewhere; allowed here: {allowed}: {passport.why}"
+
+
+def _last_ns(passport: Passport) -> int:
+    return parse_rfc3339(f"{passport.review_on}T23:59:59.999999999Z") or 0
+
+
+def _digest(passport: Passport) -> str:
+    fields = {name: value for name, value in msgspec.to_builtins(passport).items() if name != "digest"}
+    return strict.digest(fields)
+
+
+def _renew(run: str, job: str) -> str:
+    return f"drillmaster passport write {run} --job {shlex.quote(job)} --policy FILE"
+
+
+def _others(decision: Decision) -> str:
+    return ", ".join(kind for kind in (*decision.allowed, *decision.elsewhere))
+
+
+def _unstamped(stamps: list[str], thresholds: str) -> str:
+    if stamps == ["UNPINNED"]:
+        return f"write {thresholds}.pin.yaml (source, owner, review_by, sha256); or try it out with --rehearsal"
+    return (
+        "drillmaster interview PLAN, with the seats named in it and without --compress; or try it out with --rehearsal"
+    )

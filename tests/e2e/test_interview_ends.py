@@ -110,6 +110,21 @@ def test_a_disk_that_takes_no_more_ends_the_run_and_what_there_is_is_sealed(lab:
     assert level.void
 
 
+def test_a_cap_on_tokens_ends_the_run(lab: Lab) -> None:
+    body = b'{"text":"hello","usage":{"prompt_tokens":3,"completion_tokens":10,"total_tokens":13}}'
+    with server(lambda _: (0.02, answer(body))) as (url, truth):
+        plan = {
+            "kind": "plan", "drill": "interview", "job": "a job", "target": {"url": url}, "levels": [1, 2], "warm": 400,
+            "idle_s": 0, "spend": {"max_requests": 900, "max_tokens": 300},
+        }  # fmt: skip
+        (lab.folder / "plan.json").write_text(json.dumps(plan))
+        done = lab.run("plan.json")
+    assert done.returncode == 3, done.stderr
+    assert "tokens were spent, and the plan's cap is 300" in done.stdout
+    assert 30 < truth.n < 90
+    assert lab.read().ended == "aborted"
+
+
 def test_one_interview_at_a_time_on_a_target(lab: Lab) -> None:
     with server(lambda _: (0.0, answer())) as (url, _):
         process = lab.start(url, "--idle", "20")

@@ -186,7 +186,7 @@ def test_a_record_of_a_step_that_no_plan_has_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_interview_is_no_drill_with_faults(tmp_path: Path) -> None:
-    with pytest.raises(Problem, match="the run of a load interview.*drillmaster gate interview"):
+    with pytest.raises(Problem, match=r"the run of a load interview.*drillmaster gate interview"):
         open_run(run(tmp_path))
 
 

@@ -685,6 +685,11 @@ class ChunkedBody:
         if self._held:
             data = self._held + data
             self._held = b""
+        elif self._state == 0 and data[-2:] == b"\r\n":  # one whole chunk, as most that carry a word
+            line = data.find(b"\r\n", 0, MAX_CHUNK_LINE_BYTES)
+            length = len(data) - line - 4
+            if length > 0 and data[:line] == b"%x" % length:
+                return data[line + 2 : -2]
         at, size = 0, len(data)
         out: list[bytes] = []
         while at < size:
@@ -805,9 +810,14 @@ class Frames:
         data = self._held + data
         frames: list[bytes] = []
         at = 0
-        while match := _BLANK_LINE.search(data, at):
-            frames.append(data[at : match.end()])
-            at = match.end()
+        if b"\r" in data:
+            while match := _BLANK_LINE.search(data, at):
+                frames.append(data[at : match.end()])
+                at = match.end()
+        else:
+            while (end := data.find(b"\n\n", at)) >= 0:
+                frames.append(data[at : end + 2])
+                at = end + 2
         self._held = data[at:]
         if len(self._held) > MAX_FRAME_BYTES:
             raise Malformed("event too large")

@@ -212,6 +212,30 @@ def test_a_breaker_that_closes_in_time_is_waited_for(drill: Drill) -> None:
     assert back["back"] is True and 9 < back["after_s"] <= 11
 
 
+@pytest.mark.parametrize(
+    ("answers", "after_s"),
+    [
+        ([True] * 8, 1),  # a recovery of eight seconds, and the first answer was good
+        ([False] * 3 + [True] * 5, 4),
+        ([True] * 4 + [False] + [True] * 3, 6),  # a relapse: before it the agent was not back
+    ],
+)
+def test_the_agent_is_back_since_the_first_of_the_good_answers_and_not_since_the_last_few(
+    drill: Drill, answers: list[bool], after_s: float
+) -> None:
+    baseline(drill)
+    course = drill.course()
+    turn = next_of(course, drill)
+    assert turn is not None
+    drill.window(turn)
+    for ok in answers:
+        drill.clock.advance(1)
+        drill.served(ok=ok)
+    assert next_of(course, drill) is not None
+    (back,) = drill.events("agent_back")
+    assert (back["back"], back["after_s"]) == (True, after_s)
+
+
 def test_users_who_still_fail_are_told_with_how(drill: Drill) -> None:
     baseline(drill)
     course = drill.course()

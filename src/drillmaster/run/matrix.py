@@ -11,6 +11,7 @@
 4. All of it is written down when it is decided, so that the table can be read from the run alone.
 """
 
+import itertools
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -404,7 +405,10 @@ class Cells:
         return why if stage.worker_alive else "its process ended again by itself"
 
     def _back(self, done: Cell, lifted_ns: int) -> tuple[int | None, str]:
-        """When the agent was back (ns of the run), or None and what is missing."""
+        """Since when all of its users were answered well (ns of the run), or None and what is missing.
+
+        That is where the good answers begin, and not how long ago the last few of them were: it is asked late.
+        """
         after = [row for row in self._ended if row[0] >= lifted_ns]
         streak = after[-BACK_REQUESTS:]
         answered = [
@@ -423,7 +427,8 @@ class Cells:
             )
         if len(streak) < BACK_REQUESTS:
             return None, f"only {len(streak)} requests of its users were over"
-        return max(answered[0], streak[0][0]), ""
+        unbroken = list(itertools.takewhile(lambda row: row[1], reversed(after)))
+        return max(answered[0], unbroken[-1][0]), ""
 
     def _look(self) -> None:
         """Take in what was written since."""

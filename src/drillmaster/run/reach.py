@@ -14,10 +14,14 @@ from drillmaster.errors import Refused
 from drillmaster.outcomes import PROBE_TRACE
 from drillmaster.plan import Plan, Target
 from drillmaster.run.crew import Line
-from drillmaster.run.traffic import Answer, Asker, curl_line, outcome_of, prepare
+from drillmaster.run.traffic import NOTHING_AT, Answer, Asker, curl_line, outcome_of, prepare
 from drillmaster.run.upstream import Detour
+from drillmaster.strict import near
 
 __all__ = ["endpoint_answers", "no_answer", "reach_agent"]
+
+SETTLED_S = 3.0
+"""How long an agent may give whole answers in which the plan's pointer leads nowhere: the plan is wrong then, and no start slow."""
 
 
 async def reach_agent(
@@ -45,12 +49,15 @@ async def reach_agent(
     give_up_ns = clock.mono_ns() + round(wait_s * 1e9)
     before = await proxy_counts()
     tried = 0
+    misfit_ns: int | None = None
     while True:
         answer = await _probe_agent(plan, target, asker, clock, tried)
         tried += 1
         if answer.answer == "ok":
             break
-        if not alive() or clock.mono_ns() >= give_up_ns:
+        now_ns = clock.mono_ns()
+        misfit_ns = (misfit_ns or now_ns) if _misfits(answer) else None
+        if not alive() or now_ns >= give_up_ns or (misfit_ns is not None and now_ns - misfit_ns >= SETTLED_S * 1e9):
             raise no_answer(
                 plan,
                 answer,
@@ -114,6 +121,11 @@ def endpoint_answers(attempts: Sequence[Mapping[str, Any]]) -> Line:
         remedy=_path_remedy([str(attempt.get("path")) for attempt in attempts if attempt.get("status") in (404, 405)])
         or "mend the agent's key, model or path",
     )
+
+
+def _misfits(answer: Answer) -> bool:
+    """Whether an answer came, with a status as it should be, and the plan's pointer leads nowhere in it."""
+    return answer.result == "answered" and answer.answer == "empty" and answer.why.startswith(NOTHING_AT)
 
 
 def _path_remedy(lost: Sequence[str]) -> str:
@@ -208,6 +220,18 @@ def no_answer(
             found=found + last,
             wanted=wanted,
             remedy="raise traffic.time_limit_s, or see what the agent waits for",
+        )
+    if _misfits(answer):
+        pointer = plan.target.expect.pointer or ""
+        there = answer.why.partition("; there is ")[2].removesuffix(" and more").split(", ")
+        meant = near(pointer, there)
+        return Refused(
+            place,
+            found=found,
+            wanted=wanted,
+            remedy=f"write /target/expect/pointer in the plan as {meant}"
+            if meant
+            else "correct /target/expect/pointer in the plan: it is the JSON pointer to the answer's text",
         )
     # A worker of ours has been ended by the time this is read; only somebody else's can still be asked.
     curl = curl_line(plan.target) if plan.worker is None else None

@@ -26,7 +26,7 @@ import msgspec
 
 from drillmaster import http1
 from drillmaster.clock import Clock
-from drillmaster.errors import Refused
+from drillmaster.errors import Refused, one_line
 from drillmaster.outcomes import PROBE_TRACE
 from drillmaster.pace import Steady
 from drillmaster.plan import Expect, Target
@@ -165,6 +165,9 @@ def _is_secret(text: str) -> bool:
     return screen_text(text) != text
 
 
+_NAMES, _NAME_CHARS = 5, 30
+NOTHING_AT = "nothing at "
+"""How the reason begins why an answer is none, where the plan's pointer leads nowhere in it."""
 _PATH_SAFE = "%/:?#[]@!$&'()*+,;=-._~"
 
 
@@ -187,8 +190,8 @@ def judge_answer(expect: Expect, status: int, body: bytes) -> tuple[str | None, 
             found = _at(json.loads(text), expect.pointer)
         except (ValueError, RecursionError):
             return "degraded", "the body is no JSON"
-        except LookupError:
-            return "empty", f"nothing at {expect.pointer}"
+        except LookupError as missed:
+            return "empty", f"{NOTHING_AT}{expect.pointer}; {missed}"
         if found is None:
             return "empty", f"null at {expect.pointer}"
         text = found if isinstance(found, str) else json.dumps(found)
@@ -208,18 +211,32 @@ def source_of(expect: Expect, body: bytes) -> str | None:
 
 
 def _at(value: Any, pointer: str) -> Any:
-    """Follow a JSON pointer (RFC 6901). Raises LookupError where it leads nowhere."""
+    """Follow a JSON pointer (RFC 6901). Raises LookupError where it leads nowhere, which says what is there instead."""
+    before = ""
     for raw in pointer.split("/")[1:]:
         key = raw.replace("~1", "/").replace("~0", "~")
-        if isinstance(value, list):
-            if not re.fullmatch(r"0|[1-9][0-9]{0,8}", key):
-                raise LookupError(key)
+        if isinstance(value, list) and re.fullmatch(r"0|[1-9][0-9]{0,8}", key) and int(key) < len(value):
             value = value[int(key)]
-        elif isinstance(value, dict):
+        elif isinstance(value, dict) and key in value:
             value = value[key]
         else:
-            raise LookupError(key)
+            raise LookupError(_there(value, before))
+        before += f"/{raw}"
     return value
+
+
+def _there(value: Any, pointer: str) -> str:
+    """What a body holds at the place that a pointer still leads to: names, and nothing that stands under them."""
+    where = pointer or "the body"
+    if isinstance(value, list):
+        return f"{where} is a list of {len(value)}"
+    if not isinstance(value, dict):
+        return f"{where} is {'null' if value is None else type(value).__name__}, with nothing in it"
+    if not value:
+        return f"{where} is an empty object"
+    names = [screen_text(one_line(name[:_NAME_CHARS])) for name in list(value)[:_NAMES]]
+    told = [f"{pointer}/{name.replace('~', '~0').replace('/', '~1')}" for name in names]
+    return f"there is {', '.join(told)}{' and more' if len(value) > _NAMES else ''}"
 
 
 class Asker:

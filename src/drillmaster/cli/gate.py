@@ -138,7 +138,7 @@ def eviction(
 
 
 @command.command("interview")
-@click.argument("evidence", metavar="FILE", required=False, shell_complete=completions.files)
+@click.argument("evidence", metavar="RUN", required=False, shell_complete=completions.files)
 @click.argument("thresholds", metavar="[THRESHOLDS]", required=False, shell_complete=completions.files)
 @click.option(
     "--policy",
@@ -147,7 +147,7 @@ def eviction(
     help="THRESHOLDS, said by name: the article's gate.json, or a policy of ours.",
     shell_complete=completions.files,
 )
-@click.option("--unsealed", is_flag=True, help="FILE is one interview.json; the verdict is UNSEALED, UNPROVEN.")
+@click.option("--unsealed", is_flag=True, help="RUN is one interview.json; the verdict is UNSEALED, UNPROVEN.")
 @click.option(
     "--format",
     "form",
@@ -158,6 +158,7 @@ def eviction(
 )
 @click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
 @click.option("--now", metavar="TIME", help="Judge as of this RFC 3339 time instead of now.")
+@click.option("--no-record", is_flag=True, help="Do not write verdict.json into the run folder.")
 @click.option("--exit-map", type=click.Choice(["articles"]), help="Exit 0 or 1 as the article's script did.")
 def interview(
     evidence: str | None,
@@ -167,15 +168,18 @@ def interview(
     form: str,
     as_json: bool,
     now: str | None,
+    no_record: bool,
     exit_map: str | None,
 ) -> None:
     """Judge one load interview by thresholds that somebody signed.
 
-    FILE is an interview.json; THRESHOLDS, or --policy, are the numbers that it is held to, and have no default. The line
-    `BREACH: none`, or what is over its limit, is printed as the article's script does; a refusal prints neither.
+    RUN is the folder of a sealed interview, or with --unsealed one interview.json. THRESHOLDS, or --policy, are the numbers
+    that it is held to, and have no default. The line `BREACH: none`, or what is over its limit, is printed as the article's
+    script does; a refusal prints neither.
 
     \b
     Examples:
+      drillmaster gate interview runs/20261130T080000Z-1a2b --policy gate.json
       drillmaster gate interview interview.json gate.json --unsealed
       drillmaster gate interview interview.json --unsealed --policy gate.json --json
     """
@@ -196,20 +200,36 @@ def interview(
             wanted="a file to judge, and the thresholds; they have no default",
             remedy=f"drillmaster gate interview {evidence or 'interview.json'} {policy_path or 'gate.json'} --unsealed",
         )
-    if not unsealed:
-        raise Problem(
-            "gate interview",
-            found=f"{evidence}, one file that anybody can have written",
-            wanted="--unsealed, which says so in the verdict",
-            remedy=f"drillmaster gate interview {evidence} {policy_path} --unsealed",
-        )
-    limits = read_thresholds(Path(policy_path))
-    verdict = judge_interview_file(open_interview_file(Path(evidence)), limits, now_ns=_now_ns(now))
+    path, policy = Path(evidence), Path(policy_path)
+    if unsealed:
+        verdict = judge_interview_file(open_interview_file(path), read_thresholds(policy), now_ns=_now_ns(now))
+    else:
+        verdict = _judge_interview(path, policy, _now_ns(now), record=not no_record)
     if exit_map:
         verdict = msgspec.structs.replace(verdict, stamps=(*verdict.stamps, f"EXIT MAP {exit_map}"))
     _show(verdict, "json" if as_json else form)
     code = int(verdict.exit)
     sys.exit(min(code, 1) if exit_map else code)
+
+
+def _judge_interview(path: Path, policy: Path, now_ns: int, *, record: bool) -> "Verdict":
+    from drillmaster.intake import is_there
+    from drillmaster.intake.runs import find_run
+    from drillmaster.intake.verdicts import keep
+    from drillmaster.passports import judge_run
+
+    if is_there(path) and not path.is_dir():
+        raise Problem(
+            "gate interview",
+            found=f"{path}, one file that anybody can have written",
+            wanted="the folder of a sealed run, or --unsealed, which says so in the verdict",
+            remedy=f"drillmaster gate interview {path} {policy} --unsealed",
+        )
+    path = find_run(path)
+    verdict = judge_run(path, policy, now_ns=now_ns).verdict
+    if record:
+        keep(verdict, path)
+    return verdict
 
 
 def _judge_run(path: Path, policy_path: str | None, now_ns: int, *, record: bool) -> "Verdict":

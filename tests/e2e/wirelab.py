@@ -140,8 +140,11 @@ class Reader:
 class Origin:
     """A server whose every connection is handled by `handle(reader, sock)` in a thread of its own."""
 
-    def __init__(self, handle: Callable[[Reader, socket.socket], None], *, tls: Any = None) -> None:
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+    def __init__(
+        self, handle: Callable[[Reader, socket.socket], None], *, tls: Any = None, host: str = "127.0.0.1"
+    ) -> None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.listener = socket.create_server((host, 0), backlog=256, family=family)
         self.port = self.listener.getsockname()[1]
         self.connections = 0
         self.problems: list[BaseException] = []

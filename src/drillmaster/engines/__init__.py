@@ -7,6 +7,7 @@
    for others to say.
 """
 
+import ipaddress
 from typing import Literal
 
 import msgspec
@@ -25,6 +26,11 @@ class Address(_Part, frozen=True, kw_only=True):
     """An IP address."""
     port: int
 
+    def __post_init__(self) -> None:
+        ipaddress.ip_address(self.host)
+        if not 0 < self.port < 65_536:
+            raise ValueError("a port is a number from 1 to 65535")
+
 
 class Shot(_Part, frozen=True, kw_only=True):
     """What is sent. Keys stand in `headers`: a spec goes over a pipe and is written nowhere."""
@@ -38,6 +44,10 @@ class Shot(_Part, frozen=True, kw_only=True):
     payloads: tuple[str, ...] = ("",)
     """Bodies, taken in turn. `{n}` in one stands for the call's number."""
     dialect: str = "plain"
+
+    def __post_init__(self) -> None:
+        if not self.payloads:
+            raise ValueError("a shot has a payload at least, which may be empty")
 
 
 class Stage(_Part, frozen=True, kw_only=True):
@@ -88,3 +98,7 @@ class Spec(_Part, frozen=True, kw_only=True):
     seed: int = 1
     first_call: int = 0
     """Number of the first call, where several engines share a plan."""
+
+    def __post_init__(self) -> None:
+        if not self.to or not self.stages or not self.time_limit_s > 0:
+            raise ValueError("a spec has an address, a stage and a time limit above 0")

@@ -1,4 +1,10 @@
-"""One connection of the HTTP engine, and the call that is under way on it."""
+"""One connection of the HTTP engine, and the call that is under way on it.
+
+1. The endpoint's addresses are tried in their order, for each connection anew; the time to connect spans all tries.
+2. A call is `refused` where no address gave a connection, and `dropped` where this machine had none to give: it was out of
+   descriptors, memory or ports.
+3. A connection that fails at once is over in the next turn, so that no end of a call begins another within it.
+"""
 
 import contextlib
 import errno
@@ -32,6 +38,8 @@ READ_BYTES = 65_536
 CODE = {name: number for number, name in enumerate(OUTCOMES)}
 SHORT = CODE["short"]
 """The last of the codes that are good answers."""
+_OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
+"""Why a connection was not opened, where that is this machine's doing."""
 _AGAIN = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -55,6 +63,7 @@ class Conn:
 
     __slots__ = (
         "_again",
+        "_at",
         "_body",
         "_buf",
         "_connect_ns",
@@ -128,40 +137,57 @@ class Conn:
     # Opening
 
     def _connect(self, now_ns: int) -> None:
-        engine = self._engine
-        to = engine.spec.to[0]
-        family = socket.AF_INET6 if ":" in to.host else socket.AF_INET
-        sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._sock = sock
-        self._fd = sock.fileno()
         self._opened_ns = now_ns
-        engine.open_conns += 1
-        failed = sock.connect_ex((to.host, to.port))
-        if failed not in (0, errno.EINPROGRESS):
-            self.fail("refused" if failed == errno.ECONNREFUSED else "reset", monotonic_ns())
+        self._dial(0)
+
+    def _dial(self, first: int) -> None:
+        """Try the address at this place of the list, or the next one that can be tried at all."""
+        engine = self._engine
+        failed = 0
+        for at in range(first, len(engine.spec.to)):
+            to = engine.spec.to[at]
+            family = socket.AF_INET6 if ":" in to.host else socket.AF_INET
+            try:
+                sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+            except OSError as error:
+                failed = error.errno or 0
+                continue
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            failed = sock.connect_ex((to.host, to.port))
+            if failed not in (0, errno.EINPROGRESS):
+                sock.close()
+                continue
+            self._at = at
+            self._sock = sock
+            self._fd = sock.fileno()
+            engine.open_conns += 1
+            engine.calls[self._fd] = self._on_connect
+            engine.epoll.register(self._fd, select.EPOLLOUT)
             return
-        engine.calls[self._fd] = self._on_connect
-        engine.epoll.register(self._fd, select.EPOLLOUT)
+        engine.unopened.append((self, "dropped" if failed in _OURS else "refused"))
 
     def _on_connect(self, event: int) -> None:
-        now_ns = monotonic_ns()
-        failed = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if failed:
-            self.fail("refused" if failed == errno.ECONNREFUSED else "reset", now_ns)
+        if self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self._close()
+            self._dial(self._at + 1)
             return
+        now_ns = monotonic_ns()
         engine = self._engine
         self._connect_ns = now_ns - self._opened_ns
         if engine.tls is None:
             self._recv, self._send = self._sock.recv, self._sock.send
             self._opened(now_ns)
             return
-        tls = engine.tls.wrap_socket(
-            self._sock,
-            server_hostname=engine.spec.server_name,
-            do_handshake_on_connect=False,
-            suppress_ragged_eofs=False,
-        )
+        try:
+            tls = engine.tls.wrap_socket(
+                self._sock,
+                server_hostname=engine.spec.server_name,
+                do_handshake_on_connect=False,
+                suppress_ragged_eofs=False,
+            )
+        except OSError:  # it is gone already
+            self.fail("reset", now_ns)
+            return
         self._sock = self._tls = tls
         self._recv, self._send = tls.read, tls.write
         engine.calls[self._fd] = self._on_handshake
@@ -306,10 +332,11 @@ class Conn:
         gaps = self._gaps
         assert gaps is not None
         if self._word_ns:
-            gaps.append((now_ns - self._last_ns) // 1_000)
+            gap_us = (now_ns - self._last_ns) // 1_000
+            gaps.append(gap_us)
+            self._last_ns += gap_us * 1_000  # what is cut off is in the next gap: their sum stays true
         else:
-            self._word_ns = now_ns
-        self._last_ns = now_ns
+            self._word_ns = self._last_ns = now_ns
         if found > 1:  # in one piece, so at the same time
             gaps.extend([0] * (found - 1))
 

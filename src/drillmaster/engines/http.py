@@ -7,8 +7,11 @@
 4. A connection that was kept alive and turns out to have been closed before one byte of an answer came is replaced once.
 5. An open loop opens as many connections as it takes, up to the stage's level. A call that is due beyond that is dropped:
    recorded as due and never sent.
+6. Trouble of its own is one line of JSON (`error`) on standard output, one of text on standard error, and exit code 2. After a
+   write that failed nothing is written any more: the records of before stay, and none is guessed at.
 """
 
+import contextlib
 import heapq
 import os
 import re
@@ -19,6 +22,7 @@ import ssl
 import sys
 from array import array
 from collections.abc import Callable
+from pathlib import Path
 from time import monotonic_ns
 from typing import Any
 
@@ -29,15 +33,17 @@ from drillmaster.engines import Spec, Stage
 from drillmaster.engines.conn import CODE, Conn, Head
 from drillmaster.engines.pacing import Timer, arrivals
 from drillmaster.engines.shots import Shots
+from drillmaster.errors import Exit, Problem
 from drillmaster.evidence.samples import OUTCOMES, header, pack
-from drillmaster.http1 import (
-    HeadReader,
-)
+from drillmaster.http1 import HeadReader
+from drillmaster.proxy.means import raise_descriptors
 
 __all__ = ["Engine"]
 
 SWEEP_NS = 50_000_000
 TELL_NS = 250_000_000
+SPARE_DESCRIPTORS = 24
+"""Of this process, that are no connections: standard streams, records, poll, timer, what the interpreter opens."""
 MEMO_HEADS = 512
 MEMO_BODIES = 256
 MEMO_BODY_BYTES = 4_096
@@ -55,14 +61,17 @@ class Engine:
     """One run of a `Spec`."""
 
     def __init__(self, spec: Spec, tell: Callable[[dict[str, Any]], None]) -> None:
-        """`tell` is given progress as it comes. Raises Problem, OSError."""
+        """`tell` is given progress as it comes. Raises Problem."""
         self.spec = spec
+        _enough_descriptors(spec)
         self.dialect: Dialect = load(spec.shot.dialect)
         self._tell = tell
         self.epoll = select.epoll()
         self.calls: dict[int, Callable[[int], None]] = {}
         self.busy: dict[Conn, None] = {}
         self.idle: list[Conn] = []
+        self.unopened: list[tuple[Conn, str]] = []
+        """Connections that failed at once, and what that makes of their calls."""
         self.open_conns = 0
         self.rows: list[bytes] = []
         self.gaps = array("I")
@@ -79,10 +88,16 @@ class Engine:
         self.failed = 0
         self.stopping = False
         self.tls = _context(spec.ca_file) if spec.tls else None
-        self._samples = os.open(spec.samples, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._samples = _new_file(spec.samples)
         self._gaps_fd: int | None = None
         if spec.gaps is not None:
-            self._gaps_fd = os.open(spec.gaps, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            try:
+                self._gaps_fd = _new_file(spec.gaps)
+            except Problem:
+                os.close(self._samples)
+                Path(spec.samples).unlink()
+                raise
+        self._writable = True
         self.end_of_call: Callable[[Conn | None, int], None] = self._nobody_next
         self._sweep_ns = self._told_ns = 0
         self._longest_turn_ns = 0
@@ -90,9 +105,9 @@ class Engine:
     # The run
 
     def run(self) -> int:
-        """All stages; the exit code: 0, or 3 where it was stopped."""
-        os.write(self._samples, header(stages=[stage.label for stage in self.spec.stages]))
+        """All stages; the exit code: 0, or 3 where it was stopped. Raises Problem where a record cannot be written."""
         try:
+            self._write(self._samples, header(stages=[stage.label for stage in self.spec.stages]), self.spec.samples)
             for number, stage in enumerate(self.spec.stages):
                 if not self.stopping:
                     self.stage = number
@@ -133,6 +148,10 @@ class Engine:
             cpu_s=cpu_s,
             longest_turn_ms=self._longest_turn_ns / 1e6,
         )
+
+    def say_trouble(self, trouble: Problem) -> None:
+        """Tell why the run is over."""
+        self._say("error", self.spec.stages[self.stage], monotonic_ns(), **_as_said(trouble))
 
     def _say(self, event: str, stage: Stage, now_ns: int, **more: Any) -> None:
         self._tell(
@@ -237,7 +256,7 @@ class Engine:
     # One turn
 
     def _turn(self, wait_s: float, stage: Stage) -> int:
-        events = self.epoll.poll(wait_s, 512)
+        events = self.epoll.poll(0 if self.unopened else wait_s, 512)
         begun_ns = monotonic_ns()
         calls = self.calls
         for fd, event in events:
@@ -245,6 +264,10 @@ class Engine:
             if call is not None:
                 call(event)
         now_ns = monotonic_ns()
+        if self.unopened:
+            unopened, self.unopened = self.unopened, []
+            for conn, how in unopened:
+                conn.fail(how, now_ns)
         if now_ns - begun_ns > self._longest_turn_ns:
             self._longest_turn_ns = now_ns - begun_ns
         if now_ns - self._sweep_ns > SWEEP_NS:
@@ -260,6 +283,7 @@ class Engine:
     def _end_stage(self) -> None:
         """Whatever is left is stopped; nothing of this stage reaches into the next."""
         self.end_of_call = self._nobody_next
+        self.unopened.clear()
         now_ns = monotonic_ns()
         for conn in tuple(self.busy):
             conn.fail("stopped", now_ns)
@@ -279,13 +303,27 @@ class Engine:
         self.failed += bad
 
     def flush(self) -> None:
-        """Put what is recorded into the files. Raises OSError, say on a full disk: a record that is lost is no record."""
+        """Put what is recorded into the files. Raises Problem, say on a full disk: a record that is lost is no record."""
         rows, self.rows = self.rows, []
+        gaps, self.gaps = self.gaps, array("I")
         if rows:
-            _write_all(self._samples, b"".join(rows))
-        if self._gaps_fd is not None and self.gaps:
-            gaps, self.gaps = self.gaps, array("I")
-            _write_all(self._gaps_fd, gaps.tobytes())
+            self._write(self._samples, b"".join(rows), self.spec.samples)
+        if gaps and self._gaps_fd is not None:
+            self._write(self._gaps_fd, gaps.tobytes(), str(self.spec.gaps))
+
+    def _write(self, fd: int, data: bytes, path: str) -> None:
+        if not self._writable:  # what comes behind a piece of a record could not be told from it
+            return
+        try:
+            _write_all(fd, data)
+        except OSError as error:
+            self._writable = False
+            raise Problem(
+                path,
+                found=f"{error.strerror} after {self.done:,} calls",
+                wanted=f"room for {len(data):,} more bytes",
+                remedy="make room and run it again; the records of before stay",
+            ) from None
 
     def read_head(self, data: bytes) -> Head:
         """What a head says. Raises Malformed."""
@@ -324,8 +362,41 @@ def _context(ca_file: str | None) -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
     if ca_file is not None:
-        context.load_verify_locations(ca_file)
+        try:
+            context.load_verify_locations(ca_file)
+        except OSError as error:
+            raise Problem(
+                ca_file,
+                found=error.strerror or str(error),
+                wanted="a PEM file of certificates",
+                remedy="give the file of the authority that signed the endpoint's certificate",
+            ) from None
     return context
+
+
+def _enough_descriptors(spec: Spec) -> None:
+    """A caller that gets no connection is no caller. Raises Problem."""
+    most = raise_descriptors() - SPARE_DESCRIPTORS
+    for stage in spec.stages:
+        if stage.kind == "closed" and stage.level > most:
+            raise Problem(
+                f"stage {stage.label}",
+                found=f"{stage.level:,} callers",
+                wanted=f"at most {most:,}, as many as this process may open connections",
+                remedy=f"raise the limit (ulimit -Hn {stage.level + SPARE_DESCRIPTORS}) or share the stage among engines",
+            )
+
+
+def _new_file(path: str) -> int:
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise Problem(
+            path,
+            found=error.strerror or str(error),
+            wanted="a file that can be made and is not there yet: records are never written over",
+            remedy="name another file",
+        ) from None
 
 
 def _write_all(fd: int, data: bytes) -> None:
@@ -335,11 +406,42 @@ def _write_all(fd: int, data: bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
+def _as_said(trouble: Problem) -> dict[str, str]:
+    return {"place": trouble.place, "found": trouble.found, "wanted": trouble.wanted, "remedy": trouble.remedy}
+
+
 def main() -> int:
     """Read a spec as JSON from standard input, run it, tell progress as lines of JSON on standard output."""
-    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=Spec)
     out = sys.stdout.fileno()
-    engine = Engine(spec, lambda row: _write_all(out, msgspec.json.encode(row) + b"\n"))
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, engine.stop)
-    return engine.run()
+
+    def tell(row: dict[str, Any]) -> None:
+        _write_all(out, msgspec.json.encode(row) + b"\n")
+
+    engine = None
+    try:
+        engine = Engine(_read_spec(sys.stdin.buffer.read()), tell)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, engine.stop)
+        return engine.run()
+    except Problem as trouble:
+        sys.stderr.write(f"{trouble}\n")
+        with contextlib.suppress(BrokenPipeError):
+            if engine is None:
+                tell({"event": "error", **_as_said(trouble)})
+            else:
+                engine.say_trouble(trouble)
+    except OSError as error:  # standard output that nobody hears any more, a disk that fails
+        sys.stderr.write(f"{error.filename or 'the engine'}: {error.strerror}\n")
+    return Exit.REFUSED
+
+
+def _read_spec(data: bytes) -> Spec:
+    try:
+        return msgspec.json.decode(data, type=Spec)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Problem(
+            "standard input",
+            found=str(error),
+            wanted="one JSON object that is a spec of this engine",
+            remedy="start engines through drillmaster, which words their specs",
+        ) from None

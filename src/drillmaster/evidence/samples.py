@@ -26,7 +26,8 @@ OUTCOMES = (
     "cut", "protocol", "dropped", "stopped",
 )  # fmt: skip
 """How a call ended. `short`: whole, and cut off by a token limit or a filter that says so. `unfinished`: its framing was whole
-and its API's terminal state was not reached. `dropped`: due, and never sent, since too many were in flight."""
+and its API's terminal state was not reached. `refused`: no address gave a connection. `dropped`: due, and never sent, since too
+many were in flight, or this machine had no descriptor or port left for one more."""
 
 MAX_HEADER_BYTES = 65_536
 

@@ -1,0 +1,209 @@
+"""The HTTP engine in trouble: what it refuses and how it says so, what stays on record, and where else it tries to connect."""
+
+import json
+import os
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drillmaster.evidence.samples import OUTCOMES, read_samples
+from tests.e2e.test_engine import Lab, Ran, always, answer, origin
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab(tmp_path)
+
+
+def run_raw(
+    told: bytes, before: Callable[[], None] | None = None, **more: Any
+) -> tuple[int, list[dict[str, Any]], list[str]]:
+    """Exit code, what was told, and the lines of standard error."""
+    done = subprocess.run(
+        [sys.executable, "-m", "drillmaster.engines"],
+        input=told,
+        capture_output=True,
+        timeout=40,
+        check=False,
+        preexec_fn=before,
+        **more,
+    )
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr.decode().splitlines()
+
+
+def refused(spec: object, before: Callable[[], None] | None = None) -> dict[str, Any]:
+    """The one line in which an engine says why it does not begin."""
+    code, told, trouble = run_raw(spec if isinstance(spec, bytes) else json.dumps(spec).encode(), before)
+    assert code == 2
+    assert len(trouble) == 1, trouble
+    (said,) = told
+    assert said["event"] == "error"
+    for part in ("place", "found", "wanted", "remedy"):
+        assert said[part]
+        assert said[part] in trouble[0]
+    return said
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        return int(gone.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"to": []},
+        {"to": [{"host": "localhost", "port": 80}]},
+        {"to": [{"host": "127.0.0.1", "port": 0}]},
+        {"stages": []},
+        {"stages": [{"label": "s", "kind": "closed", "level": 1}]},
+        {"time_limit_s": 0},
+        {"time_limit": 5},
+        {"shot": {"target": "/", "authority": "x", "payloads": []}},
+    ],
+    ids=str,
+)
+def test_a_spec_that_means_nothing_is_refused_in_one_line(lab: Lab, change: dict[str, Any]) -> None:
+    said = refused({**lab.spec(1, {"level": 1, "calls": 1}), **change})
+    assert said["place"] == "standard input"
+    assert not (lab.folder / "samples.bin").exists()
+
+
+@pytest.mark.parametrize("told", [b"", b"{", b"[]", b'{"to":"\xff"}'])
+def test_what_is_no_spec_is_refused_in_one_line(told: bytes) -> None:
+    assert refused(told)["place"] == "standard input"
+
+
+def test_records_are_never_written_over_and_the_file_is_named(lab: Lab) -> None:
+    samples = lab.folder / "samples.bin"
+    samples.write_bytes(b"old")
+    assert refused(lab.spec(1, {"level": 1, "calls": 1}))["place"] == str(samples)
+    assert samples.read_bytes() == b"old"
+    samples.unlink()
+    (lab.folder / "gaps.bin").write_bytes(b"old")
+    assert refused(lab.spec(1, {"level": 1, "calls": 1}))["place"] == str(lab.folder / "gaps.bin")
+    assert not samples.exists()  # or the next try would be refused for a file of this one
+    nowhere = lab.spec(1, {"level": 1, "calls": 1}, samples=str(lab.folder / "no" / "samples.bin"))
+    assert "No such file" in refused(nowhere)["found"]
+
+
+def test_an_authority_that_cannot_be_read_is_refused_before_anything_is_made(lab: Lab) -> None:
+    missing, empty = lab.folder / "missing.pem", lab.folder / "empty.pem"
+    empty.write_text("no certificate\n")
+    for path in (missing, empty):
+        said = refused(lab.spec(1, {"level": 1, "calls": 1}, tls=True, server_name="x", ca_file=str(path)))
+        assert said["place"] == str(path)
+    assert not (lab.folder / "samples.bin").exists()
+
+
+def test_a_file_that_takes_no_more_ends_the_run_and_the_records_of_before_stay(lab: Lab) -> None:
+    def small() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+
+    with origin(always(answer())) as port:
+        spec = lab.spec(port, {"level": 4, "seconds": 20})
+        begun = time.monotonic()
+        code, told, trouble = run_raw(json.dumps(spec).encode(), small)
+    assert code == 2
+    assert time.monotonic() - begun < 15
+    said = told[-1]
+    assert (said["event"], said["place"]) == ("error", spec["samples"])
+    assert "File too large" in said["found"]
+    assert len(trouble) == 1
+    ran = Ran(code, told, lab.folder)
+    assert ran.kinds == {"ok": len(ran.rows)}
+    assert len(ran.rows) >= max(row["done"] for row in told if row["event"] == "progress")
+    assert len(ran.rows) > 300
+    assert (lab.folder / "samples.bin").stat().st_size == 50_000
+
+
+def test_a_full_disk_ends_the_run_and_the_records_of_before_stay(lab: Lab) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: mounts a tmpfs of 64 kB")
+    small = lab.folder / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount a tmpfs of 64 kB")
+    try:
+        with origin(always(answer())) as port:
+            spec = lab.spec(port, {"level": 4, "seconds": 20}, samples=str(small / "samples.bin"), gaps=None)
+            code, told, _ = run_raw(json.dumps(spec).encode())
+        assert (code, told[-1]["event"]) == (2, "error")
+        assert "No space left" in told[-1]["found"]
+        _, columns = read_samples((small / "samples.bin").read_bytes())
+        assert len(columns.rows) > 300
+        assert {OUTCOMES[row.outcome] for row in columns.rows} == {"ok"}
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def few_descriptors() -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+
+
+def test_more_callers_than_there_can_be_connections_are_refused_before_a_call_is_made(lab: Lab) -> None:
+    said = refused(lab.spec(1, {"level": 64, "calls": 64}), few_descriptors)
+    assert said["place"] == "stage s0"
+    assert said["found"] == "64 callers"
+    assert not (lab.folder / "samples.bin").exists()
+
+
+def test_a_soft_limit_of_descriptors_is_raised(lab: Lab) -> None:
+    def soft() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (40, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+    with origin(always(answer(), after_s=0.3)) as port:
+        code, told, _ = run_raw(json.dumps(lab.spec(port, {"level": 64, "calls": 64})).encode(), soft)
+    ran = Ran(code, told, lab.folder)
+    assert (ran.code, ran.kinds) == (0, {"ok": 64})
+
+
+def test_an_arrival_for_which_there_is_no_descriptor_is_dropped_and_the_run_goes_on(lab: Lab) -> None:
+    with origin(always(answer(), after_s=0.5)) as port:
+        spec = lab.spec(port, {"kind": "open", "rate": 200, "seconds": 1, "level": 500})
+        code, told, trouble = run_raw(json.dumps(spec).encode(), few_descriptors)
+    ran = Ran(code, told, lab.folder)
+    assert (code, trouble, len(ran.rows)) == (0, [], 200)
+    assert set(ran.kinds) == {"ok", "dropped"}
+    assert ran.kinds["ok"] >= 20
+    assert all(row.sent_ns == 0 for row in ran.rows if OUTCOMES[row.outcome] == "dropped")
+
+
+def test_the_next_address_is_tried_where_one_refuses(lab: Lab) -> None:
+    with origin(always(answer())) as port:
+        to = [{"host": "127.0.0.1", "port": closed_port()}, {"host": "127.0.0.1", "port": port}]
+        ran = lab.run(port, {"level": 3, "calls": 9}, to=to)
+    assert (ran.code, ran.kinds) == (0, {"ok": 9})
+    assert ran.ended("s0")["connections"] == 3
+    lab.folder = lab.folder / "second"
+    lab.folder.mkdir()
+    nobody = [{"host": "127.0.0.1", "port": closed_port()}, {"host": "127.0.0.2", "port": closed_port()}]
+    ran = lab.run(port, {"level": 3, "calls": 9}, to=nobody)
+    assert ran.kinds == {"refused": 9}
+    assert ran.ended("s0")["connections"] == 0
+
+
+def test_no_way_to_an_address_fails_each_call_however_many_there_are(lab: Lab) -> None:
+    # Refused by the kernel at once, before a packet leaves: TCP has no broadcast.
+    ran = lab.run(1, {"level": 2, "calls": 5_000}, to=[{"host": "255.255.255.255", "port": 9}])
+    assert (ran.code, ran.kinds) == (0, {"refused": 5_000})
+
+
+def test_an_endpoint_may_live_on_version_6(lab: Lab) -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("needs IPv6 on loopback")
+    with origin(always(answer()), host="::1") as port:
+        ran = lab.run(port, {"level": 2, "calls": 6}, to=[{"host": "::1", "port": port}])
+    assert ran.kinds == {"ok": 6}

@@ -267,6 +267,22 @@ def test_exit_codes_follow_the_expectations(tmp_path: Path) -> None:
     assert "nothing changed" in found.stdout
 
 
+def test_a_table_that_is_there_is_kept_and_the_one_to_compare_with_is_never_written_over(tmp_path: Path) -> None:
+    argv = ("--client", "httpx2", "--fault", "503", "--json", "sdk.json")
+    assert check(tmp_path, *argv, "--logs", "one").returncode == 0
+    first = (tmp_path / "sdk.json").read_bytes()
+    found = check(tmp_path, *argv, "--logs", "two", "--compare", "./sdk.json")
+    assert found.returncode == 2
+    assert "--json sdk.new.json" in found.stderr and not (tmp_path / "two").exists()  # before a minute of measuring
+    assert (tmp_path / "sdk.json").read_bytes() == first
+    found = check(tmp_path, *argv, "--logs", "three")
+    assert found.returncode == 0
+    assert "kept as sdk.json.old" in found.stderr
+    assert (tmp_path / "sdk.json.old").read_bytes() == first
+    assert b"three" in (tmp_path / "sdk.json").read_bytes()
+    assert check(tmp_path, *argv[:4], "--json", "/dev/null", "--logs", "four").returncode == 0
+
+
 def test_an_interpreter_without_clients_is_refused_with_the_remedy(tmp_path: Path) -> None:
     found = check(tmp_path, "--python", "/usr/bin/false")
     assert found.returncode == 2

@@ -99,6 +99,17 @@ def test_the_summary_counts_the_failures_without_a_fallback() -> None:
     assert "no end (ping-stall; else 10 min under stall)" in said[0]
 
 
+def test_under_clients_that_raise_for_no_status_by_themselves_it_is_said_that_the_check_looks() -> None:
+    bare = Client(name="requests", dist="requests", dialect="openai_chat", family="HTTP clients", version="2.34.2")
+    raised = one(client="requests", label="503", what="requests.exceptions.HTTPError", stream=False)
+    last = text(table(raised, clients=(bare,))).splitlines()[-1]
+    assert (
+        last.startswith("requests: raised for a status because this check looks")
+        and "takes a 503 for an answer" in last
+    )
+    assert "raise_for_status" not in text(table(one()))
+
+
 def test_a_busy_machine_is_said_first() -> None:
     assert "busy" in summary(table(one(), late_s=0.8))[0]
     assert "busy" not in summary(table(one()))[0]

@@ -39,7 +39,10 @@ __all__ = ["command"]
 )
 @click.option("--list", "listing", is_flag=True, help="List the clients that were found, and end.")
 @click.option(
-    "--json", "as_json", type=click.Path(path_type=Path, allow_dash=True), help="Write the table as JSON; - is stdout."
+    "--json",
+    "as_json",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="Write the table as JSON; - is stdout. A table that is there already is kept as FILE.old.",
 )
 @click.option("--html", "as_html", type=click.Path(path_type=Path), help="Write the table as one HTML page.")
 @click.option(
@@ -111,6 +114,7 @@ def command(
             raise Problem(
                 f"{option} {path}", found="no such folder", wanted="a file in a folder", remedy="make it first"
             )
+    _not_the_baseline(as_json, compare)
     rules = None if expect is None else _expectations(expect)
     old = None if compare is None else _table(compare)
     version, clients = asyncio.run(installed(python, node))
@@ -148,6 +152,19 @@ def command(
             click.echo(line, err=str(as_json) == "-")
     if rules is not None:
         _judge(rules, table, str(expect), out=str(as_json) != "-")
+
+
+def _not_the_baseline(as_json: Path | None, compare: Path | None) -> None:
+    """A comparison leaves what it compares with as it was: whether the new table takes its place is for who reads it."""
+    if as_json is None or compare is None or not as_json.exists() or not compare.exists():
+        return
+    if as_json.samefile(compare):
+        raise Refused(
+            f"--json {as_json}",
+            found="the table that --compare is to compare with",
+            wanted="another file for the new one",
+            remedy=f"write --json {as_json.with_suffix('.new' + as_json.suffix)}, and rename it once the changes are agreed",
+        )
 
 
 def _bar(done: int, every: int) -> None:
@@ -204,16 +221,43 @@ def _write(table: "Table", as_json: Path | None, as_html: Path | None, as_markdo
             sys.stdout.buffer.write(body)
             sys.stdout.flush()
         else:
-            as_json.write_bytes(body)
+            _keep_old(as_json)
+            _put(as_json, body.decode())
     if as_html is not None:
         from drillmaster.sdkcheck.page import render
 
-        as_html.write_text(render(table, str(as_html.parent)), encoding="utf-8")
+        _put(as_html, render(table, str(as_html.parent)))
     if as_markdown is not None:
-        as_markdown.write_text(markdown(table, made_by), encoding="utf-8")
+        _put(as_markdown, markdown(table, made_by))
     if as_json is None or str(as_json) != "-":
         click.echo(text(table), nl=False)
         click.echo(f"wire logs and client's words, by cell: {table.logs}/")
+
+
+def _put(path: Path, content: str) -> None:
+    """Write a file whole or not at all; what is there and no file of its own, a link or a pipe, is written into."""
+    from drillmaster.intake.written import write_whole
+
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        path.write_text(content, encoding="utf-8")
+    else:
+        write_whole(path, content)
+
+
+def _keep_old(path: Path) -> None:
+    """Keep a table that stands where the new one is to go: it may be the only one of the versions before an upgrade."""
+    if path.is_symlink() or not path.is_file():
+        return
+    try:
+        _table(path)
+    except Problem:  # not one of ours
+        return
+    old = path.with_name(f"{path.name}.old")
+    path.replace(old)
+    click.echo(
+        f"{path} held a table already: kept as {old}; to see what changed: drillmaster sdk-check --compare {old}",
+        err=True,
+    )
 
 
 def _judge(rules: "Expectations", table: "Table", place: str, out: bool) -> None:

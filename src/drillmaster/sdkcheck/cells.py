@@ -14,7 +14,7 @@ from drillmaster import dialects, faults
 from drillmaster.errors import Problem
 from drillmaster.sdkcheck import Cell, Client, NotRun
 
-__all__ = ["CLIENTS", "EVERYONE", "choose", "plan"]
+__all__ = ["CLIENTS", "EVERYONE", "choose", "is_asked_for_status", "plan"]
 
 _LABS, _OTHERS, _LAYERS = "OpenAI's and Anthropic's SDKs", "other providers' SDKs", "layers above SDKs"
 _HTTP, _NODE = "HTTP clients", "clients of Node"
@@ -67,6 +67,11 @@ UNMET: dict[str, str] = {
 }
 """What a fault needs and no call has."""
 SLOW = frozenset(("unanswered", "silent", "stalled"))
+
+
+def is_asked_for_status(client: Client) -> bool:
+    """Whether the client raises nothing for a status of its own accord: the check looks at it, as careful code does."""
+    return client.family == _HTTP or client.dist == "node"
 
 
 def choose(installed: Iterable[Client], wanted: Iterable[str]) -> tuple[Client, ...]:

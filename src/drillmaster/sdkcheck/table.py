@@ -10,6 +10,7 @@ import msgspec
 
 from drillmaster.policy import Pin
 from drillmaster.sdkcheck import BUSY_RATIO, Outcome, Result, Table
+from drillmaster.sdkcheck.cells import is_asked_for_status
 
 __all__ = ["Expectation", "Expectations", "broken", "changes", "markdown", "parts", "shown", "span", "summary", "text"]
 
@@ -89,7 +90,7 @@ def text(table: Table) -> str:
             lines.append(
                 f"  {result.client:{width}}  {mode}  {shown(result):60}  {engaged:16}  worst {span(result.worst_s):8}  {result.log}"
             )
-    lines += ["", *_left_out(table), *summary(table)]
+    lines += ["", *_left_out(table), *summary(table), *_status_asked(table)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -210,6 +211,17 @@ def summary(table: Table) -> list[str]:
             f"worst case before a user sees anything: {worst} ({under})"
         )
     return lines
+
+
+def _status_asked(table: Table) -> list[str]:
+    """Whose errors for a status are this check's doing, where there are such."""
+    names = [client.name for client in table.clients if is_asked_for_status(client)]
+    if not names:
+        return []
+    return [
+        f"{', '.join(names)}: raised for a status because this check looks at it (raise_for_status, response.ok); by itself the "
+        "client raises nothing, and code that does not look takes a 503 for an answer"
+    ]
 
 
 def _busy(table: Table) -> list[str]:

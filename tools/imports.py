@@ -28,9 +28,7 @@ TIERS: tuple[frozenset[str], ...] = (
             "interviews",
             "outcomes",
             "deciding",
-            "admissions",
             "retries",
-            "diagnosis",
             "stats",
             "targeting",
             "verdict",
@@ -40,7 +38,7 @@ TIERS: tuple[frozenset[str], ...] = (
             "rules",
         }
     ),
-    frozenset({"dialects", "faults", "gates", "guards"}),
+    frozenset({"dialects", "faults", "unmet", "admissions", "diagnosis", "gates", "guards"}),
     frozenset({"plan", "ladder", "pace", "sanity", "conduct", "judge", "charts", "matrix", "reports"}),
     frozenset({"timeline", "wire", "pulse", "signing", "stores", "intake", "history"}),
     frozenset({"engines", "proxy", "flags", "detectors"}),

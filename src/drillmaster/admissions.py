@@ -7,6 +7,7 @@ says anything about the agent.
 import unicodedata
 from collections.abc import Iterator, Sequence
 
+from drillmaster import unmet
 from drillmaster.outcomes import FAILED, RuleMet, Run, Window
 from drillmaster.policy import seconds_text
 from drillmaster.verdict import Check, Cite, Exact, holds
@@ -297,9 +298,10 @@ def whole(run: Run, window: Window, tail: str) -> Check:
     )
 
 
-def targeted(window: Window, tail: str) -> Check:
+def targeted(run: Run, window: Window, tail: str) -> Check:
     """Admit an injection with rules of which each has met somebody: one that met nobody was not rehearsed."""
     idle = [rule for rule in window.rules if not rule.met]
+    told = [_idle(run, window, rule) for rule in idle[: _MANY + 1]]
     met = [
         f"{rule.name} ({rule.fault}) {rule.met}" + (f", {rule.undecided} undecided" if rule.undecided else "")
         for rule in window.rules
@@ -313,37 +315,53 @@ def targeted(window: Window, tail: str) -> Check:
         observed=Exact(len(window.rules) - len(idle)),
         limit=len(window.rules),
         cites=tuple(rule.cite for rule in (idle or window.rules)[:_MANY]),
-        why=_few([_idle(rule) for rule in idle], "; ") or _few(met, ", "),
-        remedy=_mend(idle[0]) if idle else "",
+        why=_few([one.why for one in told], "; ", len(idle)) or _few(met, ", ", len(met)),
+        remedy=told[0].remedy if told else "",
     )
 
 
-def _few(said: Sequence[str], between: str) -> str:
+def _few(said: Sequence[str], between: str, many: int) -> str:
     """So many of these that a reader can still see which."""
-    return between.join((*said[:_MANY], *([f"{len(said) - _MANY} more"] if len(said) > _MANY else ())))
+    return between.join((*said[:_MANY], *([f"{many - _MANY} more"] if many > _MANY else ())))
 
 
-def _idle(rule: RuleMet) -> str:
+def _idle(run: Run, window: Window, rule: RuleMet) -> unmet.Unmet:
+    """Say why a rule met nobody, and what would mend it."""
+    named, again = f"{rule.name} ({rule.fault})", "and run again"
     if rule.matched is None:
-        return f"{rule.name} ({rule.fault}) met nobody, and its proxy ended before it could say why"
+        return unmet.Unmet(
+            f"{named} met nobody, and its proxy ended before it could say why", f"see proxy.log, {again}"
+        )
     if rule.undecided and not rule.matched:
-        return f"{rule.name} ({rule.fault}) could not decide: {rule.undecided} requests were larger than it reads, or coded"
+        return unmet.Unmet(
+            f"{named} could not decide: {rule.undecided} requests were larger than it reads, or coded",
+            f"give rule {rule.name} a `when` of path, header or key, without model, stream and tools, and no share; run again",
+        )
     if not rule.matched:
         saw = f"; what came: {', '.join(rule.saw)}" if rule.saw else "; nothing came"
-        return f"{rule.name} ({rule.fault}) fits no request{saw}"
+        mend = f"correct `when` of rule {rule.name} in the plan, or take the rule out, {again}"
+        return unmet.Unmet(f"{named} fits no request{saw}", mend)
     if not rule.taken:
-        return f"{rule.name} ({rule.fault}) fits {rule.matched} requests and took none of them"
-    return f"{rule.name} ({rule.fault}) took {rule.taken} requests and acted on none: another rule had answered them"
-
-
-def _mend(rule: RuleMet) -> str:
-    if rule.undecided and not rule.matched:
-        return f"give rule {rule.name} a `when` of path, header or key, without model, stream and tools, and no share; run again"
-    if not rule.matched:
-        return f"correct `when` of rule {rule.name} in the plan, or take the rule out, and run again"
-    if not rule.taken:
-        return f"raise share, or correct nth, skip, first, schedule of rule {rule.name}, and run again"
-    return f"put rule {rule.name} before the one that answers, or give them different `when`, and run again"
+        return unmet.Unmet(
+            f"{named} fits {rule.matched} requests and took none of them",
+            f"raise share, or correct nth, skip, first, schedule of rule {rule.name}, {again}",
+        )
+    spared = unmet.spared(rule.fault, unmet.came(run, window), rule)
+    took = f"{named} took {rule.taken} requests and acted on none"
+    if spared is not None:
+        return unmet.Unmet(f"{took}: {spared.why}", spared.remedy)
+    first = f"put rule {rule.name} before the one that answers, or give them different `when`, {again}"
+    others = sum(other.met for other in window.rules if other is not rule)
+    if others >= rule.taken:
+        return unmet.Unmet(f"{took}: another rule had answered them", first)
+    only = unmet.strikes_only(rule.fault)
+    let = f"{took}: {others} of them another rule may have answered, the rest it let pass"
+    if not others:
+        let = f"{named} took {rule.taken} requests and let all of them pass"
+    return unmet.Unmet(
+        let + (f", since it strikes only {only}" if only else ""),
+        f"give rule {rule.name} a `when` of what its fault strikes (drillmaster fault show {rule.fault}), {again}",
+    )
 
 
 def tail_of(run: Run, window: Window) -> str:

@@ -5,7 +5,8 @@ for what happened the wire is right, for completeness the Scribe.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 from drillmaster.outcomes import FAILED, OK, Attempt, Mark, Request, Run, Window
@@ -20,6 +21,11 @@ SLOWER_RATIO = 2.0
 """The article's "latency doubles": p50 in the fault against p50 of the baseline."""
 SCRIBE_SKEW_S = 30.0
 """How far the Scribe's injection may lie from the proxy's before both are named."""
+
+
+_ELSEWHERE = (
+    "give the fallback another endpoint: another base URL, provider or region, or an answer that needs no model"
+)
 
 
 class Limits(NamedTuple):
@@ -43,25 +49,29 @@ class _Scene(NamedTuple):
     """None: a bare file."""
     attempts: Mapping[str, list[Attempt]]
     """Request -> its attempts, by start."""
+    usual: frozenset[str]
+    """Models that the agent asked for before the first injection."""
 
     def status(self, check: str) -> Status | None:
         return self.statuses.get(check) or self.statuses.get(f"{check} [{self.window.id}]")
 
 
-def diagnose(run: Run, limits: Limits, statuses: Mapping[str, Status]) -> Iterator[Finding]:
-    """Yield what every signature finds in every window, the first of each id only."""
+def diagnose(run: Run, limits: Limits, statuses: Mapping[str, Status], windows: Iterable[Window]) -> Iterator[Finding]:
+    """Yield what every signature finds in each of these windows, whose fault met somebody: the first of each id only."""
     said: set[str] = set()
     books = account(run) if run.windows else None
     attempts: dict[str, list[Attempt]] = {}
     for attempt in run.attempts:
         if attempt.request is not None:
             attempts.setdefault(attempt.request, []).append(attempt)
-    for window in run.windows:
+    first_ns = min((w.injected_ns for w in run.windows), default=0)
+    usual = frozenset(a.model for a in run.attempts if a.model is not None and a.start_ns < first_ns)
+    for window in windows:
         during = run.during(window)
         lift_ns = run.lifted_or_end_ns(window)
         served = [r for r in during if r.outcome in ("ok_fallback", "ok") and (r.end_ns or lift_ns) < lift_ns]
         around = run.before(window), during, run.after(window)
-        scene = _Scene(run, window, limits, statuses, *around, served, books, attempts)
+        scene = _Scene(run, window, limits, statuses, *around, served, books, attempts, usual)
         for signature in SIGNATURES:
             for finding in signature(scene):
                 if finding.id not in said:
@@ -69,8 +79,35 @@ def diagnose(run: Run, limits: Limits, statuses: Mapping[str, Status]) -> Iterat
                     yield finding
 
 
+def _same_endpoint(s: _Scene) -> Iterator[Finding]:
+    if s.status("fallback") != "fail" or any(r.outcome == "ok_fallback" for r in s.served):
+        return
+    failed = [r for r in s.during if r.outcome in FAILED]
+    asked = [(r, a) for r in failed if (a := _another_model(s, r)) is not None]
+    if asked and 2 * len(asked) > len(failed):
+        models = ", ".join(model for model, _ in Counter(a.model or "" for _, a in asked).most_common(2))
+        yield Finding(
+            id="fallback-same-endpoint",
+            cause=f"the fallback ran and asked the same endpoint: {len(asked)} of {len(failed)} requests that failed had asked it "
+            f"for another model ({models}) as well, and the fault met both",
+            next=_ELSEWHERE,
+            cites=tuple(a.cite for _, a in asked[:2]) + tuple(r.cite for r, _ in asked[:2]),
+        )
+        return
+    again = [(r, a) for r in failed if (a := _unread_again(s, r)) is not None]
+    if again and 2 * len(again) > len(failed) and 2 * len(_marked(s)) >= len(again):
+        yield Finding(
+            id="fallback-same-endpoint",
+            cause=f"the fallback ran, by the worker's marks, and it seems to have asked the same endpoint: {len(again)} of "
+            f"{len(failed)} requests that failed had asked it twice and more, and the fault met each of those attempts before its "
+            "model could be read",
+            next=_ELSEWHERE,
+            cites=tuple(a.cite for _, a in again[:2]) + tuple(m.cite for m in _marked(s)[:2]),
+        )
+
+
 def _no_fallback(s: _Scene) -> Iterator[Finding]:
-    if s.status("fallback") != "fail" or s.served:
+    if s.status("fallback") != "fail" or s.served or any(_same_endpoint(s)):
         return
     if _phantoms(s) or _hollow(s) or _silent_from(s) is not None or _streams_say_more(s):
         return
@@ -79,6 +116,18 @@ def _no_fallback(s: _Scene) -> Iterator[Finding]:
     named = ", ".join(kind for kind, _ in raised.most_common(3) if kind != "unknown")
     escaped = f"{named} escaped" if named else f"users got {', '.join(k for k, _ in seen.most_common(2)) or 'nothing'}"
     if s.window.fault == "hang" and not s.run.bare and _held_s(s) > s.limits.max_fallback_s:
+        return
+    again = sum(_unread_again(s, r) is not None for r in s.during)
+    if 2 * again > sum(seen.values()):
+        yield Finding(
+            id="no-fallback",
+            cause=f"no fallback answered: {escaped}{_under(s.window)}. {again} requests asked the same endpoint again, for a model "
+            "that was not read: that was a retry, or a fallback which goes where the primary goes",
+            next="see in the agent's log which it was: a fallback needs another endpoint (base URL, provider, region); without "
+            "one, trigger it in a unit test with what the client raises there",
+            cites=tuple(a.cite for r in s.during if (a := _unread_again(s, r)) is not None)[:2]
+            + tuple(m.cite for m in _raised(s)[:2]),
+        )
         return
     yield Finding(
         id="no-fallback",
@@ -187,7 +236,7 @@ def _worker_silent(s: _Scene) -> Iterator[Finding]:
 
 def _phantom(s: _Scene) -> Iterator[Finding]:
     phantoms = _phantoms(s)
-    if phantoms:
+    if phantoms and not any(_same_endpoint(s)):
         yield Finding(
             id="phantom-fallback",
             cause=f"the worker marked fallback_engaged, but users got nothing of it ({phantoms} answers failed or were empty)",
@@ -425,14 +474,26 @@ def _one_payload(s: _Scene) -> Iterator[Finding]:
 
 def _transport_only(s: _Scene) -> Iterator[Finding]:
     if set(s.statuses.values()) == {"pass"}:
+        done = {s.window.fault, *(rule.fault for rule in s.window.rules)}
+        plain = [tag for tag in ("reset", "503", "hang") if tag not in done]
+        dear = [f"{what} ({tag})" for tag, what in _DEAR.items() if tag not in done]
         yield Finding(
             id="transport-only",
             cause=f"this proves the way down{_under(s.window)} alone: real outages are often quota, money or an expired key",
-            next="run the other two of reset, 503 and hang; then a 429 with Retry-After, spent quota, and a key that expired",
+            next="; then ".join(filter(None, (f"run {_listed(plain)} too" if plain else "", _listed(dear)))),
         )
 
 
+_DEAR = {"rate-limit": "a 429 with Retry-After", "quota-spent": "spent quota", "key-expired": "a key that expired"}
+"""What providers do more often than to disappear."""
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
 SIGNATURES: tuple[Callable[[_Scene], Iterator[Finding]], ...] = (
+    _same_endpoint,
     _no_fallback,
     _no_client_limit,
     _late_fallback,
@@ -464,6 +525,20 @@ def _streams_say_more(s: _Scene) -> bool:
 
 def _attempt_cites(s: _Scene, requests: list[Request]) -> tuple[Cite, ...]:
     return tuple(a.cite for r in requests for a in s.attempts.get(r.id, ()) if a.window == s.window.id)[:2]
+
+
+def _another_model(s: _Scene, request: Request) -> Attempt | None:
+    """Find an attempt of a request that met the fault and asked for a model that nobody asked for before the injection."""
+    met = [a for a in s.attempts.get(request.id, ()) if a.window == s.window.id]
+    later = (a for a in met[1:] if a.model is not None and a.model not in s.usual)
+    return next(later, None) if s.usual else None
+
+
+def _unread_again(s: _Scene, request: Request) -> Attempt | None:
+    """Find an attempt that follows one the fault met, by no SDK's own count, where either's model was not read."""
+    met = [a for a in s.attempts.get(request.id, ()) if a.window == s.window.id]
+    again = (b for a, b in pairwise(met) if None in (a.model, b.model) and not b.retry_count)
+    return next(again, None) if s.usual else None
 
 
 def _raised(s: _Scene) -> list[Mark]:

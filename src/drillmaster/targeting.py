@@ -33,12 +33,14 @@ __all__ = [
     "Rules",
     "When",
     "Wrong",
+    "could_fit",
     "faster",
     "fingerprint",
     "label",
     "most_taken",
     "named",
     "on_ratio",
+    "told",
     "what_is_wrong",
 ]
 
@@ -236,6 +238,36 @@ def label(rules: Iterable[Rule]) -> str:
 def named(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
     """The rules, each with a name."""
     return tuple(r if r.name else msgspec.structs.replace(r, name=f"r{n}") for n, r in enumerate(rules, 1))
+
+
+def told(rule: Rule) -> str:
+    """Whom a rule meets, in short words: `model gpt-4*, first 10, share 0.3`; empty where it meets every request."""
+    when = rule.when
+    words = [
+        f"{name} {value}" for name in ("method", "path", "dialect", "model", "key") if (value := getattr(when, name))
+    ]
+    words += [f"{name}: {value}" for name, value in when.header.items()]
+    words += [] if when.stream is None else ["streams" if when.stream else "whole answers"]
+    words += [] if when.tools is None else ["with tools" if when.tools else "without tools"]
+    words += [f"number {' '.join(map(str, rule.nth))}"] if rule.nth else []
+    words += [f"after the first {rule.skip}"] if rule.skip else []
+    words += [f"one in {rule.every}"] if rule.every > 1 else []
+    words += [] if rule.first is None else [f"the first {rule.first}"]
+    if rule.ramp is not None:
+        words.append(f"share {rule.share:g} to {rule.ramp.to:g} in {rule.ramp.over_s:g} s")
+    elif rule.share < 1:
+        words.append(f"share {rule.share:g}")
+    words += [f"{start:g}-{end:g} s" for start, end in rule.schedule]
+    words += [f"{rule.flap.on_s:g} s on, {rule.flap.off_s:g} s off"] if rule.flap is not None else []
+    return ", ".join(words)
+
+
+def could_fit(when: When, *, dialect: str, model: str | None) -> bool:
+    """Whether a request of which no more is known could look as `when` says. A model that was not read could be any."""
+    pattern = _pattern(when.model)
+    return (when.dialect is None or when.dialect == dialect) and (
+        pattern is None or model is None or pattern.match(model) is not None
+    )
 
 
 class Aim:

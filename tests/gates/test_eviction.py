@@ -418,6 +418,9 @@ def test_every_window_is_judged_not_the_first() -> None:
     scene.add("events/proxy.jsonl", cut - S, "fault_lifted", window="w1", why="ordered")
     scene.add("events/proxy.jsonl", cut, "fault_injected", window="w2", fault="reset", params={})
     scene.add("events/proxy.jsonl", scene.lift_ns, "fault_lifted", window="w2", why="ordered")
+    for row in scene.rows:
+        if row.event == "fault_met" and row.fields["ns"] > cut:
+            row.fields["window"] = "w2"
     _, checks, _ = judged(scene)
     assert checks["fallback [w1]"].status == "pass"
     assert checks["fallback [w2]"].status == "fail"

@@ -46,13 +46,34 @@ def test_a_rule_that_met_somebody_is_admitted_and_named() -> None:
 def test_a_rule_that_met_nobody_refuses_the_drill_and_says_what_would_mend_it(
     tally: dict[str, Any], why: str, remedy: str
 ) -> None:
-    run = ruled(("chat", "reset"), ("idle", "stall"), met_by="chat", tally=tally).run()
+    run = ruled(("chat", "reset"), ("idle", "503"), met_by="chat", tally=tally).run()
     status, checks, _ = judged(run)
     assert (status, checks["rules"].status) == ("refused", "refused")
     assert why in checks["rules"].why
     assert remedy in checks["rules"].remedy
     assert "idle" in checks["rules"].why
     assert "chat" not in checks["rules"].why
+
+
+def test_a_rule_for_streams_that_took_whole_answers_is_told_so_and_not_that_another_rule_stood_before_it() -> None:
+    run = ruled(("r1", "503"), ("r2", "stall"), met_by="r1", tally={"matched": 24, "taken": 24}).run()
+    check = judged(run)[1]["rules"]
+    assert check.status == "refused"
+    assert "r2 (stall) took 24 requests and acted on none: stall strikes streamed answers alone" in check.why
+    assert "30 attempts came through the proxy while it was on, none for a stream" in check.why
+    assert "another rule" not in check.why
+    assert "or let the agent stream" in check.remedy
+
+
+def test_a_rule_that_took_more_than_others_can_have_answered_let_some_pass() -> None:
+    scene = ruled(("r1", "503"), ("r2", "mcp-error"), met_by="r1", tally={"matched": 50, "taken": 50})
+    for row in scene.rows:
+        if row.event == "attempt":
+            row.fields["dialect"] = "mcp"
+    check = judged(scene)[1]["rules"]
+    assert "r2 (mcp-error) took 50 requests and acted on none: 30 of them another rule may have answered" in check.why
+    assert "it strikes only calls of MCP" in check.why
+    assert "fault show mcp-error" in check.remedy
 
 
 def test_what_a_rule_could_not_decide_is_told_though_it_met_others() -> None:

@@ -34,6 +34,9 @@ def attempt(paper: Scene, n: int, at_s: float, took_s: float = 0.001, **over: An
         "trace": f"{n:032x}", "nonce": None, "start_ns": start_ns, "first_ns": end_ns, "end_ns": end_ns, "up_bytes": 80,
         "down_bytes": 90, "end": "clean", "terminal": False, "upstream": False, "intact": False, **over,
     }  # fmt: skip
+    if fields["window"] is not None:
+        met = {"attempt": fields["id"], "window": fields["window"], "client_bytes": 80}
+        paper.add("events/proxy.jsonl", start_ns, "fault_met", **met)
     paper.add("events/proxy.jsonl", end_ns, "attempt", **fields)
 
 

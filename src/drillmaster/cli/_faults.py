@@ -12,7 +12,8 @@ from drillmaster.dialects import Dialect
 from drillmaster.dialects import load as load_dialect
 from drillmaster.dialects import names as dialect_names
 from drillmaster.errors import one_line
-from drillmaster.trying.asks import NEEDS, ask_for, usual
+from drillmaster.faults import NEEDS
+from drillmaster.trying.asks import ask_for, usual
 from drillmaster.trying.parameters import Parameter, filled, parameters, schema
 from drillmaster.trying.playing import said
 from drillmaster.trying.shelf import Cell, Entry, Index, read

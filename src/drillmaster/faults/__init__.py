@@ -30,6 +30,7 @@ from drillmaster.errors import Problem
 from drillmaster.http1 import Answer, RequestHead
 
 __all__ = [
+    "NEEDS",
     "SEEN_BYTES",
     "Action",
     "Close",
@@ -74,6 +75,15 @@ Group = Literal["connection", "time", "status", "quota", "credentials", "content
 Need = Literal["stream", "whole", "tools", "model", "mcp", "listing"]
 """What a request must be, or the fault lets it pass: answered by a stream, answered whole, one that offers tools, one to a
 model's API, a call of MCP, MCP's `tools/list`."""
+NEEDS: dict[str, str] = {
+    "stream": "streamed answers",
+    "whole": "whole answers",
+    "tools": "requests that offer tools",
+    "model": "calls of a model's API",
+    "mcp": "calls of MCP",
+    "listing": "MCP's tools/list",
+}
+"""What `Fault.needs` says, in words."""
 Seen = Literal[
     "refused",
     "unanswered",

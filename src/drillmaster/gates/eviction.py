@@ -16,7 +16,8 @@ Rules, in the order the checks are listed:
 6. Of the answers that decide, no more than the policy's share may be of unknown origin.
 7. The Scribe saw the injection, the first fallback (or none), and the end. For completeness their lines decide.
 8. Every injection of the file is judged, not the first.
-9. Where the policy limits them: attempts of one user request, and the load on the endpoint against the baseline's.
+9. Of a fault that met nobody nothing is said but that, and why: no check fails for it, and no finding is made.
+10. Where the policy limits them: attempts of one user request, and the load on the endpoint against the baseline's.
 """
 
 from collections import Counter
@@ -24,7 +25,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Literal
 
-from drillmaster import admissions, diagnosis
+import msgspec
+
+from drillmaster import admissions, diagnosis, unmet
 from drillmaster.admissions import anchored, folded, tail_of, targeted, whole
 from drillmaster.gates import Gate
 from drillmaster.outcomes import FAILED, OK, Request, Run, Window
@@ -138,24 +141,27 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
             tail = tail_of(run, window)
             yield self._proof(run, window, tail)
             if window.rules:
-                yield targeted(window, tail)
+                yield targeted(run, window, tail)
             yield whole(run, window, tail)
             yield self._enough(run, window, tail)
         for window in run.windows:
             yield self._baseline(run, window, tail_of(run, window))
+        met = [window for window in run.windows if run.bare or met_requests(run, window)]
         for window in run.windows:
             tail = tail_of(run, window)
-            yield self._fallback(run, window, tail)
-            yield self._failed(run, window, tail)
-        yield _exceptions(run)
-        yield _ended(run)
+            yield _blameless(self._fallback(run, window, tail), window in met)
+            yield _blameless(self._failed(run, window, tail), window in met)
+        by_fault = bool(met) or not run.windows
+        yield _blameless(_exceptions(run), by_fault)
+        yield _blameless(_ended(run), by_fault)
         for window in run.windows:
             tail = tail_of(run, window)
             recovery = self._recovery(run, window, tail)
             if recovery is not None:
-                yield recovery
-            yield self._settled(run, window, tail)
-        yield from retry_checks(run, self.max_attempts_per_request, self.max_storm_factor)
+                yield _blameless(recovery, window in met)
+            yield _blameless(self._settled(run, window, tail), window in met)
+        for check in retry_checks(run, self.max_attempts_per_request, self.max_storm_factor):
+            yield _blameless(check, by_fault)
         if not run.bare:
             yield self._attribution(run)
         yield from _scribe(run)
@@ -166,7 +172,8 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
             max_failed_ratio=self.max_failed_ratio,
             max_recovery_s=self.max_recovery_s,
         )
-        return diagnosis.diagnose(evidence, limits, {c.id: c.status for c in checks})
+        met = [window for window in evidence.windows if evidence.bare or met_requests(evidence, window)]
+        return diagnosis.diagnose(evidence, limits, {c.id: c.status for c in checks}, met)
 
     # -- admissions
 
@@ -192,6 +199,16 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
         else:
             proven = window.met > 0 and any(request.attempts for request in run.before(window))
         enough = proven and len(met) >= self.min_met
+        why = _PROOF_WORDS[window.proof].format(met=window.met, client_bytes=window.client_bytes)
+        remedy = ""
+        if not window.met:
+            why, remedy = unmet.nobody(run, window)
+        elif proven and met:
+            remedy = "lengthen phases.fault_s or shorten traffic.every_s in the plan, and run again"
+        elif not enough:
+            remedy = (
+                "point the agent's model base URL at the proxy (see proxy_started in events/proxy.jsonl) and run again"
+            )
         return Check(
             id=f"proof{tail}",
             role="admission",
@@ -200,10 +217,8 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
             observed=Exact(len(met)),
             limit=self.min_met,
             cites=(window.cite,),
-            why=_PROOF_WORDS[window.proof].format(met=window.met, client_bytes=window.client_bytes),
-            remedy=""
-            if enough
-            else "point the agent's model base URL at the proxy (see proxy_started in events/proxy.jsonl) and run again",
+            why=why,
+            remedy="" if enough else remedy,
         )
 
     def _enough(self, run: Run, window: Window, tail: str) -> Check:
@@ -288,6 +303,19 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
                 unit="s",
                 cites=(window.cite, *(r.cite for r in unharmed[:3])),
                 why="so the fallback was not rehearsed: a fault that takes the endpoint away does that (mode: reset)",
+            )
+        if not run.bare and not met_requests(run, window):
+            return Check(
+                id=f"fallback{tail}",
+                role="judgement",
+                status="refused",
+                title=f"fallback within {seconds_text(self.max_fallback_s)}{tail}",
+                observed=Absent("the fault met nobody"),
+                limit=self.max_fallback_s,
+                unit="s",
+                cites=(window.cite,),
+                why="not judged: the fault met nobody, so that nothing was taken away",
+                remedy=_SEE_PROOF,
             )
         observed, cites, why = until_fallback(run, window, self.max_fallback_s)
         seen = _observed_text(observed, self.max_fallback_s)
@@ -412,6 +440,15 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
         )
 
 
+def _blameless(check: Check, met: bool) -> Check:
+    """Give the check as it is; where the fault met nobody, what failed meanwhile is not held against the agent."""
+    if met or check.status != "fail":
+        return check
+    why = f"the fault met nobody, and is not what did this{f' ({check.why})' if check.why else ''}"
+    return msgspec.structs.replace(check, status="refused", why=why, remedy=_SEE_PROOF)
+
+
+_SEE_PROOF = "do what `proof` says, and run again"
 _PROOF_WORDS = {
     "bytes": "the proxy acted on {met} attempts and read {client_bytes} bytes of them",
     "connections": "the proxy acted on {met} connections",

@@ -2,12 +2,30 @@
 
 from collections import defaultdict, deque
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import msgspec
 
 from drillmaster.clock import parse_rfc3339
 from drillmaster.evidence import Defect, Manifest, Row
+from drillmaster.outcomes.lines import (
+    Attempted,
+    CodeRead,
+    Ended,
+    FaultRule,
+    Gone,
+    Injected,
+    Lifted,
+    Met,
+    Noted,
+    PhaseStarted,
+    Preflown,
+    RuleTally,
+    UserEnd,
+    UserStart,
+    WorkerExited,
+    as_rule,
+)
 from drillmaster.outcomes.shapes import (
     PROBE_TRACE,
     Attempt,
@@ -53,16 +71,17 @@ class Lines:
         """Trace ids and nonces -> the request that carried them."""
         self._phase_rows: list[tuple[int, str, float | None]] = []
         self._injected: dict[str, tuple[int, str, Cite]] = {}
+        self._params: dict[str, dict[str, Any]] = {}
         self._lifted: dict[str, tuple[int, str]] = {}
         self._met: defaultdict[str, list[int]] = defaultdict(list)
-        self._rules: defaultdict[str, dict[str, tuple[_FaultRule, Cite]]] = defaultdict(dict)
+        self._rules: defaultdict[str, dict[str, tuple[FaultRule, Cite]]] = defaultdict(dict)
         self._rule_met: defaultdict[tuple[str, str], int] = defaultdict(int)
         self._rules_met: defaultdict[str, dict[str, int]] = defaultdict(dict)
         self._first_met: dict[str, int] = {}
-        self._tallies: dict[tuple[str, str], _RuleTally] = {}
+        self._tallies: dict[tuple[str, str], RuleTally] = {}
         self._proofs: dict[str, Proof] = {}
-        self._starts: dict[str, tuple[_UserStart, Cite]] = {}
-        self._ends: dict[str, tuple[_UserEnd, Cite]] = {}
+        self._starts: dict[str, tuple[UserStart, Cite]] = {}
+        self._ends: dict[str, tuple[UserEnd, Cite]] = {}
         self._open: defaultdict[str, deque[tuple[int, Cite]]] = defaultdict(deque)
         """Worker requests begun and not ended, by id; an id may come again."""
         self._early: defaultdict[str, deque[tuple[int, int | None, Cite]]] = defaultdict(deque)
@@ -102,21 +121,22 @@ class Lines:
 
     # -- our own files
 
-    def _fault_injected(self, ns: int, f: "_Injected", cite: Cite) -> None:
+    def _fault_injected(self, ns: int, f: "Injected", cite: Cite) -> None:
         if f.window in self._injected:
             raise ValueError(f"second injection of window {f.window}")
         self._injected[f.window] = (ns, _plain(f.fault), cite)
+        self._params[f.window] = f.params
 
-    def _fault_lifted(self, ns: int, f: "_Lifted", cite: Cite) -> None:
+    def _fault_lifted(self, ns: int, f: "Lifted", cite: Cite) -> None:
         self._lifted.setdefault(f.window, (ns, f.why))
 
-    def _fault_rule(self, ns: int, f: "_FaultRule", cite: Cite) -> None:
+    def _fault_rule(self, ns: int, f: "FaultRule", cite: Cite) -> None:
         self._rules[f.window][f.rule] = (f, cite)
 
-    def _rule_tally(self, ns: int, f: "_RuleTally", cite: Cite) -> None:
+    def _rule_tally(self, ns: int, f: "RuleTally", cite: Cite) -> None:
         self._tallies[f.window, f.rule] = f
 
-    def _fault_met(self, ns: int, f: "_Met", cite: Cite) -> None:
+    def _fault_met(self, ns: int, f: "Met", cite: Cite) -> None:
         self._first_met[f.window] = min(ns, self._first_met.get(f.window, ns))
         if f.rule is not None:
             self._rule_met[f.window, f.rule] += 1
@@ -128,7 +148,7 @@ class Lines:
         self._met[f.window].append(f.client_bytes)
         self._proofs[f.window] = f.proof
 
-    def _attempt(self, ns: int, f: "_Attempted", cite: Cite) -> None:
+    def _attempt(self, ns: int, f: "Attempted", cite: Cite) -> None:
         if f.trace is not None and f.trace.startswith(PROBE_TRACE):
             return
         self.examined["attempts"] += 1
@@ -160,9 +180,9 @@ class Lines:
             )
         )
 
-    def _user_request(self, ns: int, f: "_UserStart | _UserEnd", cite: Cite) -> None:
+    def _user_request(self, ns: int, f: "UserStart | UserEnd", cite: Cite) -> None:
         # Two ends of one request, or two starts, and somebody's word would be lost whichever were kept.
-        if isinstance(f, _UserStart):
+        if isinstance(f, UserStart):
             if f.id in self._starts:
                 raise ValueError(f"second start of request {f.id}")
             self._starts[f.id] = (f, cite)
@@ -171,7 +191,7 @@ class Lines:
                 raise ValueError(f"second end of request {f.id}")
             self._ends[f.id] = (f, cite)
 
-    def _note(self, ns: int, f: "_Noted", cite: Cite) -> None:
+    def _note(self, ns: int, f: "Noted", cite: Cite) -> None:
         seen_wall_ns = parse_rfc3339(f.seen_at) if f.seen_at is not None else None
         self.notes.append(
             Note(
@@ -184,10 +204,10 @@ class Lines:
             )
         )
 
-    def _phase_started(self, ns: int, f: "_PhaseStarted", cite: Cite) -> None:
+    def _phase_started(self, ns: int, f: "PhaseStarted", cite: Cite) -> None:
         self._phase_rows.append((ns, f.phase, f.planned_s))
 
-    def _code_state(self, ns: int, f: "_CodeRead", cite: Cite) -> None:
+    def _code_state(self, ns: int, f: "CodeRead", cite: Cite) -> None:
         self.code.append(
             CodeState(
                 at=f.at,
@@ -199,18 +219,18 @@ class Lines:
             )
         )
 
-    def _preflight(self, ns: int, f: "_Preflown", cite: Cite) -> None:
+    def _preflight(self, ns: int, f: "Preflown", cite: Cite) -> None:
         self.preflight.append(Preflight(check=f.check, status=f.status, why=f.why, by=f.by, at=f.at))
 
-    def _fault_gone(self, ns: int, f: "_Gone", cite: Cite) -> None:
+    def _fault_gone(self, ns: int, f: "Gone", cite: Cite) -> None:
         self.gone[f.window] = (f.gone, f.why)
 
-    def _worker_exited(self, ns: int, f: "_WorkerExited", cite: Cite) -> None:
+    def _worker_exited(self, ns: int, f: "WorkerExited", cite: Cite) -> None:
         if not f.expected:
             told = "an unknown code" if f.code is None else f"signal {-f.code}" if f.code < 0 else f"exit {f.code}"
             self.exits.append(_mark(ns, "worker_exited", {"kind": told}, cite))
 
-    def _drill_ended(self, ns: int, f: "_Ended", cite: Cite) -> None:
+    def _drill_ended(self, ns: int, f: "Ended", cite: Cite) -> None:
         self.ended = f.status
         self.ended_why = f.why
 
@@ -240,7 +260,7 @@ class Lines:
             case "drill_ended" if bare:
                 self.ended = _plain(str(f.get("status", "completed")))
             case "note" if bare:
-                self._note(ns, msgspec.convert(f, _Noted), cite)
+                self._note(ns, msgspec.convert(f, Noted), cite)
                 return
         self.examined["marks"] += 1
         if row.event in _TELLING:
@@ -323,6 +343,7 @@ class Lines:
                     rules=tuple(self._rule(key, name) for name in self._rules[key]),
                     first_met_ns=self._first_met.get(key),
                     met_ns=self._rules_met.get(key, {}),
+                    params=self._params.get(key, {}),
                 )
             )
         return tuple(sorted(found, key=lambda w: w.injected_ns))
@@ -339,6 +360,7 @@ class Lines:
             met=self._rule_met[window, name],
             saw=() if tally is None else tuple(_plain(kind) for kind in tally.saw),
             cite=cite,
+            rule=as_rule(rule),
         )
 
     def phases(self) -> tuple[Span, ...]:
@@ -432,7 +454,7 @@ def _by_status(status: int | None) -> Outcome:
     return "http_3xx" if status < 400 else "http_4xx" if status < 500 else "http_5xx"
 
 
-def _by_result(end: "_UserEnd | None") -> tuple[Outcome, int | None]:
+def _by_result(end: "UserEnd | None") -> tuple[Outcome, int | None]:
     if end is None:
         return "never_ended", None
     if end.result != "answered":
@@ -451,150 +473,19 @@ def _plain(text: str) -> str:
     return screen_text(text[:200])
 
 
-# What the lines of our own files hold, as far as a judgement needs it (docs/reference/events.md).
-
-
-class _Injected(msgspec.Struct, frozen=True):
-    window: str
-    fault: str
-
-
-class _Lifted(msgspec.Struct, frozen=True):
-    window: str
-    why: str
-
-
-class _Met(msgspec.Struct, frozen=True):
-    window: str
-    client_bytes: Annotated[int, msgspec.Meta(ge=0)]
-    proof: Proof = "bytes"
-    rule: str | None = None
-    attempt: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.rule is not None and self.attempt is None:
-            raise ValueError("a rule met no attempt")
-
-
-class _FaultRule(msgspec.Struct, frozen=True):
-    window: str
-    rule: str
-    fault: str
-
-
-_Count = Annotated[int, msgspec.Meta(ge=0)]
-
-
-class _RuleTally(msgspec.Struct, frozen=True):
-    window: str
-    rule: str
-    matched: _Count
-    taken: _Count
-    undecided: _Count = 0
-    saw: tuple[str, ...] = ()
-
-
-class _Attempted(msgspec.Struct, frozen=True):
-    id: str
-    window: str | None
-    status: int | None
-    start_ns: int
-    end_ns: int
-    end: str
-    upstream: bool
-    terminal: bool | None
-    intact: bool = False
-    trace: str | None = None
-    nonce: str | None = None
-    retry_count: int | None = None
-    dialect: str = ""
-    model: str | None = None
-    first_ns: int | None = None
-    asked_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
-    asked_by: str | None = None
-    tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    tokens_estimated: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    stream: bool | None = None
-    down_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
-
-
-class _UserStart(msgspec.Struct, frozen=True, tag_field="phase", tag="start"):
-    id: str
-    due_ns: int
-    sent_ns: int | None = None
-    trace: str | None = None
-    nonce: str | None = None
-    payload: int | None = None
-
-
-class _UserEnd(msgspec.Struct, frozen=True, tag_field="phase", tag="end"):
-    id: str
-    end_ns: int
-    result: Literal["answered", "timeout", "reset", "refused", "cut", "protocol"]
-    answer: Literal["ok", "empty", "degraded"] | None
-    status: int | None
-    sent_ns: int | None = None
-    first_ns: int | None = None
-    source: Literal["primary", "fallback"] | None = None
-
-
-class _Noted(msgspec.Struct, frozen=True):
-    kind: str
-    text: str = ""
-    by: str = ""
-    seen_at: str | None = None
-
-
-class _PhaseStarted(msgspec.Struct, frozen=True):
-    phase: str
-    planned_s: float | None = None
-
-
-class _CodeRead(msgspec.Struct, frozen=True):
-    at: str
-    commit: str | None = None
-    dirt_sha256: str | None = None
-    plan_sha256: str | None = None
-    policy_sha256: str | None = None
-
-
-class _Preflown(msgspec.Struct, frozen=True):
-    check: str
-    status: str
-    why: str = ""
-    by: str | None = None
-    at: str | None = None
-
-
-class _Gone(msgspec.Struct, frozen=True):
-    window: str
-    gone: bool
-    why: str = ""
-
-
-class _WorkerExited(msgspec.Struct, frozen=True):
-    code: int | None
-    expected: bool = False
-
-
-class _Ended(msgspec.Struct, frozen=True):
-    status: Literal["completed", "aborted"]
-    why: str = ""
-
-
 _OURS: dict[tuple[str, str], tuple[Callable[[Lines, int, Any, Cite], None], Any]] = {
-    ("events/proxy.jsonl", "fault_injected"): (Lines._fault_injected, _Injected),
-    ("events/proxy.jsonl", "fault_lifted"): (Lines._fault_lifted, _Lifted),
-    ("events/proxy.jsonl", "fault_met"): (Lines._fault_met, _Met),
-    ("events/proxy.jsonl", "fault_rule"): (Lines._fault_rule, _FaultRule),
-    ("events/proxy.jsonl", "fault_rule_tally"): (Lines._rule_tally, _RuleTally),
-    ("events/proxy.jsonl", "attempt"): (Lines._attempt, _Attempted),
-    ("events/traffic.jsonl", "user_request"): (Lines._user_request, _UserStart | _UserEnd),
-    ("events/notes.jsonl", "note"): (Lines._note, _Noted),
-    ("events/conductor.jsonl", "phase_started"): (Lines._phase_started, _PhaseStarted),
-    ("events/conductor.jsonl", "code_state"): (Lines._code_state, _CodeRead),
-    ("events/conductor.jsonl", "preflight"): (Lines._preflight, _Preflown),
-    ("events/conductor.jsonl", "fault_gone"): (Lines._fault_gone, _Gone),
-    ("events/conductor.jsonl", "worker_exited"): (Lines._worker_exited, _WorkerExited),
-    ("events/conductor.jsonl", "drill_ended"): (Lines._drill_ended, _Ended),
+    ("events/proxy.jsonl", "fault_injected"): (Lines._fault_injected, Injected),
+    ("events/proxy.jsonl", "fault_lifted"): (Lines._fault_lifted, Lifted),
+    ("events/proxy.jsonl", "fault_met"): (Lines._fault_met, Met),
+    ("events/proxy.jsonl", "fault_rule"): (Lines._fault_rule, FaultRule),
+    ("events/proxy.jsonl", "fault_rule_tally"): (Lines._rule_tally, RuleTally),
+    ("events/proxy.jsonl", "attempt"): (Lines._attempt, Attempted),
+    ("events/traffic.jsonl", "user_request"): (Lines._user_request, UserStart | UserEnd),
+    ("events/notes.jsonl", "note"): (Lines._note, Noted),
+    ("events/conductor.jsonl", "phase_started"): (Lines._phase_started, PhaseStarted),
+    ("events/conductor.jsonl", "code_state"): (Lines._code_state, CodeRead),
+    ("events/conductor.jsonl", "preflight"): (Lines._preflight, Preflown),
+    ("events/conductor.jsonl", "fault_gone"): (Lines._fault_gone, Gone),
+    ("events/conductor.jsonl", "worker_exited"): (Lines._worker_exited, WorkerExited),
+    ("events/conductor.jsonl", "drill_ended"): (Lines._drill_ended, Ended),
 }

@@ -1,10 +1,11 @@
 """What a run is made of once its lines are put together. The rules are in the package's docstring."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from drillmaster.evidence import Defect, Manifest
+from drillmaster.targeting import Rule
 from drillmaster.verdict import Cite
 
 __all__ = [
@@ -57,6 +58,8 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     """Where the injection had rules: what each of them did."""
     first_met_ns: int | None = None
     """When the fault first acted on anything."""
+    params: dict[str, Any] = {}
+    """Of the fault, where there are no rules."""
     met_ns: dict[str, int] = {}
     """With rules: when it first acted on each attempt."""
 
@@ -77,6 +80,8 @@ class RuleMet(msgspec.Struct, frozen=True, kw_only=True):
     saw: tuple[str, ...]
     """Where nothing matched: what came instead, the most frequent first."""
     cite: Cite
+    rule: Rule | None = None
+    """As the plan says it; None: its line cannot be read as a rule of this version."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):

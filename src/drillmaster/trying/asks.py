@@ -10,7 +10,7 @@ from drillmaster.faults import Fault
 from drillmaster.standins.provider import PRIMARY_MODEL
 from drillmaster.trying import Ask
 
-__all__ = ["KEY", "NEEDS", "PROMPT", "ask_for", "usual", "why_not"]
+__all__ = ["KEY", "PROMPT", "ask_for", "usual", "why_not"]
 
 PROMPT = "What about my order?"
 KEY = "sk-standin-0000"
@@ -102,17 +102,6 @@ _MORE: dict[str, tuple[tuple[str, str], ...]] = {
     "anthropic": (("anthropic-version", "2023-06-01"),),
     "mcp": (("accept", "application/json, text/event-stream"), ("mcp-protocol-version", "2025-06-18")),
 }
-
-
-NEEDS = {
-    "stream": "streamed answers",
-    "whole": "whole answers",
-    "tools": "requests that offer tools",
-    "model": "calls of a model's API",
-    "mcp": "calls of MCP",
-    "listing": "MCP's tools/list",
-}
-"""What `Fault.needs` says, in words."""
 
 
 def usual(fault: Fault) -> tuple[str, bool]:

@@ -3,11 +3,11 @@
 from drillmaster.dialects import Dialect
 from drillmaster.dialects import load as load_dialect
 from drillmaster.errors import Problem
-from drillmaster.faults import Fault
+from drillmaster.faults import NEEDS, Fault
 from drillmaster.proxy.switch import Armed, arm
 from drillmaster.targeting import named
 from drillmaster.trying import Met, Outcome, Trial, Tried
-from drillmaster.trying.asks import NEEDS, why_not
+from drillmaster.trying.asks import why_not
 from drillmaster.trying.client import Event, Line, Tell, request
 from drillmaster.trying.reading import outcome
 from drillmaster.trying.stage import Stage
@@ -37,8 +37,9 @@ def run(trial: Trial, tell: Tell = lambda event: None) -> Tried:
                 before = 0 if on_port else len(stage.met)
                 got, line = request(stage.address, trial.ask, line=line, limit_s=trial.limit_s, tell=tell)
                 met.append(_met(outcome(got, dialect), stage.met[before:], faults, dialect))
-                if met[-1].met and trial.repeat is None:
-                    break
+                if trial.repeat is None and (met[-1].met or (armed[0].aim is not None and not stage.fitted)):
+                    break  # all requests are the same: where the first looks as no rule says, none will
+            fitted = stage.fitted
         finally:
             if line is not None:
                 line.close()
@@ -52,7 +53,7 @@ def run(trial: Trial, tell: Tell = lambda event: None) -> Tried:
         requests=tuple(met),
         met=bool(struck),
         as_described=bool(struck) and all(one.as_described for one in struck),
-        why_not="" if struck else _why_not(trial, armed, baseline),
+        why_not="" if struck else _why_not(trial, armed, baseline, fitted),
     )
 
 
@@ -93,11 +94,15 @@ def _met(came: Outcome, names: list[str], faults: dict[str, Fault], dialect: Dia
     return Met(outcome=came, met=bool(by), by=tags, described=described, as_described=good)
 
 
-def _why_not(trial: Trial, armed: tuple[Armed, ...], baseline: Outcome) -> str:
+def _why_not(trial: Trial, armed: tuple[Armed, ...], baseline: Outcome, fitted: int) -> str:
     if baseline.seen not in GOOD:
         return f"without the fault the endpoint itself leaves a client with {baseline.seen} {baseline.why}".rstrip()
     if armed[0].aim is not None:
-        return "no rule took a request; give --model, --header, --dialect or --stream what its `when` wants, or --repeat more"
+        if not fitted:
+            return "no rule's `when` fits the request; give --model, --header, --dialect or --stream what it wants"
+        return (
+            "the request fits, and no rule took one: what they count, draw or wait for did not come; give --repeat more"
+        )
     fault = armed[0].fault
     needs = ", ".join(NEEDS[need] for need in fault.needs)
     passed = f"it let every request pass; it strikes only {needs}" if needs else "it let every request pass"

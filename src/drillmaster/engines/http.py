@@ -77,6 +77,9 @@ class Engine:
         self.gaps = array("I")
         self.heads = HeadReader(response=True)
         self.memo: dict[bytes, Head] = {}
+        self._last_head: tuple[bytes, Head | None] = (b"", None)
+        self._last_worth: tuple[tuple[int, bytes, bytes] | None, tuple[int, int]] = (None, (_OK, -1))
+        """What came last comes again most often, and to compare costs less than to look up: that hashes all of it."""
         self.worth: dict[tuple[int, bytes, bytes], tuple[int, int]] = {}
         self.word = re.compile(self.dialect.carries) if self.dialect.carries is not None else None
         self.shots = Shots(spec.shot)
@@ -327,12 +330,16 @@ class Engine:
 
     def read_head(self, data: bytes) -> Head:
         """What a head says. Raises Malformed."""
+        last, head = self._last_head
+        if head is not None and data == last:
+            return head
         known = self.memo.get(data)
         if known is None:
             known = Head(self.heads.response(data), self.spec.shot.method)
             if len(self.memo) >= MEMO_HEADS:
                 self.memo.clear()
             self.memo[data] = known
+        self._last_head = data, known
         return known
 
     def worth_of(self, head: Head, tail: bytes, size: int) -> tuple[int, int]:
@@ -344,6 +351,9 @@ class Engine:
             return _EMPTY, -1
         content_type = head.resp.content_type
         key = (status, content_type, tail)
+        last, worth = self._last_worth
+        if key == last and size <= MEMO_BODY_BYTES:
+            return worth
         known = self.worth.get(key)
         if known is None:
             tokens = output_tokens(tail)
@@ -355,6 +365,8 @@ class Engine:
                 if len(self.worth) >= MEMO_BODIES:
                     self.worth.clear()
                 self.worth[key] = known
+        if size <= MEMO_BODY_BYTES:
+            self._last_worth = key, known
         return known
 
 

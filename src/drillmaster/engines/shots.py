@@ -11,9 +11,12 @@ class Shots:
     def __init__(self, shot: Shot) -> None:
         fields = "".join(f"{name}: {value}\r\n" for name, value in shot.headers.items())
         self._opening = f"{shot.method} {shot.target} HTTP/1.1\r\nHost: {shot.authority}\r\n{fields}".encode("latin-1")
-        self._bodies = [payload.encode() for payload in shot.payloads]
+        self._bodies = [payload.encode().split(b"{n}") for payload in shot.payloads]
+        """Each cut where the call's number goes."""
         self._bare = shot.method in ("GET", "HEAD")
-        self._ready = [None if b"{n}" in body else (at, *self._render(body)) for at, body in enumerate(self._bodies)]
+        self._ready = [
+            (at, *self._render(pieces[0])) if len(pieces) == 1 else None for at, pieces in enumerate(self._bodies)
+        ]
 
     def take(self, number: int) -> tuple[int, int, bytes]:
         """Which payload, how many bytes of body, and all that is sent."""
@@ -21,7 +24,7 @@ class Shots:
         ready = self._ready[at]
         if ready is not None:
             return ready
-        return (at, *self._render(self._bodies[at].replace(b"{n}", b"%d" % number)))
+        return (at, *self._render((b"%d" % number).join(self._bodies[at])))
 
     def _render(self, body: bytes) -> tuple[int, bytes]:
         if self._bare:

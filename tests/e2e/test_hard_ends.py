@@ -134,7 +134,7 @@ def test_after_a_kill_of_the_conductor_the_verbs_name_the_proxy_that_has_the_por
         told = drill.verb(order)
         assert told.returncode == 2
         assert "no live run" in told.stderr
-        assert f"(pid {proxy}) still passes through on 127.0.0.1:{drill.proxy_port}" in told.stderr
+        assert f"(pid {proxy}) still has 127.0.0.1:{drill.proxy_port}" in told.stderr
         assert f"kill {proxy}" in told.stderr
     told = drill.verb("proxy", "--upstream", "http://127.0.0.1:9", "--port", str(drill.proxy_port))
     assert told.returncode == 2

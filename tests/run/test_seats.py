@@ -194,7 +194,7 @@ def test_where_a_proxy_was_left_no_live_run_says_which_process_has_the_port_and_
         with pytest.raises(Refused) as refused:
             find_live(named)
         assert f"kill {os.getpid()}" in refused.value.remedy
-        assert "127.0.0.1:1, with no fault" in refused.value.remedy
+        assert "still has 127.0.0.1:1:" in refused.value.remedy
         assert refused.value.remedy.count("kill ") == 1  # it holds two locks, and is one proxy
     with pytest.raises(Refused, match="start one"):
         find_live(named)

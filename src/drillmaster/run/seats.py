@@ -293,8 +293,8 @@ def how_it_ends(left: Live, pid: int) -> str:
     """What to know of a proxy that was left, and to do."""
     at = left.listen.rpartition("/")[2]
     return (
-        f"the proxy of run {left.run} (pid {pid}) still passes through on {at}, with no fault, and ends by itself when nobody "
-        f"has asked it for 10 min; the next drill on {at} takes over; now: kill {pid}"
+        f"the proxy of run {left.run} (pid {pid}) still has {at}: a fault that was on ends within seconds, as nobody renews it, "
+        f"and the proxy once nobody has asked it for 10 min; the next drill on {at} takes it over; to end it now: kill {pid}"
     )
 
 

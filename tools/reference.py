@@ -2,7 +2,7 @@
 
 `cli.md` comes from the verbs' own help; `faults.md`, `gates.md` and `dialects.md` from docstrings and fields of the entries,
 and with `faults.md` the index of faults that ships with the package (`reference_faults`);
-`plan.md`, `interview-plan.md`, `policy.md` and `run-folder.md` from the types that the files are decoded into.
+`plan.md`, `interview-plan.md`, `policy.md`, `passport.md` and `run-folder.md` from the types that the files are decoded into.
 With `--check` nothing is written, and a page that differs from the code is named and makes exit 1.
 """
 
@@ -109,7 +109,17 @@ SHAPES: dict[str, tuple[str, str, tuple[tuple[str, str], ...]]] = {
         "Policy",
         "A policy is YAML, JSON or TOML: who answers for the numbers, and one entry a gate. The limits of each gate are on the "
         "page of [gates](gates.md). No limit has a default, since a number that nobody chose is a number that nobody defends.",
-        (("", "drillmaster.policy:Policy"),),
+        (
+            ("", "drillmaster.policy:Policy"),
+            ("decision of the interview gate", "drillmaster.deciding:DecisionLimits"),
+            ("decision.budget", "drillmaster.deciding:BudgetNote"),
+        ),
+    ),
+    "passport": (
+        "Passport",
+        "`passports/JOB.json`, which `drillmaster passport write` makes and `passport check` reads; fields that are not "
+        "listed here are refused. [Which jobs may run on an endpoint](../howto/passport.md).",
+        (("", "drillmaster.passports:Passport"),),
     ),
     "matrix": (
         "Fault matrix",

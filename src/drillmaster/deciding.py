@@ -73,8 +73,9 @@ class BudgetNote(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     allowance: str = ""
     """With its number: `10 million tokens a month`."""
     read_on: str = ""
-    """`2026-11-29`."""
+    """The day: `2026-11-29`."""
     url: str = ""
+    """Where it was read."""
 
 
 class DecisionLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -87,6 +88,7 @@ class DecisionLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     cold_near_timeout_ratio: Annotated[float, msgspec.Meta(gt=0, le=1)]
     """The cold call over the time limit of a call, from which on it is near."""
     budget: BudgetNote | msgspec.UnsetType = msgspec.UNSET
+    """What the operator allows, for page and passport; without it they say OPEN."""
 
 
 class Caps(msgspec.Struct, frozen=True, kw_only=True):

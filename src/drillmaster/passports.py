@@ -57,23 +57,35 @@ class Passport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kind: Literal["passport"] = "passport"
     version: Literal[1] = 1
     job: str
+    """The job that was interviewed, by name."""
     job_kind: JobKind | None
     """What kind of job it is; null where the policy has no decision table."""
     url: str
+    """The endpoint, without user info and query."""
     run: str
+    """Id of the sealed run; `verdict.evidence_digest` is the head of its seal."""
     status: Status
     """The gate's verdict."""
     allowed: tuple[JobKind, ...]
+    """Kinds of jobs that the decision table allows."""
     job_alone: bool
+    """There is no table, and the gate passed: the interviewed job may run, and no other."""
     why: str
+    """The row of the table that decided, or why none did."""
     measured_at: str
+    """End of the interview, RFC 3339."""
     measured_from: str
+    """Where the load came from; empty: nobody said."""
     n: int
+    """Calls that were judged."""
     travels_not: tuple[str, ...]
+    """What these numbers say nothing about."""
     budget: str
+    """The operator's allowance, the day it was read, and where; else OPEN, and what is missing."""
     review_on: str
     """Its last day, in UTC."""
     seats: dict[str, str]
+    """`driver`, `reader`, `recorder` by name."""
     verdict: dict[str, Any]
     """The whole verdict, as `verdict.json` has it."""
     digest: str

@@ -61,7 +61,7 @@ MEASURED: tuple[tuple[str, str, str, int | None], ...] = (
     ("cut-body fin", "requests", "ChunkedEncodingError", 1),
     ("cut-body fin", "aiohttp", "ClientPayloadError", 1),
     ("stale-keep-alive", THREE + " litellm", "answered", 2),
-    ("stale-keep-alive", "google-genai mistralai", "ReadError", 1),
+    ("stale-keep-alive", "google-genai mistralai", "RemoteProtocolError|ReadError", 1),
     ("hang", THREE, "APITimeoutError", 3),
     ("hang", "google-genai mistralai httpx httpx2 requests", "ReadTimeout", 1),
     ("hang", "litellm", "Timeout", 3),

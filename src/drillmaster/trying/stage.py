@@ -80,6 +80,12 @@ class Stage:
         """The rules that met somebody, one a meeting; with port scope the proxy's own probe is one."""
         return self._rows.met
 
+    @property
+    def fitted(self) -> int:
+        """Requests that looked as a rule says, whether or not it took them; 0 where there are no rules."""
+        on = None if self._server is None else self._server.hub.switch.current
+        return 0 if on is None else sum(one.aim.matched for one in on.armed if one.aim is not None)
+
     def __enter__(self) -> "Stage":
         if self._trial.upstream is not None:
             _knock(self._trial.upstream)

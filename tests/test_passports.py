@@ -168,6 +168,9 @@ def test_a_kind_is_named_exactly_where_the_table_asks_for_one(tmp_path: Path) ->
 def test_none_is_refused_with_the_command_that_makes_one(tmp_path: Path) -> None:
     with pytest.raises(Refused, match=r"no passport.*drillmaster passport write RUN --job 'one-sentence diff summary'"):
         checked(tmp_path)
+    written(tmp_path)
+    with pytest.raises(Refused, match="did you mean one-sentence-diff-summary"):
+        checked(tmp_path, job="one-sentence diff sumary")
 
 
 @pytest.mark.parametrize(
@@ -182,7 +185,7 @@ def test_none_is_refused_with_the_command_that_makes_one(tmp_path: Path) -> None
 )
 def test_an_edited_one_is_refused(tmp_path: Path, fields: dict[str, Any]) -> None:
     edited(written(tmp_path, four_ms=600, failed=3), redigest=False, **fields)
-    with pytest.raises(Refused, match="it was edited"):
+    with pytest.raises(Refused, match=r"it was edited.*--policy policy\.yaml --kind (summary|chat)"):
         checked(tmp_path)
 
 

@@ -84,6 +84,8 @@ class Passport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The operator's allowance, the day it was read, and where; else OPEN, and what is missing."""
     review_on: str
     """Its last day, in UTC."""
+    thresholds: str
+    """Name of the file that the limits are from; `verdict.policy_digest` is its content's."""
     seats: dict[str, str]
     """`driver`, `reader`, `recorder` by name."""
     verdict: dict[str, Any]
@@ -256,6 +258,7 @@ def issue(judged: Judged, *, job: str, kind: JobKind | None, trial: bool = False
         travels_not=decision.travels_not,
         budget=decision.budget,
         review_on=decision.review_on,
+        thresholds=judged.page.thresholds,
         seats={"driver": judged.page.driver, "reader": judged.page.reader, "recorder": judged.page.recorder},
         verdict=form("json").document(verdict),
         digest="",
@@ -303,7 +306,7 @@ def read(path: Path) -> Passport:
             f"{path}: /digest",
             found="a digest of other content: it was edited",
             wanted="a passport as it was written",
-            remedy=_renew(passport.run, passport.job),
+            remedy=_again(passport),
         )
     verdict: Verdict = form("json").parse(msgspec.json.encode(passport.verdict), place=f"{path}: /verdict")
     ended_ns = parse_rfc3339(passport.measured_at)
@@ -314,7 +317,7 @@ def read(path: Path) -> Passport:
             str(path),
             found="a passport that says other than its own verdict and date",
             wanted=f"{wanted[0]}, to be reviewed on {wanted[1] or 'a day after its measurement'}",
-            remedy=_renew(passport.run, passport.job),
+            remedy=_again(passport),
         )
     return passport
 
@@ -325,11 +328,14 @@ def check(
     """Say whether a job may run on its endpoint today. Raises Problem, Refused where nothing valid says so."""
     path = file_of(job, folder)
     if not is_there(path):
+        meant = strict.near(path.stem, [file.stem for file in sorted(folder.glob("*.json"))[:1_000]])
         raise Refused(
             str(path),
             found="no passport",
             wanted=f"one for {job!r}",
-            remedy=_renew("RUN", job) + ("" if folder == FOLDER else f" --dir {shlex.quote(str(folder))}"),
+            remedy=f"did you mean {meant}?"
+            if meant
+            else _renew("RUN", job) + ("" if folder == FOLDER else f" --dir {shlex.quote(str(folder))}"),
         )
     passport = read(path)
     if passport.job != job:
@@ -382,7 +388,7 @@ def _in_time(passport: Passport, path: Path, now_ns: int) -> None:
 
 
 def _signed(path: Path, passport: Passport, signer: Path | None, identity: str | None) -> str:
-    again = f"{_renew(passport.run, passport.job)} --sign KEY"
+    again = f"{_again(passport)} --sign KEY"
     if signer is not None:
         if not signing.signature_of(path).is_file():
             raise Refused(str(path), found="no signature beside it", wanted=f"{path.name}.sig", remedy=again)
@@ -420,6 +426,13 @@ def _last_ns(passport: Passport) -> int:
 def _digest(passport: Passport) -> str:
     fields = {name: value for name, value in msgspec.to_builtins(passport).items() if name != "digest"}
     return strict.digest(fields)
+
+
+def _again(passport: Passport) -> str:
+    """The command that makes this passport again from its run."""
+    kind = f" --kind {passport.job_kind}" if passport.job_kind else ""
+    job, thresholds = shlex.quote(passport.job), shlex.quote(passport.thresholds)
+    return f"drillmaster passport write {shlex.quote(passport.run)} --job {job} --policy {thresholds}{kind}"
 
 
 def _renew(run: str, job: str) -> str:

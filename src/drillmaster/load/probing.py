@@ -184,7 +184,7 @@ def judge_probe(level: Level, budgets: Budgets, *, read: InterviewRun, cold: Col
         verdict=verdict,
         why=tuple(refused or over),
         errors=dict(level.failed),
-        error_rate_upper=rate_bound(level.failures, level.n),
+        error_rate_upper=round(rate_bound(level.failures, level.n), 6),
         p95_upper_ms=round(p95.high * 1e3, 3) if isinstance(p95, Exact) and p95.high is not None else None,
         concurrency=fitness.callers,
         held=round(fitness.held, 2),

@@ -35,6 +35,9 @@ if TYPE_CHECKING:  # engine and connection know each other; only one of them can
     from drillmaster.engines.http import Engine
 
 READ_BYTES = 65_536
+"""More would be mapped and unmapped at each read: glibc does so from 128 kB on."""
+KEEP_PIECES = 16
+"""So many pieces of a body are kept before they are joined: the end of it is all that is asked for."""
 CODE = {name: number for number, name in enumerate(OUTCOMES)}
 SHORT = CODE["short"]
 """The last of the codes that are good answers."""
@@ -79,11 +82,11 @@ class Conn:
         "_opened_ns",
         "_out",
         "_payload",
+        "_pieces",
         "_recv",
         "_send",
         "_sent_ns",
         "_sock",
-        "_tail",
         "_tls",
         "_tls_ns",
         "_up",
@@ -128,7 +131,7 @@ class Conn:
 
     def _clear(self) -> None:
         self._first_ns = self._word_ns = self._last_ns = self._words = self._down = 0
-        self._buf = self._tail = b""
+        self._buf = b""
         self._head: Head | None = None
         self._body: Body | None = None
         self._frames: Frames | None = None
@@ -298,9 +301,9 @@ class Conn:
                 if head.whole_bytes == len(data):
                     # The whole answer in one piece, as most are that are no stream.
                     self._down = len(data)
-                    self._tail = data[-EDGE_BYTES:]
-                    self._answered(head, now_ns, b"")
+                    self._answered(head, now_ns, data[-EDGE_BYTES:], b"")
                     return
+                self._pieces: list[bytes] = []
                 self._body = response_body(head.resp, self._engine.spec.shot.method)
                 if head.streams:
                     self._frames = Lines() if head.lines else Frames()
@@ -315,16 +318,22 @@ class Conn:
             self._down += len(payload)
             if self._frames is not None:
                 self._see(self._frames, payload, now_ns)
-            self._tail = payload[-EDGE_BYTES:] if len(payload) >= EDGE_BYTES else (self._tail + payload)[-EDGE_BYTES:]
+            self._pieces.append(payload)
+            if len(self._pieces) == KEEP_PIECES or len(payload) > EDGE_BYTES:
+                self._pieces = [self._edge()]
         if body.done:
-            self._answered(head, now_ns, body.rest)
+            self._answered(head, now_ns, self._edge(), body.rest)
+
+    def _edge(self) -> bytes:
+        """The end of the body so far."""
+        return b"".join(self._pieces)[-EDGE_BYTES:]
 
     def _see(self, frames: Frames, payload: bytes, now_ns: int) -> None:
         """Note the words in a piece of a stream: when they came, and how long after the ones before."""
-        word = self._engine.word
+        carries = self._engine.carries
         found = 0
         for frame in frames.feed(payload):
-            if word is None or word.search(frame) is not None:
+            if carries is None or carries(frame) is not None:
                 found += 1
         if not found:
             return
@@ -340,9 +349,9 @@ class Conn:
         if found > 1:  # in one piece, so at the same time
             gaps.extend([0] * (found - 1))
 
-    def _answered(self, head: Head, now_ns: int, rest: bytes) -> None:
+    def _answered(self, head: Head, now_ns: int, tail: bytes, rest: bytes) -> None:
         """The answer is whole."""
-        outcome, tokens = self._engine.worth_of(head, self._tail, self._down)
+        outcome, tokens = self._engine.worth_of(head, tail, self._down)
         if rest or not head.keep_alive or self._out or isinstance(self._body, CloseBody):
             self._close()
         self._over(outcome, now_ns, head.status, tokens)
@@ -390,7 +399,7 @@ class Conn:
         body, head = self._body, self._head
         if isinstance(body, CloseBody) and head is not None:
             body.end()
-            self._answered(head, now_ns, b"")
+            self._answered(head, now_ns, self._edge(), b"")
         else:
             self._lost("cut", now_ns)
 

@@ -81,7 +81,7 @@ class Engine:
         self._last_worth: tuple[tuple[int, bytes, bytes] | None, tuple[int, int]] = (None, (_OK, -1))
         """What came last comes again most often, and to compare costs less than to look up: that hashes all of it."""
         self.worth: dict[tuple[int, bytes, bytes], tuple[int, int]] = {}
-        self.word = re.compile(self.dialect.carries) if self.dialect.carries is not None else None
+        self.carries = re.compile(self.dialect.carries).search if self.dialect.carries is not None else None
         self.shots = Shots(spec.shot)
         self.mono0_ns = spec.mono0_ns
         self.limit_ns = round(spec.time_limit_s * 1e9)

@@ -10,12 +10,14 @@ from collections.abc import Iterator, Sequence
 from drillmaster import unmet
 from drillmaster.outcomes import FAILED, RuleMet, Run, Window
 from drillmaster.policy import seconds_text
+from drillmaster.targeting import with_params
 from drillmaster.verdict import Check, Cite, Exact, holds
 
 __all__ = ["anchored", "bare", "folded", "sealed", "tail_of", "targeted", "whole"]
 
 _DAY_NS = 86_400 * 10**9
 _MANY = 8
+_FEW = 3
 
 
 def sealed(run: Run, max_clock_step_s: float) -> Iterator[Check]:
@@ -233,7 +235,8 @@ def anchored(run: Run) -> Check:
         id="anchor",
         role="admission",
         status=holds(bool(run.windows), otherwise="refused"),
-        title=f"injection recorded: {len(run.windows)}" + (f", fault {first.fault}" if first and first.fault else ""),
+        title=f"injection recorded: {len(run.windows)}"
+        + (f", fault {with_params(first.fault, first.params)}" if first and first.fault else ""),
         observed=Exact(len(run.windows)),
         limit=1,
         cites=tuple(w.cite for w in run.windows),
@@ -299,7 +302,10 @@ def whole(run: Run, window: Window, tail: str) -> Check:
 
 
 def targeted(run: Run, window: Window, tail: str) -> Check:
-    """Admit an injection with rules of which each has met somebody: one that met nobody was not rehearsed."""
+    """Admit an injection with rules of which each has met somebody: one that met nobody was not rehearsed.
+
+    Its title says whom the rules meet: a pass for one model is none for all.
+    """
     idle = [rule for rule in window.rules if not rule.met]
     told = [_idle(run, window, rule) for rule in idle[: _MANY + 1]]
     met = [
@@ -311,7 +317,8 @@ def targeted(run: Run, window: Window, tail: str) -> Check:
         id=f"rules{tail}",
         role="admission",
         status=holds(not idle, otherwise="refused"),
-        title=f"every rule met somebody: {len(window.rules) - len(idle)} of {len(window.rules)}{tail}",
+        title=f"every rule met somebody: {len(window.rules) - len(idle)} of {len(window.rules)}"
+        f" ({_few([rule.said for rule in window.rules[:_FEW]], '; ', len(window.rules), _FEW)}){tail}",
         observed=Exact(len(window.rules) - len(idle)),
         limit=len(window.rules),
         cites=tuple(rule.cite for rule in (idle or window.rules)[:_MANY]),
@@ -320,9 +327,9 @@ def targeted(run: Run, window: Window, tail: str) -> Check:
     )
 
 
-def _few(said: Sequence[str], between: str, many: int) -> str:
+def _few(said: Sequence[str], between: str, many: int, most: int = _MANY) -> str:
     """So many of these that a reader can still see which."""
-    return between.join((*said[:_MANY], *([f"{many - _MANY} more"] if many > _MANY else ())))
+    return between.join((*said[:most], *([f"{many - most} more"] if many > most else ())))
 
 
 def _idle(run: Run, window: Window, rule: RuleMet) -> unmet.Unmet:

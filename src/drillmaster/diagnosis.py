@@ -590,7 +590,7 @@ def _silent_from(s: _Scene) -> int | None:
 
 
 def _under(window: Window) -> str:
-    return f" under {window.fault}" if window.fault else ""
+    return f" under {window.said}" if window.fault else ""
 
 
 def _ms(seconds: float) -> str:

@@ -42,6 +42,8 @@ __all__ = [
     "on_ratio",
     "told",
     "what_is_wrong",
+    "with_params",
+    "words",
 ]
 
 MATCH_BYTES = 16 * 1024 * 1024
@@ -50,6 +52,8 @@ MAX_RULE_BYTES = 3_000
 """Of one rule as JSON: it has to fit a line of evidence."""
 MAX_FINGERPRINTS = 65_536
 MAX_LABELLED = 4
+MAX_SAID = 60
+"""Of the value of a parameter, where a fault is told in short words."""
 
 _NONCE = re.compile(rb"dmn[0-9a-f]{16}")
 _KEY = re.compile(r"[0-9a-f]{16}")
@@ -238,6 +242,23 @@ def label(rules: Iterable[Rule]) -> str:
 def named(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
     """The rules, each with a name."""
     return tuple(r if r.name else msgspec.structs.replace(r, name=f"r{n}") for n, r in enumerate(rules, 1))
+
+
+def words(rule: Rule) -> str:
+    """A rule in short words: `rate-limit (retry_after_s 1) for model gpt-4*, share 0.3`."""
+    whom = told(rule)
+    return with_params(rule.tag, rule.params) + (f" for {whom}" if whom else "")
+
+
+def with_params(tag: str, params: dict[str, Any]) -> str:
+    """A fault with what was said of it: `rate-limit (retry_after_s 1)`."""
+    said = ", ".join(f"{name} {_plainly(value)}" for name, value in params.items())
+    return f"{tag} ({said})" if said else tag
+
+
+def _plainly(value: Any) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= MAX_SAID else text[: MAX_SAID - 1] + "…"
 
 
 def told(rule: Rule) -> str:

@@ -5,6 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from drillmaster import reports
 from drillmaster.reports import PreflightView
 from drillmaster.reports.card import MAX_LINES, owner, render
 from drillmaster.reports.text import check_line
@@ -215,3 +216,24 @@ def test_lines_can_be_read_out(name: str) -> None:
 @pytest.mark.parametrize("name", cases.CASES)
 def test_golden_cases(name: str) -> None:
     assert render(*cases.frozen(name)) == (cases.GOLDEN / name / "card.md").read_text(encoding="utf-8")
+
+
+def test_a_drill_by_rules_says_on_paper_whom_it_met() -> None:
+    verdict, view = cases.frozen("fail")
+    rules = tuple(f"r{n}: reset for model large-{n}, the first 10, met {n}" for n in range(1, 6))
+    window = replace(view.windows[0], fault="reset", rules=rules)
+    ruled = replace(view, windows=(window,))
+    card = " ".join(render(verdict, ruled).split())
+    assert "of reset by rules (r1: reset for model large-1, the first 10, met 1; r2: reset for model" in card
+    assert len(render(verdict, ruled).splitlines()) <= MAX_LINES
+    assert "by rules (r1: reset for model large-1" in next(iter(reports.form("issues").render(verdict, ruled).values()))
+    page = reports.form("html").render(verdict, ruled)
+    assert all(f"<dd>{rule}</dd>" in page for rule in rules)
+
+
+def test_the_parameters_of_a_fault_stand_on_paper() -> None:
+    verdict, view = cases.frozen("fail")
+    window = replace(view.windows[0], said="rate-limit (retry_after_s 2)")
+    said = replace(view, windows=(window,))
+    assert "of rate-limit (retry_after_s 2), acted on" in " ".join(render(verdict, said).split())
+    assert "<dd>rate-limit (retry_after_s 2)</dd>" in reports.form("html").render(verdict, said)

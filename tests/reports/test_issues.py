@@ -3,6 +3,7 @@ import re
 import msgspec
 import pytest
 
+from drillmaster.reports.card import render as card
 from drillmaster.reports.issues import render
 from drillmaster.verdict import Check, Cite, Finding
 from tests.reports import cases
@@ -14,10 +15,15 @@ def test_without_a_failure_there_is_no_issue() -> None:
     assert render(*cases.frozen("pass")) == {}
 
 
-def test_a_refusal_is_no_issue_for_the_service() -> None:
-    verdict, view = cases.frozen("refused")
-    failed = [check.id for check in verdict.checks if check.status == "fail"]
-    assert [name.removesuffix(".md").rpartition("-")[2] for name in render(verdict, view)] == failed
+def test_a_refused_run_has_no_issue_whatever_failed_in_it() -> None:
+    verdict, view = FAILING
+    unproven = Check(id="proof", role="admission", status="refused", title="fault proven: 0 user requests met it")
+    refused = msgspec.structs.replace(verdict, status="refused", checks=(unproven, *verdict.checks))
+    assert any(check.status == "fail" for check in refused.checks)
+    assert render(refused, view) == {}
+    said = card(refused, view)
+    assert "one follow-up issue per FAIL line: none, a refused run judges nothing" in said
+    assert "OPEN" not in said
 
 
 def test_each_failure_has_its_file_with_what_was_seen_and_what_was_allowed() -> None:

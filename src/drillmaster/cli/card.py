@@ -67,7 +67,8 @@ def command(run: Path, out: Path | None, issues: Path | None, as_json: bool) -> 
     if path is not None:
         click.echo(f"card: {one_line(str(path))}", err=True)
     if issues is not None and not (written or kept):
-        click.echo("issues: none, no check failed", err=True)
+        refused = verdict.status == "refused"
+        click.echo(f"issues: none, {'a refused run judges nothing' if refused else 'no check failed'}", err=True)
     for name in written:
         click.echo(f"issue: {name}", err=True)
     for name in kept:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from drillmaster.evidence import Defect, Manifest
-from drillmaster.targeting import Rule
+from drillmaster.targeting import Rule, with_params, words
 from drillmaster.verdict import Cite
 
 __all__ = [
@@ -63,6 +63,14 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     met_ns: dict[str, int] = {}
     """With rules: when it first acted on each attempt."""
 
+    @property
+    def said(self) -> str:
+        """What was injected, in short words: the fault with its parameters, or the first two rules."""
+        if not self.rules:
+            return with_params(self.fault, self.params)
+        some = [rule.fault if rule.rule is None else words(rule.rule) for rule in self.rules]
+        return " and ".join(some[:2]) + (f" and {len(some) - 2} rules more" if len(some) > 2 else "")
+
 
 class RuleMet(msgspec.Struct, frozen=True, kw_only=True):
     """One rule of an injection. `matched` and `taken` None: the proxy ended before it could say."""
@@ -82,6 +90,11 @@ class RuleMet(msgspec.Struct, frozen=True, kw_only=True):
     cite: Cite
     rule: Rule | None = None
     """As the plan says it; None: its line cannot be read as a rule of this version."""
+
+    @property
+    def said(self) -> str:
+        """The rule in short words, with its name."""
+        return f"{self.name}: {self.fault if self.rule is None else words(self.rule)}"
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,6 +30,7 @@ from drillmaster.outcomes import OK, Outcome, Run, Span, Window
 from drillmaster.retries import Accounting, account
 from drillmaster.screen import screen_url, screen_value
 from drillmaster.stats import quantile
+from drillmaster.targeting import with_params
 from drillmaster.verdict import Absent, AtLeast, AtMost, Exact, Measure, Verdict
 
 __all__ = [
@@ -64,6 +65,10 @@ OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 """Every way a user's request can end, best first."""
 
 
+_RULES = 3
+"""Of an injection's rules, so many are told where there is room for a sentence."""
+
+
 class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     """One user request. `due_s` counts from the run's start; `latency_s` from when it was due, None: never ended."""
 
@@ -96,6 +101,18 @@ class WindowView(msgspec.Struct, frozen=True, kw_only=True):
     first_fallback_s: float | None = None
     gone: bool | None = None
     """Whether a probe after the lift found the endpoint healthy."""
+    said: str = ""
+    """The fault with its parameters, in short words."""
+    rules: tuple[str, ...] = ()
+    """Where the injection had rules: each in short words, and how many attempts it met."""
+
+    @property
+    def words(self) -> str:
+        """What was injected: the fault with its parameters, or the first rules."""
+        if not self.rules:
+            return self.said or self.fault
+        more = f"; {len(self.rules) - _RULES} rules more" if len(self.rules) > _RULES else ""
+        return f"{self.fault} by rules ({'; '.join(self.rules[:_RULES])}{more})"
 
 
 class PreflightView(msgspec.Struct, frozen=True, kw_only=True):
@@ -290,6 +307,8 @@ def _window(window: Window, run: Run) -> WindowView:
         met=window.met,
         first_fallback_s=min(ends) / 1e9 if ends else None,
         gone=gone[0] if gone else None,
+        said=with_params(window.fault, window.params),
+        rules=tuple(f"{rule.said}, met {rule.met}" for rule in window.rules),
     )
 
 

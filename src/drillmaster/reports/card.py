@@ -8,8 +8,9 @@
    fit, the admissions that passed give way to one line that counts them; then all PASS lines; then the follow-up lines.
    Only then are FAIL and REFUSED lines cut, and the card says how many and where they are. A line over 160 characters
    is cut with an ellipsis.
-4. Each FAIL line has one follow-up issue, owned by whom the plan names for its check (`owners`, then its `default`).
-   Without an owner it is OPEN. The box is ticked where all are owned and `--issues` has written them.
+4. Each FAIL line of a run that was not refused has one follow-up issue, owned by whom the plan names for its check
+   (`owners`, then its `default`). Without an owner it is OPEN. The box is ticked where all are owned and `--issues` has
+   written them.
 """
 
 import re
@@ -19,7 +20,7 @@ from typing import Final
 from drillmaster.reports import RunView, clip, code_span, markdown, number
 from drillmaster.reports._retries import card_text
 from drillmaster.reports.text import check_line, last_line
-from drillmaster.verdict import Role, Verdict
+from drillmaster.verdict import Check, Role, Verdict
 
 __all__ = ["MAX_LINES", "owner", "render"]
 
@@ -27,6 +28,7 @@ MAX_LINES: Final = 45
 _WIDTH: Final = 110  # what can be followed with a finger while it is read out
 _OUTPUT_WIDTH: Final = 160
 _NAME: Final = 60
+_FAULT: Final = 200
 _STAMPS: Final = 8
 
 _VERDICT_LINES: Final = 4
@@ -159,7 +161,7 @@ def _run(view: RunView) -> list[str]:
         length = "never lifted" if window.lifted_s is None else _duration(window.lifted_s - window.injected_s)
         after = {True: ", then lifted and gone", False: ", and it was not gone after the lift", None: ", then lifted"}
         end = "" if window.lifted_s is None else after[window.gone]
-        fault = f"{length} of {_name(window.fault)}, acted on {window.met} attempts{end}"
+        fault = f"{length} of {markdown(clip(window.words, _FAULT))}, acted on {window.met} attempts{end}"
         if len(view.windows) > 1:
             fault += f"; {len(view.windows) - 1} more injections"
     said = f"noted by the Scribe {_moment(noted.at, view.date)}" if noted else "not noted by the Scribe"
@@ -181,9 +183,11 @@ def _run(view: RunView) -> list[str]:
 
 
 def _verdict(verdict: Verdict, view: RunView, *, whole: bool) -> list[str]:
-    failed = [check for check in verdict.checks if check.status == "fail"]
+    failed = _failed(verdict)
     owned = all(owner(check.id, view.owners) for check in failed)
-    if not failed:
+    if verdict.status == "refused":
+        follow = ": none, a refused run judges nothing"
+    elif not failed:
         follow = ", each with an owner: no FAIL line"
     elif not view.issues:
         follow = ", each with an owner: not written yet (drillmaster card RUN --issues DIR)"
@@ -198,8 +202,13 @@ def _verdict(verdict: Verdict, view: RunView, *, whole: bool) -> list[str]:
     ]
 
 
+def _failed(verdict: Verdict) -> list[Check]:
+    """List what asks for a follow-up issue: nothing where the run was refused."""
+    return [] if verdict.status == "refused" else [check for check in verdict.checks if check.status == "fail"]
+
+
 def _follow_up(verdict: Verdict, view: RunView) -> list[str]:
-    failed = [check for check in verdict.checks if check.status == "fail"]
+    failed = _failed(verdict)
     named = [(check.id, owner(check.id, view.owners)) for check in failed]
     return [f"  - {markdown(clip(check_id, _NAME))}: {_name(who) if who else 'OPEN'}" for check_id, who in named]
 

@@ -256,7 +256,8 @@ def _run(view: RunView, most_marks: int) -> dict[str, Any]:
         "seats": [(seat.title(), view.seats.get(seat, "nobody")) for seat in ("lead", "scribe", "verifier")],
         "windows": [
             {
-                "fault": window.fault,
+                "fault": window.said or window.fault,
+                "rules": window.rules,
                 "injected": f"{window.injected_at} ({span_text(window.injected_s)} into the run)",
                 "lifted": "never" if window.lifted_s is None else f"{span_text(window.lifted_s)} into the run",
                 "met": window.met,

@@ -1,6 +1,7 @@
 """Issues: one Markdown file for each FAIL line, ready to be filed: what was seen, the limit, where, what next, by whom.
 
-The name of a file is the run and the check, so the same verdict gives the same files with the same bytes.
+A refused run has none: what its drill did not prove is nobody's to mend. The name of a file is the run and the check, so
+the same verdict gives the same files with the same bytes.
 """
 
 import hashlib
@@ -17,7 +18,9 @@ _CITES = 20
 
 
 def render(verdict: Verdict, view: RunView) -> dict[str, str]:
-    """Write the issues, by file name; empty where nothing failed."""
+    """Write the issues, by file name; empty where nothing failed, and where the run was refused, which judges nothing."""
+    if verdict.status == "refused":
+        return {}
     failed = [check for check in verdict.checks if check.status == "fail"]
     return {f"{_slug(view.run)}-{_slug(check.id)}.md": _issue(check, verdict, view) for check in failed}
 
@@ -40,7 +43,7 @@ def _issue(check: Check, verdict: Verdict, view: RunView) -> str:
         "",
         f"- Owner: {markdown(clip(who, 60)) if who else 'OPEN'}",
         f"- Run: {code_span(view.run)}, {markdown(clip(view.drill, 60))} drill, {markdown(clip(view.date, 20))}",
-        f"- Fault: {code_span(view.mode)}",
+        f"- Fault: {code_span(clip('; '.join(window.words for window in view.windows) or view.mode, 400))}",
         f"- Check: {code_span(check.id)}",
         f"- Observed: {markdown(measure(check.observed, check.unit)) or 'see the line below'}",
         f"- Limit: {markdown(limit(check.limit, check.unit)) or 'none: it must not happen'}",

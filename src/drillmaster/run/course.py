@@ -13,7 +13,7 @@ import msgspec
 from drillmaster.conduct import State
 from drillmaster.plan import Plan
 from drillmaster.run.traffic import Tally
-from drillmaster.targeting import Rule
+from drillmaster.targeting import Rule, words
 
 __all__ = ["Course", "Once", "Stage", "Turn"]
 
@@ -78,7 +78,7 @@ class Once:
         phases, fault = plan.phases, plan.fault
         self._turn = Turn(
             window="w1",
-            fault=fault.mode,
+            fault="; ".join(words(rule) for rule in fault.wanted),
             rules=fault.wanted,
             fault_s=phases.fault_s,
             recovery_s=phases.recovery_s,

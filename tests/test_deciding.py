@@ -55,6 +55,7 @@ NIGHTLY = (level("cold", 30.0), level("warm_c1", 1.0), level("warm_c4", 1.5), le
 ROWS: dict[str, tuple[tuple[Level, ...], tuple[JobKind, ...], str]] = {
     "quick, and no error": (QUICK, ("interactive", "summary"), "no call failed"),
     "worse by a factor with more callers": (STEEP, ("batch",), "grows 2.25 times from one caller to warm_c8"),
+    "worse by just the factor": ((QUICK[0], level("warm_c1", 4.0), level("warm_c4", 8.0)), ("batch",), "grows 2 times"),
     "a cold call at half the time limit": (NIGHTLY, (), "took 30 s of 60 s"),
     "errors over their cap": ((*QUICK[:2], level("warm_c4", 1.5, failed=2), QUICK[3]), (), "warm_c4 fails 20 %"),
     "a cold call that failed": ((level("cold", 0.001, failed=1), *QUICK[1:]), (), "cold fails 100 %"),

@@ -101,6 +101,7 @@ def test_a_failed_verdict_makes_a_passport_that_says_no(tmp_path: Path) -> None:
     path = written(tmp_path, None, decision="", failed=3)
     assert json.loads(path.read_text())["status"] == "fail"
     assert checked(tmp_path).status == "fail"
+    assert checked(tmp_path).why == "the gate's verdict is fail"
 
 
 # What makes none

@@ -1,5 +1,6 @@
 """The HTTP engine in trouble: what it refuses and how it says so, what stays on record, and where else it tries to connect."""
 
+import contextlib
 import json
 import os
 import resource
@@ -14,7 +15,9 @@ from typing import Any
 import pytest
 
 from drillmaster.evidence.samples import OUTCOMES, read_samples
+from drillmaster.http1 import MAX_FRAME_BYTES
 from tests.e2e.test_engine import Lab, Ran, always, answer, origin
+from tests.e2e.wirelab import Reader
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
 
@@ -197,6 +200,26 @@ def test_no_way_to_an_address_fails_each_call_however_many_there_are(lab: Lab) -
     # Refused by the kernel at once, before a packet leaves: TCP has no broadcast.
     ran = lab.run(1, {"level": 2, "calls": 5_000}, to=[{"host": "255.255.255.255", "port": 9}])
     assert (ran.code, ran.kinds) == (0, {"refused": 5_000})
+
+
+def test_an_event_without_an_end_fails_its_call_and_no_other(lab: Lab) -> None:
+    """What is more than an event may hold is no event."""
+    piece = b"%x\r\n%b\r\n" % (1 << 20, b"data: ".ljust(1 << 20, b"x"))
+    turn = iter(range(100))
+
+    def handle(reader: Reader, sock: socket.socket) -> None:
+        while reader.request() is not None:
+            if next(turn):
+                sock.sendall(answer())
+                continue
+            sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+            with contextlib.suppress(OSError):
+                for _ in range(2 * MAX_FRAME_BYTES // len(piece) + 2):
+                    sock.sendall(piece)
+
+    with origin(handle) as port:
+        ran = lab.run(port, {"level": 1, "calls": 4}, time_limit_s=20)
+    assert (ran.code, ran.kinds) == (0, {"protocol": 1, "ok": 3})
 
 
 def test_an_endpoint_may_live_on_version_6(lab: Lab) -> None:

@@ -311,13 +311,13 @@ class Conn:
             body = self._body
             assert body is not None
             payload = body.feed(data) if data and not body.done else b""
+            if payload and self._frames is not None:
+                self._see(self._frames, payload, now_ns)
         except Malformed:
             self.fail("protocol", now_ns)
             return
         if payload:
             self._down += len(payload)
-            if self._frames is not None:
-                self._see(self._frames, payload, now_ns)
             self._pieces.append(payload)
             if len(self._pieces) == KEEP_PIECES or len(payload) > EDGE_BYTES:
                 self._pieces = [self._edge()]

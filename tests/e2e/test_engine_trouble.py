@@ -222,6 +222,28 @@ def test_an_event_without_an_end_fails_its_call_and_no_other(lab: Lab) -> None:
     assert (ran.code, ran.kinds) == (0, {"protocol": 1, "ok": 3})
 
 
+def test_an_engine_that_nobody_hears_any_more_ends_and_its_records_are_there(lab: Lab) -> None:
+    with origin(always(answer())) as port:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "drillmaster.engines"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        process.stdin.write(json.dumps(lab.spec(port, {"level": 2, "seconds": 30})).encode())
+        process.stdin.close()
+        while not json.loads(process.stdout.readline())["done"]:
+            pass
+        process.stdout.close()
+        assert process.wait(10) == 2
+        trouble = process.stderr.read().decode().splitlines()
+        process.stderr.close()
+    assert trouble == ["the engine: Broken pipe"]
+    ran = Ran(2, [], lab.folder)
+    assert ran.kinds["ok"] == len(ran.rows) > 0
+
+
 def test_an_endpoint_may_live_on_version_6(lab: Lab) -> None:
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()

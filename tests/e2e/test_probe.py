@@ -61,6 +61,13 @@ def test_a_slow_one_is_left_and_so_is_one_that_fails_at_once(lab: ProbeLab) -> N
     assert (said["p95_ms"], said["errors"]) == (None, {"http_503": 60})
 
 
+def test_one_that_turns_all_away_at_once_is_left(lab: ProbeLab) -> None:
+    busy = b"HTTP/1.1 429 Slow Down\r\nRetry-After: 60\r\nContent-Length: 0\r\n\r\n"
+    with server(lambda number: (0.0, answer(GOOD) if number < 9 else busy)) as (url, _):
+        code, said, _ = lab.probe(url)
+    assert (code, said["verdict"], said["errors"]) == (1, "exit", {"http_429": 60})
+
+
 def test_an_html_page_in_a_200_is_no_answer(lab: ProbeLab) -> None:
     with server(lambda number: (0.02, answer(b"<html>log in</html>") if number > 8 else answer(GOOD))) as (url, _):
         code, said, _ = lab.probe(url)

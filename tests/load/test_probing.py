@@ -38,6 +38,9 @@ def judged(folder: Path, budgets: Budgets = BUDGETS, cold: Cold | None = None, *
         ({"n": 20, "ok_s": (1.0,) * 18, "cut_s": (5.0,) * 2}, "refused", "p95 cannot be told: at least 5000 ms"),
         ({"void": ("the client had no room",)}, "refused", "the client had no room"),
         ({"void": ("the client had no room",), "ok_s": (9.0,) * 100}, "refused", "the client had no room"),
+        # What the endpoint answered is its own, whatever the client held; what was cut may be the client's.
+        ({"void": ("few in flight",), "failed": {"http_429": 90}, "ok_s": (1.0,) * 10}, "exit", "error_rate 0.9"),
+        ({"void": ("few in flight",), "failed": {"timeout": 90}, "ok_s": (1.0,) * 10}, "refused", "few in flight"),
     ],
 )
 def test_a_level_gets_the_verdict_of_its_budgets(tmp_path: Path, over: dict[str, Any], verdict: str, why: str) -> None:

@@ -4,7 +4,8 @@
    errors are those that a caller without retries sees.
 2. Budgets have no defaults. What was seen decides, before any rounding; what so many calls support stands beside it.
 3. Too few requests for the budgets, a level that the client could not hold, a run that was stopped, a latency that only a time
-   limit ended: refused. An endpoint that fails its calls is not refused: it is over its error budget, and that is an exit.
+   limit ended: refused. An endpoint that answers more calls with an error than its budget allows is not refused, however
+   quickly it does so: that is an exit.
 4. The cold start comes from the probe's own idle time, or from the latest sealed interview of the same endpoint, with its
    age. Where a cold budget is given and there is neither, the probe is refused.
 """
@@ -35,6 +36,8 @@ __all__ = ["Budgets", "Cold", "Probed", "judge_probe", "least_requests", "probe"
 OLDEST_COLD_S = 30 * 86_400.0
 """An interview's decision holds no longer, and so does its cold start."""
 _LOOKED_AT = 100
+_ANSWERED = frozenset({"empty", "error_body", "unfinished", "refused"})
+"""Failures that no slow client makes of good answers."""
 
 
 class Budgets(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,6 +163,9 @@ def judge_probe(level: Level, budgets: Budgets, *, read: InterviewRun, cold: Col
     p50, p95, most = (level.latency(name) for name in ("p50", "p95", "max"))
     rate = level.failures / level.n
     refused, over = list(level.void), []
+    answered = sum(count for kind, count in level.failed.items() if kind.startswith("http_") or kind in _ANSWERED)
+    if answered / level.n > budgets.error_rate:
+        refused = []  # whatever the client could not hold: these are the endpoint's own words
     if rate > budgets.error_rate:
         over.append(f"error_rate {rate:.6g} is over {budgets.error_rate:g}: {_kinds(level)}")
     quick: Status = at_most(p95, budgets.p95_ms / 1e3)

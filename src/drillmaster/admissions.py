@@ -353,7 +353,7 @@ def _idle(run: Run, window: Window, rule: RuleMet) -> unmet.Unmet:
             f"{named} fits {rule.matched} requests and took none of them",
             f"raise share, or correct nth, skip, first, schedule of rule {rule.name}, {again}",
         )
-    spared = unmet.spared(rule.fault, unmet.came(run, window), rule)
+    spared = unmet.spared(rule.fault, unmet.came(run, window), rule.rule)
     took = f"{named} took {rule.taken} requests and acted on none"
     if spared is not None:
         return unmet.Unmet(f"{took}: {spared.why}", spared.remedy)

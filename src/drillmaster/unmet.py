@@ -5,16 +5,29 @@ Words alone, and never a status. What the attempts' lines do not tell (tools, MC
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from drillmaster.errors import Problem
 from drillmaster.faults import NEEDS, Fault, load
-from drillmaster.outcomes import Attempt, RuleMet, Run, Window
-from drillmaster.targeting import could_fit
+from drillmaster.outcomes import Attempt, Run, Window
+from drillmaster.targeting import Rule, could_fit
 
 __all__ = ["Unmet", "came", "nobody", "spared", "strikes_only"]
 
 _MCP = "mcp"
+
+
+class Came(Protocol):
+    """What is looked at of an attempt."""
+
+    @property
+    def dialect(self) -> str: ...
+
+    @property
+    def model(self) -> str | None: ...
+
+    @property
+    def stream(self) -> bool | None: ...
 
 
 class Unmet(NamedTuple):
@@ -56,18 +69,19 @@ def nobody(run: Run, window: Window) -> Unmet:
     )
 
 
-def spared(tag: str, attempts: Sequence[Attempt], rule: RuleMet | None = None) -> Unmet | None:
+def spared(
+    tag: str, attempts: Sequence[Came], rule: Rule | None = None, *, when: str = "while it was on"
+) -> Unmet | None:
     """Say what the fault strikes and none of these attempts was; None: by their lines it could have struck one.
 
-    With `rule`, only those are looked at that could fit it.
+    With `rule`, only those are looked at that could fit it. `when`: they came.
     """
-    if rule is not None and rule.rule is not None:
-        when = rule.rule.when
-        attempts = [a for a in attempts if could_fit(when, dialect=a.dialect, model=a.model)]
+    if rule is not None:
+        attempts = [a for a in attempts if could_fit(rule.when, dialect=a.dialect, model=a.model)]
     kind = _kind(tag)
     if kind is None or not attempts:
         return None
-    seen = f"{_many(len(attempts))} came through the proxy while it was on"
+    seen = f"{_many(len(attempts))} came through the proxy {when}"
     models = [a for a in attempts if a.dialect not in ("plain", _MCP)]
     streams = sum(a.stream is True for a in attempts)
     needs = kind.needs
@@ -115,7 +129,7 @@ def _many(n: int) -> str:
     return f"{n} attempt{'' if n == 1 else 's'}"
 
 
-def _dialects(attempts: Sequence[Attempt]) -> str:
+def _dialects(attempts: Sequence[Came]) -> str:
     return ", ".join(
         f"{n} of {name or 'no known API'}" for name, n in Counter(a.dialect for a in attempts).most_common(3)
     )

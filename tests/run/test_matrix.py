@@ -17,7 +17,8 @@ from drillmaster.plan import Matrix, Permit, Phases, Plan, Proxy, Spend, Target,
 from drillmaster.run import Options, Picked
 from drillmaster.run.course import Turn
 from drillmaster.run.folder import Folder
-from drillmaster.run.matrix import Cells, Tail, prepare_matrix
+from drillmaster.run.matrix import Cells, prepare_matrix
+from drillmaster.run.tail import Tail
 from drillmaster.run.traffic import Answer, Tally
 
 S = 10**9

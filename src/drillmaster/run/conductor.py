@@ -31,6 +31,7 @@ from drillmaster.run import control
 from drillmaster.run.control import Asked, Told
 from drillmaster.run.course import Course, Turn
 from drillmaster.run.folder import Folder
+from drillmaster.run.forewarn import forewarnings
 from drillmaster.run.notes import MAX_NAME_CHARS, MAX_NOTE_CHARS, Notes, Scene, Scribe, shown
 from drillmaster.run.parts import InjectorLost, ProxyPart, WorkerPart
 from drillmaster.run.pins import Pins, uncovered_problem
@@ -38,6 +39,7 @@ from drillmaster.run.preflight import Line
 from drillmaster.run.progress import Progress
 from drillmaster.run.seats import State as Seats
 from drillmaster.run.signals import EndingSignals
+from drillmaster.run.tail import Tail
 from drillmaster.run.traffic import Tally, Traffic
 from drillmaster.run.upstream import probe_proxy
 from drillmaster.run.watch import BEAT_S, SPEND_S, Watch
@@ -50,6 +52,8 @@ __all__ = ["Conductor", "Logs"]
 TTL_S = 8.0
 RENEW_S = 2.0
 TICK_S = 1.0
+SHOWN_REQUESTS = 5
+"""So many users served show how the agent asks its endpoint."""
 BY_HAND_WAIT_S = 4 * 3_600.0
 """How long a drill by hand waits in its baseline for the Lead."""
 SCRIBE_GRACE_S = 30.0
@@ -137,6 +141,7 @@ class Conductor:
         self._traffic: Traffic | None = None
         self._traffic_over = False
         self._injected = False
+        self._forewarned = False
         self._changed = asyncio.Event()
         self._ordering = asyncio.Lock()
         self._phase_ends_ns: int | None = None
@@ -695,8 +700,20 @@ class Conductor:
             why = await self._watch.look(self.state, self._traffic.tally)
             if why is not None:
                 await self.stop(why)
+            self._forewarn()
             self._show()
             await asyncio.sleep(TICK_S)
+
+    def _forewarn(self) -> None:
+        """Say in the baseline, once it has shown how the agent asks, that the fault would let it pass."""
+        turn = self._course.by_hand
+        ready = (
+            self.state is State.BASELINE and self._traffic is not None and self._traffic.tally.done >= SHOWN_REQUESTS
+        )
+        if ready and turn is not None and not self._forewarned:
+            self._forewarned = True
+            for warning in forewarnings(turn.rules, Tail(self.folder.events / "proxy.jsonl").rows()):
+                self._progress.line(warning)
 
     def _show(self) -> None:
         if self._traffic is None:

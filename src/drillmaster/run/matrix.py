@@ -12,11 +12,9 @@
 """
 
 import itertools
-import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -35,9 +33,10 @@ from drillmaster.run.ready import (
     read_plan,
     refuse,
 )
+from drillmaster.run.tail import Tail
 from drillmaster.sanity import MIN_EVERY_S, check, unnamed_seats, window_problem
 
-__all__ = ["BACK_REQUESTS", "Cells", "Tail", "longest_s", "prepare_matrix"]
+__all__ = ["BACK_REQUESTS", "Cells", "longest_s", "prepare_matrix"]
 
 BACK_REQUESTS = 3
 MAX_FACTOR = 30
@@ -48,7 +47,6 @@ PATIENCE_S = 10.0
 SELDOM = 10
 """How many times longer a window gets, at most, for an API that the agent seldom asks."""
 POLL_S = 0.1
-_MOST_BYTES = 8 << 20
 
 
 def prepare_matrix(plan_path: Path, options: Options, *, wall_ns: int) -> Ready:
@@ -173,32 +171,6 @@ def longest_s(plan: Plan, matrix: Matrix, wanted: Sequence[Wanted]) -> float:
     phases = plan.phases
     window_s = phases.fault_s * (1 if matrix.window_s is not None else SELDOM)
     return phases.baseline_s + 4 * len(wanted) * (window_s + phases.recovery_s + matrix.back_within_s)
-
-
-class Tail:
-    """The whole lines that were written to a file of the run since it was last looked at."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._at = 0
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Give the new lines. What is no object of JSON is left to who reads the sealed run."""
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._at)
-                data = file.read(_MOST_BYTES)
-        except OSError:
-            return
-        whole = data.rfind(b"\n") + 1
-        self._at += whole
-        for line in data[:whole].split(b"\n"):
-            try:
-                row = json.loads(line) if line.strip() else None
-            except ValueError:
-                continue
-            if isinstance(row, dict):
-                yield row
 
 
 class Cells:

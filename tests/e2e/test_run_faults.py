@@ -143,3 +143,14 @@ def test_a_proxy_that_is_killed_with_its_port_closed_is_replaced_by_one_that_lis
     ended = drill.events("events/conductor.jsonl", "proxy_exited")
     assert [(row["code"], row["expected"]) for row in ended] == [(-9, False), (0, True)]
     assert (drill.run_dir / "seal.json").exists()
+
+
+def test_a_fault_of_streams_is_named_in_the_baseline_of_an_agent_that_asks_for_whole_answers(drill: Drill) -> None:
+    drill.plan(kind="healthy", fault={"mode": "clean-end"})
+    done = drill.run("--rehearsal", "--yes")
+    assert done.returncode == 2, done.stderr
+    warned, _, after = done.stderr.partition("FAULT INJECTED at ")
+    assert "warning: clean-end strikes streamed answers alone, and this agent asks for whole ones" in warned
+    assert "clean-end" in after.splitlines()[0]
+    assert "\nFAIL " not in done.stdout and "finding" not in done.stdout
+    assert "mend proof: take a fault that strikes whole answers (--mode cut-body, or reset, 503, hang)" in done.stdout

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from drillmaster.outcomes import FAILED, OK, Attempt, Mark, Request, Run, Window
 from drillmaster.policy import seconds_text
-from drillmaster.retries import Accounting, account, retry_findings
+from drillmaster.retries import Accounting, account, another_model, retry_findings, usual_models
 from drillmaster.stats import median
 from drillmaster.verdict import Cite, Exact, Finding, Status
 
@@ -64,8 +64,7 @@ def diagnose(run: Run, limits: Limits, statuses: Mapping[str, Status], windows: 
     for attempt in run.attempts:
         if attempt.request is not None:
             attempts.setdefault(attempt.request, []).append(attempt)
-    first_ns = min((w.injected_ns for w in run.windows), default=0)
-    usual = frozenset(a.model for a in run.attempts if a.model is not None and a.start_ns < first_ns)
+    usual = usual_models(run)
     for window in windows:
         during = run.during(window)
         lift_ns = run.lifted_or_end_ns(window)
@@ -83,7 +82,7 @@ def _same_endpoint(s: _Scene) -> Iterator[Finding]:
     if s.status("fallback") != "fail" or any(r.outcome == "ok_fallback" for r in s.served):
         return
     failed = [r for r in s.during if r.outcome in FAILED]
-    asked = [(r, a) for r in failed if (a := _another_model(s, r)) is not None]
+    asked = [(r, a) for r in failed if (a := another_model(s.attempts.get(r.id, ()), s.window, s.usual)) is not None]
     if asked and 2 * len(asked) > len(failed):
         models = ", ".join(model for model, _ in Counter(a.model or "" for _, a in asked).most_common(2))
         yield Finding(
@@ -525,13 +524,6 @@ def _streams_say_more(s: _Scene) -> bool:
 
 def _attempt_cites(s: _Scene, requests: list[Request]) -> tuple[Cite, ...]:
     return tuple(a.cite for r in requests for a in s.attempts.get(r.id, ()) if a.window == s.window.id)[:2]
-
-
-def _another_model(s: _Scene, request: Request) -> Attempt | None:
-    """Find an attempt of a request that met the fault and asked for a model that nobody asked for before the injection."""
-    met = [a for a in s.attempts.get(request.id, ()) if a.window == s.window.id]
-    later = (a for a in met[1:] if a.model is not None and a.model not in s.usual)
-    return next(later, None) if s.usual else None
 
 
 def _unread_again(s: _Scene, request: Request) -> Attempt | None:

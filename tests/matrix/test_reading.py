@@ -22,6 +22,8 @@ def one(fault: str, *requests: dict[str, Any], stream: bool = False, **how: Any)
 
 
 BROKE = {"attempts": (RESET,), "status": 500, "answer": None, "raised": "APIConnectionError"}
+FELL_THERE = {"attempts": (RESET, RESET | {"model": "small"}), "status": 500, "answer": None}
+"""The fallback asks the endpoint that is gone."""
 FELL = {"attempts": (DOWN,), "says": "small-model"}
 QUIET = {"attempts": (DOWN,)}
 """As FELL, by an agent that writes no timeline: a 503 is no answer, so this one came from elsewhere."""
@@ -44,6 +46,7 @@ BREAKER = {"attempts": (), "says": "small-model"}
     ("fault", "requests", "word", "why"),
     [
         ("reset", [BROKE] * 5, "never engaged", "5 http_5xx, of 5"),
+        ("reset", [FELL_THERE] * 5, "never engaged", "of 5; 5 asked the same endpoint for another model"),
         ("503", [FELL] * 5, "survived by fallback", "the fallback answered 5 of 5"),
         ("503", [QUIET] * 5, "survived by fallback", "5 of 5"),
         ("503", [FELL, BREAKER, BREAKER, BREAKER], "survived by fallback", "4 of 4"),

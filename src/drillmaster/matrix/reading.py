@@ -11,7 +11,7 @@ from drillmaster.errors import Exit
 from drillmaster.matrix.cells import heard
 from drillmaster.matrix.shapes import UNSETTLED, Cell, LeftOut, Result, Table, Told, Word
 from drillmaster.outcomes import FAILED, OK, Attempt, Mark, Request, Run, Window
-from drillmaster.retries import Accounting, account
+from drillmaster.retries import Accounting, account, another_model, usual_models
 from drillmaster.verdict import Absent, Cite
 
 __all__ = ["CUT_GRAIN_S", "exit_of", "read"]
@@ -305,7 +305,10 @@ class _Reading:
             told = ", ".join(f"{k} {kind}" for kind, k in kinds.most_common())
             if self.fell or self.primary:
                 return "engaged in part", f"{n - bad} of {n} had a good answer; {told}"
-            return "never engaged", f"{told}, of {n}"
+            usual = usual_models(self._run)
+            there = sum(another_model(self._own(r), self._window, usual) is not None for r in self.failed)
+            same = f"; {there} asked the same endpoint for another model: a fallback needs an endpoint of its own"
+            return "never engaged", f"{told}, of {n}{same if there else ''}"
         settled = len(self.fell) + len(self.primary)
         if settled < needed:
             if self.unknown:

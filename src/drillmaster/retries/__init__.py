@@ -29,6 +29,7 @@
 from drillmaster.retries.accounting import account
 from drillmaster.retries.findings import retry_findings
 from drillmaster.retries.limits import retry_checks, retry_limit_problem
+from drillmaster.retries.models import another_model, usual_models
 from drillmaster.retries.shapes import (
     AT_ONCE_S,
     GRAIN_S,
@@ -62,7 +63,9 @@ __all__ = [
     "Tokens",
     "Waits",
     "account",
+    "another_model",
     "retry_checks",
     "retry_findings",
     "retry_limit_problem",
+    "usual_models",
 ]

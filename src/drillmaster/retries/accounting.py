@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from drillmaster.outcomes import Attempt, Request, Run, Window
+from drillmaster.retries.models import Models
 from drillmaster.retries.shapes import (
     AT_ONCE_S,
     DATE_GRAIN_S,
@@ -45,7 +46,7 @@ def account(run: Run) -> Accounting | None:
     books, spans = _phases(run)
     owners: dict[str, int] = {}
     own: defaultdict[str, list[Attempt]] = defaultdict(list)
-    models = _Models(run, spans[0][1])
+    models = Models(run)
     for place, (_, _, requests) in enumerate(books):
         for request in requests:
             owners[request.id] = place
@@ -95,25 +96,6 @@ def _failed(attempt: Attempt) -> bool:
     return attempt.upstream and not (attempt.terminal or attempt.intact)
 
 
-class _Models:
-    """Whether two attempts ask for one model, as far as their bodies were read: a fault may strike before they are."""
-
-    def __init__(self, run: Run, first_ns: int) -> None:
-        self._naming = {a.dialect for a in run.attempts if a.model is not None}
-        """Dialects in which this agent names a model: one that is not there was not read."""
-        self._usual = {a.model for a in run.attempts if a.model is not None and a.start_ns < first_ns}
-
-    def one(self, failed: Attempt, later: Attempt) -> bool | None:
-        """None: nobody can tell, since one of the two was not read."""
-        if failed.model is not None and later.model is not None:
-            return failed.model == later.model
-        unread = [a for a in (failed, later) if a.model is None and a.dialect in self._naming]
-        if not unread:
-            return failed.model == later.model
-        # Nobody read what failed; the agent asks for this model only when something failed, so that it was another.
-        return False if self._usual and later.model is not None and later.model not in self._usual else None
-
-
 class _Open:
     """A failed attempt that nothing has followed yet."""
 
@@ -137,7 +119,7 @@ class _Chain:
 class _Ledger:
     """Sums over the requests of one phase."""
 
-    def __init__(self, models: _Models) -> None:
+    def __init__(self, models: Models) -> None:
         self.models = models
         self.counts: list[int] = []
         self.most = 0
@@ -291,7 +273,7 @@ class _Ledger:
 
 
 def _follow(
-    attempt: Attempt, open_ones: list[_Open], chains: list[_Chain], models: _Models
+    attempt: Attempt, open_ones: list[_Open], chains: list[_Chain], models: Models
 ) -> tuple[str, _Chain, Attempt | None]:
     """Say why an attempt was sent, which call it is of, and which failed attempt it follows; rule 3."""
     count = attempt.retry_count

@@ -88,25 +88,25 @@ def spared(
     if _MCP in needs and not any(a.dialect == _MCP for a in attempts):
         return Unmet(
             f"{tag} strikes calls of MCP alone: {seen}, and none was one ({_dialects(attempts)})",
-            "let the agent reach its MCP server through the proxy, or take --mode hang, and run again",
+            "let the agent reach its MCP server through the proxy, or take mode: hang, and run again",
         )
     if "model" in needs and not models:
         return Unmet(
             f"{tag} strikes calls of a model's API alone: {seen}, and none was known for one ({_dialects(attempts)})",
-            "name the API in proxy.dialect of the plan, or take --mode reset, and run again",
+            "name the API in proxy.dialect of the plan, or take mode: reset, and run again",
         )
     if any(a.dialect == _MCP for a in attempts):
         return None  # whether MCP answers by a stream is its server's choice
     if "stream" in needs and not streams:
         return Unmet(
             f"{tag} strikes streamed answers alone, and this agent asks for whole ones: {seen}, none for a stream",
-            "take a fault that strikes whole answers (--mode cut-body, or reset, 503, hang), or let the agent stream, and run "
+            "take a fault that strikes whole answers (mode: cut-body, or reset, 503, hang), or let the agent stream, and run "
             "again",
         )
     if "whole" in needs and streams == len(attempts):
         return Unmet(
             f"{tag} strikes whole answers alone, and this agent asks for streams: {seen}, each for a stream",
-            "take a fault that strikes streams (--mode clean-end, or reset, 503, hang), or let the agent ask for whole answers, "
+            "take a fault that strikes streams (mode: clean-end, or reset, 503, hang), or let the agent ask for whole answers, "
             "and run again",
         )
     return None

@@ -153,4 +153,4 @@ def test_a_fault_of_streams_is_named_in_the_baseline_of_an_agent_that_asks_for_w
     assert "warning: clean-end strikes streamed answers alone, and this agent asks for whole ones" in warned
     assert "clean-end" in after.splitlines()[0]
     assert "\nFAIL " not in done.stdout and "finding" not in done.stdout
-    assert "mend proof: take a fault that strikes whole answers (--mode cut-body, or reset, 503, hang)" in done.stdout
+    assert "mend proof: take a fault that strikes whole answers (mode: cut-body, or reset, 503, hang)" in done.stdout

@@ -25,8 +25,8 @@ def spared(mode: str, *, faulted: Answer = PRIMARY, **fields: Any) -> Scene:
     ("mode", "fields", "why", "remedy"),
     [
         ("clean-end", {"stream": False}, "this agent asks for whole ones: 60 attempts came", "or let the agent stream"),
-        ("clean-end", {"stream": None}, "this agent asks for whole ones: 60 attempts came", "--mode cut-body"),
-        ("malformed-json", {"stream": True}, "this agent asks for streams: 60 attempts came", "--mode clean-end"),
+        ("clean-end", {"stream": None}, "this agent asks for whole ones: 60 attempts came", "mode: cut-body"),
+        ("malformed-json", {"stream": True}, "this agent asks for streams: 60 attempts came", "mode: clean-end"),
         ("mcp-hang", {}, "strikes calls of MCP alone: 60 attempts came", "its MCP server through the proxy"),
         ("wrong-model", {"dialect": "plain"}, "a model's API alone: 60 attempts came", "proxy.dialect"),
         (

@@ -16,7 +16,7 @@ def test_a_fault_of_streams_is_said_to_let_whole_answers_pass() -> None:
     (said,) = forewarnings([Rule(mode="clean-end")], rows())
     assert said.startswith("warning: clean-end strikes streamed answers alone, and this agent asks for whole ones")
     assert "6 attempts came through the proxy so far, none for a stream" in said
-    assert "--mode cut-body" in said
+    assert "mode: cut-body" in said
 
 
 def test_what_may_be_met_is_not_warned_of() -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from drillmaster import unmet
 from drillmaster.outcomes import PROBE_TRACE
-from drillmaster.targeting import Rule
+from drillmaster.targeting import Rule, named
 
 __all__ = ["forewarnings"]
 
@@ -30,8 +30,8 @@ def forewarnings(rules: Sequence[Rule], rows: Iterable[dict[str, Any]]) -> Itera
                 came.append(msgspec.convert(row, _Came))
             except msgspec.ValidationError:
                 continue
-    for rule in rules:
+    for rule in named(tuple(rules)):
         spared = unmet.spared(rule.tag, came, rule, when="so far")
         if spared is not None:
-            named = f"rule {rule.name}: " if rule.name and len(rules) > 1 else ""
-            yield f"warning: {named}{spared.why}; a drill that meets nobody is refused: {spared.remedy}"
+            which = f"rule {rule.name}: " if len(rules) > 1 else ""
+            yield f"warning: {which}{spared.why}; one that meets nobody refuses the drill: {spared.remedy}"

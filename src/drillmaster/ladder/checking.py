@@ -190,7 +190,9 @@ def _target(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
 
 def _meant(dialect: str) -> str:
     """A name that is nearly one, or a part of one."""
-    meant = strict.near(dialect, list(DIALECTS)) or next((name for name in DIALECTS if dialect and dialect in name), None)
+    meant = strict.near(dialect, list(DIALECTS)) or next(
+        (name for name in DIALECTS if dialect and dialect in name), None
+    )
     return f"Did you mean {meant}?" if meant else ""
 
 

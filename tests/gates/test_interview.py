@@ -284,6 +284,16 @@ def test_a_level_that_the_client_could_not_hold_is_void_and_refused() -> None:
     assert "10 of 64 in flight" in by_id(verdict)["warm_c64.usable"].why
 
 
+@pytest.mark.parametrize(("idle_s", "status"), [(120.0, "pass"), (119.0, "refused"), (None, "refused")])
+def test_a_call_is_cold_after_as_long_a_silence_as_the_policy_says(idle_s: float | None, status: str) -> None:
+    gate = InterviewGate(decide="observed", cold_max_s=30, levels={"warm_c1": LevelLimits(p95_s=2)}, min_idle_s=120)
+    levels = (COLD, level("warm_c1", [1.0] * 10))
+    interview = Interview(name="r", url="http://x", declared=("cold", "warm_c1"), levels=levels, idle_s=idle_s)
+    checks = {check.id: check for check in gate.checks(interview)}
+    assert checks["idle"].status == status
+    assert status == "pass" or checks["idle"].remedy == "run the interview again with --idle 120"
+
+
 if __name__ == "__main__":
     for case in ("pass", "fail", "refused"):
         (GOLDEN / f"{case}.txt").write_text(golden_text(case), encoding="utf-8")

@@ -69,6 +69,8 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
     """Whether what was seen decides, or what the sample bounds at 95 %."""
     cold_max_s: _Seconds
     levels: dict[str, LevelLimits]
+    min_idle_s: _Seconds | msgspec.UnsetType = msgspec.UNSET
+    """How long nobody may have called before the cold call; without it any idle time is cold enough."""
     decision: DecisionLimits | msgspec.UnsetType = msgspec.UNSET
     """What earns which kinds of jobs; without it a pass is for the interviewed job alone. It changes no verdict."""
 
@@ -83,6 +85,8 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
         yield self._complete(interview)
         yield from self._usable(interview)
         yield from self._cuttable(interview)
+        if self.min_idle_s is not msgspec.UNSET:
+            yield _idle(interview.idle_s, self.min_idle_s)
         cold = interview.level("cold")
         if cold is not None:
             yield self._cold(cold)
@@ -268,6 +272,22 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
             why=kinds,
             remedy=remedy,
         )
+
+
+def _idle(idle_s: float | None, least_s: float) -> Check:
+    """Admit a cold call that came after as long a silence as the policy calls cold."""
+    ok = idle_s is not None and idle_s >= least_s
+    return Check(
+        id="idle",
+        role="admission",
+        status="pass" if ok else "refused",
+        title=f"nobody called for {least_s:g} s before the cold call"
+        + ("" if idle_s is None else f" (observed {idle_s:.4g} s)"),
+        observed=Absent("the evidence does not say how long nobody called") if idle_s is None else Exact(idle_s),
+        limit=least_s,
+        unit="s",
+        remedy="" if ok else f"run the interview again with --idle {least_s:g}",
+    )
 
 
 def _disorder(level: Level) -> list[str]:

@@ -100,7 +100,9 @@ class Bench:
             process.communicate()
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError, ValueError):
-                if str(self.folder).encode() in (entry / "environ").read_bytes() and alive(int(entry.name)):
+                if self.env["DRILLMASTER_STATE"].encode() in (entry / "environ").read_bytes() and alive(
+                    int(entry.name)
+                ):
                     os.kill(int(entry.name), signal.SIGKILL)
 
 

@@ -472,6 +472,11 @@ class Conductor:
             if left_s > 0:
                 await self._wait(lambda: self.state is not before, at_most_s=left_s)  # noqa: B023  # used within the turn
                 continue
+            # A phase that seems over may be a clock that jumped: the kernel's count says which, and is asked first.
+            jumped = None if self._pulse is None else self._watch.beat(self._pulse.count(), before)
+            if jumped is not None:
+                await self.stop(jumped)
+                continue
             if before is State.BASELINE and self._by_hand:
                 await self.stop(f"nobody injected within {BY_HAND_WAIT_S / 3600:g} h")
                 return

@@ -3,9 +3,10 @@
 import os
 import re
 import sys
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from drillmaster.verdict import Verdict
 
 __all__ = ["command"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 @click.group("gate")
@@ -62,6 +65,29 @@ class _Seconds(click.ParamType[float]):
         return seconds
 
 
+_VERDICT_OPTIONS = (
+    click.option(
+        "--format",
+        "form",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="Form of the verdict.",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Short for --format json."),
+    click.option("--now", metavar="TIME", help="Judge as of this RFC 3339 time instead of now."),
+    click.option("--no-record", is_flag=True, help="Do not write verdict.json into the run folder."),
+    click.option("--exit-map", type=click.Choice(["articles"]), help="Exit 0 or 1 as the article's script did."),
+)
+
+
+def _verdict_options(verb: _F) -> _F:
+    """What every gate can be told: the form of its verdict, as of when, whether to keep it, and how to exit."""
+    for option in reversed(_VERDICT_OPTIONS):
+        verb = option(verb)
+    return verb
+
+
 @command.command("eviction")
 @click.argument("evidence", metavar="RUN", required=False, shell_complete=completions.runs_or_files)
 @click.option(
@@ -76,18 +102,7 @@ class _Seconds(click.ParamType[float]):
 @click.option(
     "--fallback-within", type=_Seconds(), help="With --unsealed: time for the fallback to engage, such as 60s."
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Form of the verdict.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
-@click.option("--now", metavar="TIME", help="Judge as of this RFC 3339 time instead of now.")
-@click.option("--no-record", is_flag=True, help="Do not write verdict.json into the run folder.")
-@click.option("--exit-map", type=click.Choice(["articles"]), help="Exit 0 or 1 as the article's script did.")
+@_verdict_options
 def eviction(
     evidence: str | None,
     policy_path: str | None,
@@ -148,18 +163,7 @@ def eviction(
     shell_complete=completions.files,
 )
 @click.option("--unsealed", is_flag=True, help="RUN is one interview.json; the verdict is UNSEALED, UNPROVEN.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Form of the verdict.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
-@click.option("--now", metavar="TIME", help="Judge as of this RFC 3339 time instead of now.")
-@click.option("--no-record", is_flag=True, help="Do not write verdict.json into the run folder.")
-@click.option("--exit-map", type=click.Choice(["articles"]), help="Exit 0 or 1 as the article's script did.")
+@_verdict_options
 def interview(
     evidence: str | None,
     thresholds: str | None,

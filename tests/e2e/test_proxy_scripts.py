@@ -5,6 +5,7 @@ import contextlib
 import json
 import select
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -429,6 +430,16 @@ def test_fates_are_the_same_for_the_same_seed(lab: Lab) -> None:
     assert all(0 <= value < 1 for value in drawn)
 
 
+@pytest.fixture
+def quick_turns() -> Iterator[None]:
+    """Threads beside a loop that never waits: it gives CPython's lock away in each round and has it back before they wake."""
+    usual_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(usual_s)
+
+
+@pytest.mark.usefixtures("quick_turns")
 def test_a_script_that_never_waits_does_not_stop_the_others(lab: Lab) -> None:
     def busy(cx: Cx) -> Script:
         if cx.request is not None and cx.request.path == "/busy":

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from drillmaster import faults
+from drillmaster.outcomes.joining import _FLUENT
 from tests.scene import PRIMARY, S, Scene
 
 
@@ -69,3 +71,39 @@ def test_a_faults_own_words_that_were_taken_for_the_primarys_are_no_fallback() -
     assert joined(own, told="primary", mode="html-200") == "degraded"
     assert joined(own, mode="html-200") == joined(own, told="fallback", mode="html-200") == "ok_fallback"
     assert joined({**own, "status": 503}, told="primary", mode="html-200") == "ok_fallback"
+
+
+def test_a_faults_own_fluent_words_are_no_fallback_unless_somebody_says_that_one_answered() -> None:
+    own = {**STRUCK, "status": 200, "terminal": True}
+    for mode in ("weaker-answer", "refusal", "tool-unknown", "tool-bad-json", "tool-duplicate-id"):
+        assert joined(own, mode=mode) == "ok"
+        assert joined(own, told="fallback", mode=mode) == "ok_fallback"
+        assert joined(own, told="primary", mode=mode) == "degraded"
+        assert joined(own, {}, mode=mode) == "ok_primary"
+    assert joined(own, mode="cut-answer") == "ok"
+
+
+def test_fluent_words_that_reached_nobody_known_may_lie_behind_every_answer_of_their_time() -> None:
+    own = {**STRUCK, "status": 200, "terminal": True, "trace": None}
+    assert joined(own, told="primary", mode="weaker-answer") == "degraded"
+    assert joined(own, {"trace": None, "status": 503, "upstream": False}, mode="weaker-answer") == "ok"
+
+
+def test_every_fault_that_speaks_a_whole_answer_of_its_own_is_known_as_one() -> None:
+    speaks = set()
+    for tag in faults.names():
+        entry = faults.load(tag)
+        if entry.scope == "exchange" and {"complete", "incomplete"} & set(entry.seen) and not entry.reads_answer:
+            speaks.add(tag)
+    assert speaks - RELAYS == _FLUENT
+
+
+RELAYS = {
+    "body-drip", "date-skew", "first-byte-delay", "header-drip", "slow-close", "throttle",
+}  # fmt: skip
+"""They let the real answer through."""
+
+
+def test_a_4xx_of_the_real_endpoint_behind_a_followed_redirect_is_no_answer_of_the_primary() -> None:
+    redirected = {"window": "w1", "status": 302, "upstream": False, "terminal": False, "intact": False}
+    assert joined(redirected, {"status": 404}, mode="login-redirect") == "ok_fallback"

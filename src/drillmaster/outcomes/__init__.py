@@ -13,8 +13,8 @@
    API's own. A good answer to a user that may rest on one of these came from where its own text says (the plan's
    `fallback_matching`), or else the worker (`model_ok`, `fallback_engaged`, the last of them, by the request's id or because
    it was alone in flight). The beginning of a stream that was taken for an answer is `truncated`, and a failure, whatever
-   the status. So is a fault's own half sentence, and its own rubbish that was taken for one is `degraded`. Where nobody
-   says, the path is unknown: nobody is blamed, and nobody is believed.
+   the status. So is a fault's own half sentence; its own rubbish, and its own fluent words, that were taken for one are
+   `degraded`. Where nobody says, the path is unknown: nobody is blamed, and nobody is believed.
 6. A request that the user gave up on may still be under way inside the agent. For one more time limit it counts as such.
 7. Times are nanoseconds since the run began, on the monotonic clock; a worker's marks come by wall time.
 """

@@ -15,6 +15,8 @@ __all__ = ["join", "join_bare"]
 
 _NO_ANSWER = frozenset({"empty-object", "error-in-200", "html-200", "malformed-json"})
 """Faults that answer 200 in the API's place with what is no answer of the API's at all."""
+_FLUENT = frozenset({"cut-answer", "refusal", "tool-bad-json", "tool-duplicate-id", "tool-unknown", "weaker-answer"})
+"""Faults that speak in the API's place, in whole answers of its own form: only their words tell."""
 
 
 def join(
@@ -133,8 +135,9 @@ def _attribute(
     whole = _Spread(a.start_ns for a in joined if a.request is None and _answered(a))
     broken = _Spread(a.start_ns for a in joined if a.request is None and a.broken)
     altered = _Spread(a.start_ns for a in joined if a.request is None and a.altered)
-    told = _told(marks, requests, underway)
     faults = {window.id: {window.fault, *(rule.fault for rule in window.rules)} for window in windows}
+    spoken = _Spread(a.start_ns for a in joined if a.request is None and _spoken(a, faults) & _FLUENT)
+    told = _told(marks, requests, underway)
     settled = []
     for request in requests:
         own = mine.get(request.id, [])
@@ -149,12 +152,13 @@ def _attribute(
                 maybe_whole=whole.any(request.sent_ns, end_ns),
                 broken=any(a.broken for a in mine_then) or broken.any(request.sent_ns, end_ns),
                 altered=any(a.altered for a in mine_then) or altered.any(request.sent_ns, end_ns),
+                spoken=any(_spoken(a, faults) & _FLUENT for a in mine_then) or spoken.any(request.sent_ns, end_ns),
                 told=said,
             )
             if request.told == "fallback":
                 outcome = "ok_fallback"
-            elif outcome == "ok_fallback" and said == "primary":
-                outcome = _of_the_faults_words(mine_then, faults)
+            elif outcome in ("ok_fallback", "degraded") and said == "primary":
+                outcome = _of_the_faults_words(mine_then, faults) or outcome
         settled.append(
             msgspec.structs.replace(
                 request,
@@ -181,33 +185,48 @@ def _primary_answered(own: list[Attempt]) -> bool:
 
 
 def _source(
-    *, whole: bool, maybe_whole: bool, broken: bool, altered: bool, told: Literal["primary", "fallback"] | None
+    *,
+    whole: bool,
+    maybe_whole: bool,
+    broken: bool,
+    altered: bool,
+    spoken: bool,
+    told: Literal["primary", "fallback"] | None,
 ) -> Outcome:
     """Say where an answer that a user took for one came from; see rules 4 and 5.
 
-    `whole`: a whole answer of the primary's lies behind it, or may lie (`maybe_whole`); `broken`, `altered`: so may half a
-    stream, or an answer that a fault changed. `told` is what the answer itself says of its source, or the worker.
+    `whole`: a whole answer of the primary's lies behind it, or may lie (`maybe_whole`); `broken`, `altered`, `spoken`: so may
+    half a stream, an answer that a fault changed, or one that a fault spoke. `told` is what the answer itself says of its
+    source, or the worker.
     """
     if whole:
         return "ok_primary"
-    if not (maybe_whole or broken or altered):
+    if not (maybe_whole or broken or altered or spoken):
         return "ok_fallback"
     if maybe_whole or told is None:
         return "ok"
     if told == "fallback":
         return "ok_fallback"
-    return "truncated" if broken and not altered else "ok_primary" if altered and not broken else "ok"
+    if altered:
+        return "ok" if broken or spoken else "ok_primary"
+    return "truncated" if broken else "degraded"
 
 
-def _of_the_faults_words(own: list[Attempt], faults: Mapping[str, set[str]]) -> Outcome:
-    """Say what an answer is that was taken for the primary's, where all that the agent was given are a fault's own words."""
-    met: set[str] = set()
-    for attempt in own:
-        if attempt.window is not None and attempt.status == 200 and attempt.down_bytes and not attempt.upstream:
-            met |= faults.get(attempt.window, set())
+def _spoken(attempt: Attempt, faults: Mapping[str, set[str]]) -> set[str]:
+    """List the faults that can have spoken in the API's place: the attempt was answered with 200, and by nobody real."""
+    if attempt.window is None or attempt.status != 200 or not attempt.down_bytes or attempt.upstream:
+        return set()
+    return faults.get(attempt.window, set())
+
+
+def _of_the_faults_words(own: list[Attempt], faults: Mapping[str, set[str]]) -> Outcome | None:
+    """Say what an answer is that was taken for the primary's, where all that the agent was given are a fault's own words;
+    None: it was given none.
+    """
+    met = set().union(*(_spoken(attempt, faults) for attempt in own))
     if "cut-answer" in met:
         return "truncated"
-    return "degraded" if met & _NO_ANSWER else "ok_fallback"
+    return "degraded" if met & (_NO_ANSWER | _FLUENT) else None
 
 
 def _told(
@@ -227,7 +246,9 @@ def _told(
 
 def _answered(attempt: Attempt) -> bool:
     """Whether an answer of the real endpoint's can lie behind what the user got: no fault touched it, or slowed it only."""
-    return attempt.upstream and (attempt.window is None or (attempt.intact and attempt.terminal))
+    if not attempt.upstream or attempt.status is None or attempt.status >= 400:
+        return False  # an error of the real endpoint's, as a client gets that follows a redirect into the void
+    return attempt.window is None or (attempt.intact and attempt.terminal)
 
 
 class _Spread:

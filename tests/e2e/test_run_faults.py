@@ -57,6 +57,15 @@ def test_an_agent_without_a_fallback_fails(drill: Drill, tag: str) -> None:
     assert code == 1
 
 
+@pytest.mark.parametrize("tag", ["weaker-answer", "refusal", "cut-answer"])
+def test_an_agent_that_hands_on_what_the_fault_said_has_no_fallback(drill: Drill, tag: str) -> None:
+    code, checks = rehearse(drill, tag, {}, kind="none")
+    assert checks["proof"]["status"] == "pass", checks["proof"]
+    assert checks["fallback"]["status"] == "fail", checks["fallback"]
+    assert checks["failed"]["status"] == "fail", checks["failed"]
+    assert code == 1
+
+
 @pytest.mark.parametrize("tag", ["refused", "syn-black-hole"])
 def test_an_agent_that_goes_elsewhere_is_refused_and_never_passed(drill: Drill, tag: str) -> None:
     drill.plan(kind=None)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drillmaster.plan import Expect, Target
-from drillmaster.run.traffic import Answer, Prepared, Tally, curl_line, judge_answer, outcome_of, prepare
+from drillmaster.run.traffic import Answer, Prepared, Tally, curl_line, judge_answer, outcome_of, prepare, source_of
 
 NONCE = "dmn0123456789abcdef"
 
@@ -193,3 +193,33 @@ def test_a_share_of_failures_is_told_of_as_many_as_asked_for_and_no_fewer() -> N
 )
 def test_what_users_ask_is_shown_as_a_line_that_runs_or_not_at_all(target: dict[str, Any], line: str | None) -> None:
     assert curl_line(msgspec.convert(target, Target)) == line
+
+
+SORRY = "I'm sorry, but I can't help with that."
+
+
+@pytest.mark.parametrize(
+    "body, matching, source",
+    [
+        (SORRY, None, "primary"),
+        (json.dumps({"answer": SORRY + " Try again."}), None, "primary"),
+        (
+            json.dumps({"answer": SORRY}).replace("'", "\\u0027"),
+            "sorry",
+            "primary",
+        ),  # though the fallback's may be like it
+        ("I'm sorry,\nbut I can't\r\n help with that.", None, "primary"),  # wrapped
+        ("Our model is away; here is the list.", None, None),  # worded anew, perhaps
+        ("Our model is away; here is the list.", "^Our model is away", "fallback"),
+        ("Here is the list.", "^Our model is away", "primary"),
+        ("I'm sorry", None, None),
+    ],
+)
+def test_an_answer_that_holds_what_a_fault_spoke_was_handed_on(
+    body: str, matching: str | None, source: str | None
+) -> None:
+    assert source_of(Expect(fallback_matching=matching), body.encode(), (SORRY,)) == source
+
+
+def test_without_a_fault_that_speaks_only_the_plan_tells() -> None:
+    assert source_of(Expect(), SORRY.encode()) is None

@@ -296,6 +296,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """False: no path through the script reads from the upstream or passes, so what it reads of a body is not kept."""
     reads_answer: ClassVar[bool] = False
     """True: the script has to understand the upstream's answer, which is asked for without a content coding."""
+    words: ClassVar[str] = ""
+    """What it says in the API's place, where that is a text that an agent can take for the model's and hand on."""
     group: ClassVar[Group] = "other"
     seen: ClassVar[tuple[Seen, ...]] = ()
     """What a plain client may be left with once it was met; which of several depends on parameters, API and time limit."""

@@ -28,6 +28,7 @@ class CutAnswer(Fault, frozen=True, kw_only=True, tag="cut-answer"):
 
     reason: Annotated[Literal["length", "content_filter"], Meta(description="why the model stopped")] = "length"
     asks_upstream: ClassVar[bool] = False
+    words: ClassVar[str] = _TEXT
 
     def script(self, cx: Cx) -> Script:
         asked = yield from read_asked(cx)

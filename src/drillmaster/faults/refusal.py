@@ -22,6 +22,7 @@ class Refusal(Fault, frozen=True, kw_only=True, tag="refusal"):
     seen = ("complete", "incomplete")
     needs = ("model",)
     asks_upstream: ClassVar[bool] = False
+    words: ClassVar[str] = _TEXT
 
     def script(self, cx: Cx) -> Script:
         asked = yield from read_asked(cx)

@@ -30,6 +30,7 @@ class WeakerAnswer(Fault, frozen=True, kw_only=True, tag="weaker-answer"):
 
     model: Annotated[str, Meta(min_length=1, max_length=128, description="the name in the answer")] | None = None
     asks_upstream: ClassVar[bool] = False
+    words: ClassVar[str] = _TEXT
 
     def script(self, cx: Cx) -> Script:
         asked = yield from read_asked(cx)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from drillmaster import strict
+from drillmaster import faults, strict
 from drillmaster.clock import Clock, SystemClock, rfc3339
 from drillmaster.errors import Exit, Problem
 from drillmaster.evidence import Manifest
@@ -307,6 +307,12 @@ def _fault(ready: Ready, record: Mapping[str, Any]) -> dict[str, Any]:
     return {"tag": ready.plan.fault.mode, "params": record["fault"]["params"]}
 
 
+def _spoken(ready: Ready) -> tuple[str, ...]:
+    """What the faults to come say in the API's place."""
+    tags = [one.tag for one in ready.wanted] or [str(rule.mode) for rule in ready.plan.fault.wanted]
+    return tuple(filter(None, (faults.load(tag).words for tag in dict.fromkeys(tags))))
+
+
 def _course(site: _Site) -> Course:
     ready, picked = site.ready, site.options.matrix
     if picked is None:
@@ -335,6 +341,7 @@ def _conductor(site: _Site) -> Conductor:
         clock=clock,
         permitted=plan.target.permit is not None,
         tls=tls_to(urlsplit(plan.target.url).scheme, None),
+        spoken=_spoken(site.ready),
     )
 
     def traffic(start_ns: int) -> Traffic:

@@ -166,6 +166,8 @@ def _is_secret(text: str) -> bool:
 
 
 _NAMES, _NAME_CHARS = 5, 30
+_SPOKEN_CHARS = 38
+"""So much of a fault's words is enough to know them by, and survives an agent that shortens."""
 NOTHING_AT = "nothing at "
 """How the reason begins why an answer is none, where the plan's pointer leads nowhere in it."""
 _PATH_SAFE = "%/:?#[]@!$&'()*+,;=-._~"
@@ -202,11 +204,18 @@ def judge_answer(expect: Expect, status: int, body: bytes) -> tuple[str | None, 
     return "ok", ""
 
 
-def source_of(expect: Expect, body: bytes) -> str | None:
-    """Say by its own text where a good answer came from; None: the plan does not say how that is told."""
+def source_of(expect: Expect, body: bytes, spoken: Sequence[str] = ()) -> str | None:
+    """Say by its own text where a good answer came from; None: neither the plan nor the text tells.
+
+    One that holds what a fault `spoke` in the API's place was handed on as the primary's. An answer that holds nothing of it
+    may have been worded anew.
+    """
+    text = body.decode("utf-8", "replace")[:_MATCHED_CHARS]
+    said = " ".join(text.replace("\\n", " ").replace("\\u0027", "'").split())
+    if any(words[:_SPOKEN_CHARS] in said for words in spoken):
+        return "primary"
     if expect.fallback_matching is None:
         return None
-    text = body.decode("utf-8", "replace")[:_MATCHED_CHARS]
     return "fallback" if re.search(expect.fallback_matching, text) else "primary"
 
 
@@ -246,8 +255,16 @@ class Asker:
     """
 
     def __init__(
-        self, target: Target, addresses: Sequence[str], *, clock: Clock, permitted: bool, tls: ssl.SSLContext | None
+        self,
+        target: Target,
+        addresses: Sequence[str],
+        *,
+        clock: Clock,
+        permitted: bool,
+        tls: ssl.SSLContext | None,
+        spoken: Sequence[str] = (),
     ) -> None:
+        """`spoken`: what the plan's faults say in the API's place."""
         parts = urlsplit(target.url)
         self._target = target
         self._addresses = addresses
@@ -256,6 +273,7 @@ class Asker:
         self._clock = clock
         self._permitted = permitted
         self._tls = tls
+        self._spoken = spoken
         self._heads = http1.HeadReader(response=True)
 
     async def ask(self, request: Prepared, *, due_ns: int, time_limit_s: float) -> Answer:
@@ -274,7 +292,7 @@ class Asker:
         answer, source = None, None
         if result == "answered" and seen.status is not None:
             answer, why = judge_answer(self._target.expect, seen.status, bytes(seen.body))
-            source = source_of(self._target.expect, bytes(seen.body)) if answer == "ok" else None
+            source = source_of(self._target.expect, bytes(seen.body), self._spoken) if answer == "ok" else None
         return Answer(
             result=result, status=seen.status, answer=answer, why=why, sent_ns=seen.sent_ns, first_ns=seen.first_ns,
             end_ns=self._clock.mono_ns(), source=source,

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillmaster.charts import _SHAPES, Band, Callout, Kind, Point, Rule, mark, scatter, span_text
+from drillmaster.charts import Band, Callout, Kind, Point, Rule, mark, scatter, span_text
+from drillmaster.charts.drawing import SHAPES
 
 KINDS = {"ok": Kind("answered", "good", "dot"), "bad": Kind("HTTP 5xx", "worst", "square")}
 
@@ -44,7 +45,7 @@ def test_an_axis_without_a_length_does_not_break_the_picture(x_end: float) -> No
 
 def test_what_has_no_value_is_in_its_own_lane_and_not_at_zero() -> None:
     svg = _scatter(Point(10.0, None, "bad"), Point(10.0, 100.0, "bad"))
-    lane, on_scale = _places(svg, _SHAPES["square"][0])
+    lane, on_scale = _places(svg, SHAPES["square"][0])
     assert lane[1] < on_scale[1]  # above the scale
     assert ">no end</text>" in svg
 
@@ -78,7 +79,7 @@ def test_every_point_is_inside_the_picture_and_every_text_is_text(points: list[P
         rules=(Rule(600, label), Rule(1799, label)),
         callout=Callout(700, 1.0, label),
     )
-    places = _places(svg, "h0") + _places(svg, _SHAPES["square"][0])
+    places = _places(svg, "h0") + _places(svg, SHAPES["square"][0])
     assert len(places) == len(points)
     assert all(58 <= x <= 936 and 0 < y <= 330 for x, y in places)
     assert set(re.findall(r"<(\w+)", svg)) <= {"svg", "title", "desc", "rect", "path", "text", "circle"}

@@ -5,6 +5,8 @@
 2. Every call that was due has a record: sent or not, ended or not. Nothing is back-filled and nothing left out.
 3. The engine measures itself: how late it sent, how long its loop took, what it burned. Whether that voids what it saw is
    for others to say.
+4. Engines that share a plan know nothing of each other: each has its callers, its calls and every so many-th arrival, and all
+   wait before each stage until they are told the one instant to begin at. Without whoever tells it, an engine ends.
 """
 
 import ipaddress
@@ -69,8 +71,15 @@ class Stage(_Part, frozen=True, kw_only=True):
     """Open: arrivals with exponential gaps of that mean, by the seed; else evenly spaced."""
     think_s: float = 0.0
     """Closed: pause of a caller between two calls."""
+    first_call: int | None = None
+    """Number of its first call, where several engines share the stage; None: the next one."""
+    nth: int = 0
+    """Open: of all arrivals the engine takes every `of`-th, from this one on (0 is the first); numbers go by `of` too."""
+    of: int = 1
 
     def __post_init__(self) -> None:
+        if not 0 <= self.nth < self.of:
+            raise ValueError("an engine's share of the arrivals is the nth of so many, counted from 0")
         if (self.calls is None) == (self.seconds is None) or self.level < 1:
             raise ValueError("a stage has calls or seconds, and a level of at least 1")
         if self.kind == "open" and self.seconds is None:
@@ -98,6 +107,8 @@ class Spec(_Part, frozen=True, kw_only=True):
     seed: int = 1
     first_call: int = 0
     """Number of the first call, where several engines share a plan."""
+    together: bool = False
+    """Before each stage it says `stage_ready`, and begins when a line on standard input says so: `{"start_ns": N}`."""
 
     def __post_init__(self) -> None:
         if not self.to or not self.stages or not self.time_limit_s > 0:

@@ -13,6 +13,7 @@
 
 import contextlib
 import heapq
+import itertools
 import os
 import re
 import resource
@@ -33,6 +34,7 @@ from drillmaster.engines import Spec, Stage
 from drillmaster.engines.conn import CODE, Conn, Head
 from drillmaster.engines.pacing import Timer, arrivals
 from drillmaster.engines.shots import Shots
+from drillmaster.engines.starting import Starter
 from drillmaster.errors import Exit, Problem
 from drillmaster.evidence.samples import OUTCOMES, header, pack
 from drillmaster.http1 import HeadReader
@@ -87,6 +89,9 @@ class Engine:
         self.limit_ns = round(spec.time_limit_s * 1e9)
         self.stage = 0
         self.number = spec.first_call
+        self.stride = 1
+        """From one call's number to the next one's."""
+        self.starter = Starter(self, sys.stdin.fileno()) if spec.together else None
         self.done = 0
         self.failed = 0
         self.stopping = False
@@ -114,7 +119,7 @@ class Engine:
             for number, stage in enumerate(self.spec.stages):
                 if not self.stopping:
                     self.stage = number
-                    self._run_stage(stage)
+                    self._run_stage(stage, None if self.starter is None else self.starter.wait(stage))
         finally:
             for conn in (*self.busy, *self.idle):
                 conn.drop()
@@ -130,20 +135,26 @@ class Engine:
         """End as soon as may be: nothing more begins, what is under way is recorded as stopped."""
         self.stopping = True
 
-    def _run_stage(self, stage: Stage) -> None:
+    def _run_stage(self, stage: Stage, start_ns: int | None) -> None:
+        """One stage. What is due counts from `start_ns`, where several engines were told to begin then."""
+        if self.stopping:
+            return
         begun_ns = monotonic_ns()
+        if stage.first_call is not None:
+            self.number = stage.first_call
+        self.stride = stage.of
         used = resource.getrusage(resource.RUSAGE_SELF)
         self._longest_turn_ns = 0
-        self._say("stage_started", stage, begun_ns)
+        self.say("stage_started", stage, begun_ns)
         if stage.kind == "closed":
             self._closed(stage, begun_ns)
         else:
-            self._open(stage, begun_ns)
+            self._open(stage, begun_ns if start_ns is None else start_ns)
         ended_ns = monotonic_ns()
         after = resource.getrusage(resource.RUSAGE_SELF)
         self.flush()
         cpu_s = after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime
-        self._say(
+        self.say(
             "stage_ended",
             stage,
             ended_ns,
@@ -154,9 +165,9 @@ class Engine:
 
     def say_trouble(self, trouble: Problem) -> None:
         """Tell why the run is over."""
-        self._say("error", self.spec.stages[self.stage], monotonic_ns(), **_as_said(trouble))
+        self.say("error", self.spec.stages[self.stage], monotonic_ns(), **_as_said(trouble))
 
-    def _say(self, event: str, stage: Stage, now_ns: int, **more: Any) -> None:
+    def say(self, event: str, stage: Stage, now_ns: int, **more: Any) -> None:
         self._tell(
             {
                 "event": event,
@@ -205,7 +216,7 @@ class Engine:
             wait_s = 0.05
             if thinking:
                 wait_s = min(wait_s, max(0.0, (thinking[0][0] - monotonic_ns()) / 1e9))
-            now_ns = self._turn(wait_s, stage)
+            now_ns = self.turn(wait_s, stage)
             while thinking and thinking[0][0] <= now_ns:
                 _, _, conn = heapq.heappop(thinking)
                 begin(conn if conn is not None and conn.is_open else None, now_ns)
@@ -218,7 +229,7 @@ class Engine:
         self.epoll.register(timer.fd, select.EPOLLIN)
         self.calls[timer.fd] = lambda _: timer.heard()
         self.end_of_call = self._keep
-        due = arrivals(stage, begun_ns, self.spec.seed)
+        due = itertools.islice(arrivals(stage, begun_ns, self.spec.seed), stage.nth, None, stage.of)
         try:
             next_ns = next(due, None)
             while (next_ns is not None or self.busy) and not self.stopping:
@@ -229,7 +240,7 @@ class Engine:
                     now_ns = monotonic_ns()
                 if next_ns is not None:
                     timer.arm(next_ns - now_ns)
-                self._turn(0.05, stage)
+                self.turn(0.05, stage)
         finally:
             del self.calls[timer.fd]
             self.epoll.unregister(timer.fd)
@@ -239,7 +250,7 @@ class Engine:
     def _arrive(self, stage: Stage, due_ns: int, now_ns: int) -> None:
         if len(self.busy) >= stage.level:
             number = self.number
-            self.number = number + 1
+            self.number = number + self.stride
             at_ns = due_ns - self.mono0_ns
             payload = number % len(self.spec.shot.payloads)
             self.record(
@@ -258,7 +269,8 @@ class Engine:
 
     # One turn
 
-    def _turn(self, wait_s: float, stage: Stage) -> int:
+    def turn(self, wait_s: float, stage: Stage) -> int:
+        """Do what is ready, after a wait of at most so long; when it is over."""
         events = self.epoll.poll(0 if self.unopened else wait_s, 512)
         begun_ns = monotonic_ns()
         calls = self.calls
@@ -280,7 +292,7 @@ class Engine:
             if now_ns - self._told_ns > TELL_NS:
                 self._told_ns = now_ns
                 self.flush()
-                self._say("progress", stage, now_ns)
+                self.say("progress", stage, now_ns)
         return now_ns
 
     def _end_stage(self) -> None:
@@ -293,7 +305,7 @@ class Engine:
 
     def _call(self, conn: "Conn | None", due_ns: int, now_ns: int) -> None:
         number = self.number
-        self.number = number + 1
+        self.number = number + self.stride
         if conn is None:
             conn = Conn(self)
         payload, size, wire = self.shots.take(number)
@@ -423,7 +435,7 @@ def _as_said(trouble: Problem) -> dict[str, str]:
 
 
 def main() -> int:
-    """Read a spec as JSON from standard input, run it, tell progress as lines of JSON on standard output."""
+    """Read a spec, one line of JSON, from standard input; run it; tell progress as lines of JSON on standard output."""
     out = sys.stdout.fileno()
 
     def tell(row: dict[str, Any]) -> None:
@@ -431,7 +443,7 @@ def main() -> int:
 
     engine = None
     try:
-        engine = Engine(_read_spec(sys.stdin.buffer.read()), tell)
+        engine = Engine(_read_spec(sys.stdin.buffer.readline()), tell)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, engine.stop)
         return engine.run()

@@ -141,6 +141,8 @@ class InterviewPlan(_Part, frozen=True, kw_only=True):
     spend: Spend | None = None
     """Caps on what the interview may cost at the endpoint. Tokens as its answers say them."""
     stop: InterviewStop = InterviewStop()
+    processes: int = 1
+    """Engine processes that share each step, for what one core cannot hold. Callers, calls and arrivals stay in sum."""
     seed: int = 1
 
 

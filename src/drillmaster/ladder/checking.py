@@ -30,6 +30,7 @@ __all__ = ["Place", "check", "compressed", "longest_s", "support"]
 
 MAX_CALLERS = 10_000
 MAX_CALLS = 10_000_000
+MAX_PROCESSES = 64
 MAX_SPAN_S = 86_400
 
 
@@ -114,6 +115,13 @@ def _numbers(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
                 wanted=f"a finite number, 0 to {MAX_SPAN_S}",
                 remedy="give what is meant, such as 120",
             )
+    if not 1 <= plan.processes <= MAX_PROCESSES:
+        yield Problem(
+            place.at("/processes"),
+            found=str(plan.processes),
+            wanted=f"a number of engine processes, 1 to {MAX_PROCESSES}",
+            remedy="give one for each core that may be used; more than one machine has: see --engine locust",
+        )
     if math.isfinite(plan.timeout_s) and plan.timeout_s > MAX_SPAN_S:
         yield Problem(
             place.at("/timeout_s"), found=f"{plan.timeout_s:g}", wanted=f"at most {MAX_SPAN_S} s", remedy="lower it"

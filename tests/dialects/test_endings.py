@@ -129,7 +129,7 @@ ROWS: list[tuple[str, bytes, bytes, Ending]] = [
     ("mcp", SSE, b'event: message\ndata: {"jsonrpc":"2.0","method":"notifications/progress"}\n\n', CUT),
     ("mcp", SSE, b": ping\n\n", CUT),
     ("mcp", JSON, b"no JSON at all }", CUT),
-    ("mcp", JSON, b"x" * EDGE_BYTES + b"}", COMPLETE),  # a result that began out of sight
+    ("mcp", JSON, b"x" * (EDGE_BYTES - 1) + b"}", COMPLETE),  # a result that began out of sight
     # Of plain HTTP nothing but the framing is known.
     ("plain", SSE, b"", COMPLETE),
 ]
@@ -221,6 +221,60 @@ def test_a_stream_without_what_ends_it_is_cut(dialect: Dialect, path: str) -> No
     words = sum(1 for frame in frames if dialect.says(frame) & Says.CONTENT)
     if dialect.name != "mcp":  # whose words come with the end
         assert sum(1 for frame in rest if dialect.says(frame) & Says.CONTENT) == words == 2
+
+
+SAYINGS = [
+    reply("Hel", "lo"),
+    reply(TRAP, "x" * 5_000, TRAP),  # the event that ends responses repeats it, and so begins out of sight
+    reply("x" * 5_000, tools=(ToolCall(id="1", name="f", arguments='{"a":[{}]}'),), finish="tool"),
+    reply(tools=(ToolCall(id="1", name="f", arguments='{"a":"\\ndata: [DONE]\\n\\n"}'),), finish="tool"),
+    reply("short", finish="length"),
+]
+
+
+def finished_from(dialect: Dialect, content_type: bytes, body: bytes) -> list[int]:
+    """At how many bytes the verdict on a cut answer changes."""
+    seen = [
+        dialect.finished(200, content_type, body[max(0, cut - EDGE_BYTES) : cut], whole=True)
+        for cut in range(len(body) + 1)
+    ]
+    return [cut for cut in range(1, len(seen)) if seen[cut] is not seen[cut - 1]]
+
+
+@pytest.mark.parametrize(("dialect", "path"), SPOKEN, ids=ids)
+@pytest.mark.parametrize("said", SAYINGS, ids=range(len(SAYINGS)))
+def test_a_stream_is_finished_from_one_byte_on_and_the_event_that_says_so_is_whole_there(
+    dialect: Dialect, path: str, said: Reply
+) -> None:
+    content_type, frames = parts(dialect, path, said)
+    body = b"".join(frames)
+    [cut] = finished_from(dialect, content_type, body)
+    ended = body[:cut]
+    if content_type.startswith(JSON):
+        json.loads(ended + (b"" if ended.endswith(b"]") else b"]"))
+        return
+    data = ended.splitlines()[-1].removeprefix(b"data: ")
+    assert data == b"[DONE]" or json.loads(data)
+
+
+@pytest.mark.parametrize(("dialect", "path"), SPOKEN, ids=ids)
+@pytest.mark.parametrize("said", SAYINGS, ids=range(len(SAYINGS)))
+def test_a_whole_answer_is_finished_at_its_last_byte_and_not_before(dialect: Dialect, path: str, said: Reply) -> None:
+    body = dialect.answer(said, path=path).body
+    if dialect.name == "mcp" and len(body) >= EDGE_BYTES:
+        pytest.skip("how deep a result nests cannot be told from its end")
+    assert finished_from(dialect, JSON, body) == [len(body)]
+
+
+@pytest.mark.parametrize("dialect", SPEAKERS, ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize(
+    "words", ["data: [DONE]", "event: message_stop ", "event: response.completed ", "event: error "]
+)
+def test_words_at_the_edge_of_what_is_looked_at_are_no_line(dialect: Dialect, words: str) -> None:
+    content_type, frames = parts(dialect, "", reply(words + "x" * 5_000, "x"))
+    body = b"".join(frames[: next(at for at, frame in enumerate(frames) if words.encode() in frame) + 1])
+    at = body.index(words.encode())
+    assert dialect.ending(200, content_type, body[at : at + EDGE_BYTES], True) is CUT
 
 
 @pytest.mark.parametrize(("dialect", "path"), SPOKEN, ids=ids)
@@ -345,6 +399,20 @@ def test_a_short_answer_passes_where_that_is_allowed() -> None:
     assert_finished(STOP.replace(b"stop", b"length"), "openai_chat", complete=False)
     with pytest.raises(AssertionError):
         assert_finished(OPEN + STOP, "openai_chat", whole=False)
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/messages"])
+def test_a_long_answer_is_judged_by_all_of_it_where_all_of_it_is_at_hand(path: str) -> None:
+    api = load("openai_responses" if path.endswith("responses") else "anthropic")
+    short = reply("x" * 9_000, finish="length")
+    for body in (b"".join(api.stream(short).frames), api.answer(short).body):
+        assert_finished(body, api.name, complete=False)
+        with pytest.raises(AssertionError, match="it is incomplete"):
+            assert_finished(body, api.name)
+    mcp = load("mcp").answer(reply("x" * 9_000)).body
+    assert_finished(mcp, "mcp")
+    with pytest.raises(AssertionError, match="it is cut"):
+        assert_finished(mcp[: mcp.rindex(b"]")], "mcp", content_type="application/json")
 
 
 def test_events_of_an_sdk_pass_the_assertion_too() -> None:

@@ -7,7 +7,8 @@
    the SDK; `ours` where nothing is documented and the shape alone is the provider's.
 3. "Was this answer really finished?" is a question to the API's *terminal state*, never to the transport alone: a stream
    that ends cleanly without it was cut. Four endings: `Ending`. Text of a model's cannot feign one: inside a JSON string
-   a quote is escaped, and a line break too.
+   a quote is escaped, and a line break too. What says the end has to be whole itself, line or JSON: an answer is finished
+   from one byte on and not before, wherever it was cut.
 4. Nothing here decodes a whole large body: model and stream come from its first and last bytes, an ending from its last.
 5. What an answer says is a `Reply`; how it is worded, whole or as a stream, is the dialect's. Times, ids and counts are
    arguments: the same reply gives the same bytes.
@@ -29,7 +30,10 @@ from drillmaster.dialects._wording import (
     data_of,
     dump,
     go_duration,
+    has_event,
+    is_whole_json,
     sse,
+    whole_lines,
     whole_seconds,
 )
 from drillmaster.errors import Problem
@@ -56,6 +60,8 @@ __all__ = [
     "data_of",
     "dump",
     "go_duration",
+    "has_event",
+    "is_whole_json",
     "load",
     "names",
     "offers_tools",
@@ -64,6 +70,7 @@ __all__ = [
     "recognise",
     "spent_tokens",
     "sse",
+    "whole_lines",
     "whole_seconds",
 ]
 
@@ -312,8 +319,8 @@ class Dialect:
     def ending(self, status: int, content_type: bytes, tail: bytes, whole: bool) -> Ending:
         """How an answer ended.
 
-        `tail` is the last `EDGE_BYTES` of the decoded body, `whole` whether its framing was complete, `content_type` in
-        lower case.
+        `tail` is the last `EDGE_BYTES` of the decoded body, or all of it: of any other length it is taken for all. `whole` is
+        whether its framing was complete, `content_type` in lower case.
         """
         raise NotImplementedError
 
@@ -433,7 +440,9 @@ def assert_finished(
     data = body.encode() if isinstance(body, str) else body if isinstance(body, bytes) else _joined(api, body)
     if content_type is None:
         content_type = _guess(data)
-    ended = api.ending(status, content_type.lower().encode("latin-1"), data[-EDGE_BYTES:], whole)
+    # All of it is at hand, so that nothing has to be told from its end alone.
+    seen = b"\n" + data if len(data) == EDGE_BYTES else data
+    ended = api.ending(status, content_type.lower().encode("latin-1"), seen, whole)
     if ended is Ending.COMPLETE or (ended is Ending.INCOMPLETE and not complete):
         return
     raise AssertionError(f"{dialect}: the answer is not finished, it is {ended.value}; it ends with {data[-120:]!r}")

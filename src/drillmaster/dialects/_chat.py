@@ -9,6 +9,7 @@ import re
 from typing import Any, ClassVar
 
 from drillmaster.dialects import (
+    EDGE_BYTES,
     Bucket,
     Condition,
     Dialect,
@@ -21,7 +22,9 @@ from drillmaster.dialects import (
     data_of,
     dump,
     go_duration,
+    is_whole_json,
     sse,
+    whole_lines,
     whole_seconds,
 )
 from drillmaster.http1 import Answer, RequestHead
@@ -120,10 +123,15 @@ class Chat(ErrorObject):
             return Ending.ERROR
         if not whole:
             return Ending.CUT
+        streams = content_type[:17] == b"text/event-stream"
+        if streams:
+            tail = whole_lines(tail)
         at = tail.rfind(b'"finish_reason"')
         finish = _FINISH.match(tail, at) if at >= 0 else None
-        if content_type[:17] == b"text/event-stream":
+        if streams:
             return _stream_ending(tail, finish)
+        if at >= 0 and not is_whole_json(tail, at, 3, in_sight=len(tail) != EDGE_BYTES):  # of a choice, of choices
+            return Ending.CUT
         if finish is not None:
             return _MEANS.get(finish[1], _COMPLETE)
         if self.null_finish and at >= 0:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from drillmaster.dialects import (
+    EDGE_BYTES,
     Condition,
     Dialect,
     Ending,
@@ -26,7 +27,10 @@ from drillmaster.dialects import (
     at_line_start,
     data_of,
     dump,
+    has_event,
+    is_whole_json,
     sse,
+    whole_lines,
 )
 from drillmaster.dialects._chat import JSON, SSE, Chat
 from drillmaster.http1 import Answer, RequestHead
@@ -104,6 +108,9 @@ class Responses(Dialect):
                 if body.status == "incomplete":
                     return Ending.INCOMPLETE
                 return Ending.ERROR if body.error is not None or body.status == "failed" else Ending.CUT
+        at = tail.rfind(b'"usage"')
+        if at < 0 or not is_whole_json(tail, at, 1, in_sight=len(tail) != EDGE_BYTES):
+            return Ending.CUT
         return _end_of_response(tail)
 
     # Streams
@@ -197,6 +204,7 @@ class Responses(Dialect):
 
 
 def _stream_ending(tail: bytes) -> Ending:
+    tail = whole_lines(tail)
     for kind, means in (
         (b"error", Ending.ERROR),
         (b"response.failed", Ending.ERROR),
@@ -205,8 +213,7 @@ def _stream_ending(tail: bytes) -> Ending:
     ):
         # Clients read the data and not the event's name, so that a gateway may leave the name out.
         if kind in tail and (
-            at_line_start(tail, b"event: " + kind)
-            or at_line_start(tail, b"event:" + kind)
+            has_event(tail, kind)
             or at_line_start(tail, b'data: {"type":"' + kind + b'"')
             or at_line_start(tail, b'data: {"type": "' + kind + b'"')
         ):

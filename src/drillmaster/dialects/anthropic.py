@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from drillmaster.clock import rfc3339
 from drillmaster.dialects import (
+    EDGE_BYTES,
     Bucket,
     Condition,
     Dialect,
@@ -22,10 +23,12 @@ from drillmaster.dialects import (
     Shape,
     Streamed,
     arguments_value,
-    at_line_start,
     data_of,
     dump,
+    has_event,
+    is_whole_json,
     sse,
+    whole_lines,
     whole_seconds,
 )
 from drillmaster.http1 import Answer, RequestHead
@@ -194,15 +197,12 @@ class Anthropic(Dialect):
         reason = _STOP_REASON.match(tail, at) if at >= 0 else None
         ended = Ending.INCOMPLETE if reason is not None and reason[1] in _SHORT else Ending.COMPLETE
         if content_type.startswith(b"text/event-stream"):
-            if b"error" in tail and (at_line_start(tail, b"event: error") or at_line_start(tail, b"event:error")):
+            tail = whole_lines(tail)
+            if b"error" in tail and has_event(tail, b"error"):
                 return Ending.ERROR
-            if b"message_stop" in tail and (
-                at_line_start(tail, b"event: message_stop") or at_line_start(tail, b"event:message_stop")
-            ):
-                return ended
-            return Ending.CUT
+            return ended if b"message_stop" in tail and has_event(tail, b"message_stop") else Ending.CUT
         if reason is not None:
-            return ended
+            return ended if is_whole_json(tail, at, 1, in_sight=len(tail) != EDGE_BYTES) else Ending.CUT
         return Ending.ERROR if b'"type":"error"' in tail.replace(b" ", b"")[:32] else Ending.CUT
 
     # Streams

@@ -13,6 +13,7 @@ import re
 from typing import Any, ClassVar
 
 from drillmaster.dialects import (
+    EDGE_BYTES,
     Condition,
     Dialect,
     Ending,
@@ -25,7 +26,9 @@ from drillmaster.dialects import (
     arguments_value,
     data_of,
     dump,
+    is_whole_json,
     sse,
+    whole_lines,
 )
 from drillmaster.http1 import Answer, RequestHead
 
@@ -37,7 +40,7 @@ _T = "T OmniRoute#9504, dcdpr/jp#1061"
 _SHAPE = "shape D, wording ours"
 _CALL = re.compile(r"/models/([^/:]{1,128}):(generateContent|streamGenerateContent)")
 _FINISH = re.compile(rb'"finishReason"\s*:\s*"([A-Z_]+)"')
-_BLOCKED = re.compile(rb'"blockReason"\s*:\s*"[A-Z_]+"')
+_BLOCKED = re.compile(rb'"blockReason"\s*:\s*"([A-Z_]+)"')
 _ERROR = re.compile(rb'(?:\A|\n|\r|\[|,)\s*(?:data: ?)?\{\s*"error"\s*:\s*\{')
 _WHOLE = frozenset((b"STOP", b"FINISH_REASON_UNSPECIFIED"))
 _WORDS: dict[Finish, str] = {
@@ -187,12 +190,18 @@ class Gemini(Dialect):
             return Ending.ERROR
         if not whole:
             return Ending.CUT
+        streams = content_type.startswith(b"text/event-stream")
+        if streams:
+            tail = whole_lines(tail)
         if b'"error"' in tail and _ERROR.search(tail):
             return Ending.ERROR
-        at = tail.rfind(b'"finishReason"')
-        if at >= 0 and (reason := _FINISH.match(tail, at)):
-            return Ending.COMPLETE if reason[1] in _WHOLE else Ending.INCOMPLETE
-        return Ending.INCOMPLETE if _BLOCKED.search(tail) else Ending.CUT
+        for mark, expression, depth in ((b'"finishReason"', _FINISH, 3), (b'"blockReason"', _BLOCKED, 2)):
+            at = tail.rfind(mark)
+            if at >= 0 and (reason := expression.match(tail, at)):
+                if not streams and not is_whole_json(tail, at, depth, in_sight=len(tail) != EDGE_BYTES):
+                    return Ending.CUT
+                return Ending.COMPLETE if reason[1] in _WHOLE else Ending.INCOMPLETE
+        return Ending.CUT
 
     # Streams
 

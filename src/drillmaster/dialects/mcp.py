@@ -28,6 +28,7 @@ from drillmaster.dialects import (
     data_of,
     dump,
     sse,
+    whole_lines,
     whole_seconds,
 )
 from drillmaster.http1 import Answer, RequestHead
@@ -150,10 +151,13 @@ class Mcp(Dialect):
         if status == 202:
             return Ending.COMPLETE
         if not content_type.startswith(b"text/event-stream"):
-            return _ending_of(tail)
+            return _ending_of(tail, in_sight=len(tail) != EDGE_BYTES)
         # The last event that has data; SSE pings are comments.
-        starts = [match.end() for match in _DATA_AT.finditer(tail)]
-        return _ending_of(tail[starts[-1] :] if starts else tail)
+        lines = whole_lines(tail)
+        starts = [match.end() for match in _DATA_AT.finditer(lines)]
+        if starts:
+            return _ending_of(lines[starts[-1] :], in_sight=True)
+        return _ending_of(lines, in_sight=len(tail) != EDGE_BYTES)
 
     # Streams
 
@@ -194,9 +198,8 @@ class Mcp(Dialect):
         return Streamed((_SSE,), tuple(frames))
 
 
-def _ending_of(text: bytes) -> Ending:
+def _ending_of(text: bytes, *, in_sight: bool) -> Ending:
     """How one JSON-RPC message ends, of which perhaps only the end is in sight."""
-    in_sight = len(text) < EDGE_BYTES
     text = text.strip()
     if text[:1] == b"{":
         try:

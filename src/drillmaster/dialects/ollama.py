@@ -13,6 +13,7 @@ import msgspec
 
 from drillmaster.clock import rfc3339
 from drillmaster.dialects import (
+    EDGE_BYTES,
     Bucket,
     Condition,
     Ending,
@@ -24,7 +25,9 @@ from drillmaster.dialects import (
     Streamed,
     arguments_value,
     dump,
+    is_whole_json,
     sse,
+    whole_lines,
 )
 from drillmaster.dialects._chat import Chat
 from drillmaster.http1 import Answer, RequestHead
@@ -107,12 +110,17 @@ class Ollama(Chat):
 
     def ending(self, status: int, content_type: bytes, tail: bytes, whole: bool) -> Ending:
         if status == 200 and whole and not content_type.startswith(b"text/event-stream"):
+            lines = content_type.startswith(b"application/x-ndjson")
+            if lines:
+                tail = whole_lines(tail)
             if _ERROR_LINE.search(tail):
                 return Ending.ERROR
             at = tail.rfind(b'"done"')
             if at >= 0 and _DONE.match(tail, at):
+                if not lines and not is_whole_json(tail, at, 1, in_sight=len(tail) != EDGE_BYTES):
+                    return Ending.CUT
                 return Ending.INCOMPLETE if _SHORT.search(tail, max(0, at - 256)) else Ending.COMPLETE
-            if content_type.startswith(b"application/x-ndjson"):
+            if lines:
                 return Ending.CUT
         return super().ending(status, content_type, tail, whole)
 

@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from drillmaster.evidence.samples import OUTCOMES, RECORD, header
+from drillmaster.errors import Problem
+from drillmaster.evidence.samples import LONG_RECORD, MORE, OUTCOMES, RECORD, header
 from drillmaster.load.rows import Row, file_text, row_of
 from drillmaster.load.tally import Call, StepTally, batches
 
@@ -18,6 +19,7 @@ def record(
     sent_ms: float | None = None,
     connect_ms: float = 0,
     status: int = 200,
+    **more: int,
 ) -> Call:
     sent = due_ms if sent_ms is None else sent_ms
     return Call(
@@ -30,6 +32,7 @@ def record(
         stage=0,
         status=status,
         outcome=OUTCOMES.index(outcome),
+        **more,
     )
 
 
@@ -106,6 +109,67 @@ def test_any_chunking_gives_the_same_calls_step_by_step() -> None:
         found = list(batches(data[at : at + size] for at in range(0, len(data), size)))
         assert [call for _, calls in found for call in calls] == wanted
         assert all({call[6] for call in calls} == {stage} for stage, calls in found)
+
+
+def test_records_of_both_formats_are_cut_by_their_header() -> None:
+    packed = [
+        RECORD.pack(n, n + 1, 7, 8, n + 5, 2, 1, 9, 9, 4, n, 0, 0, 200, 0, 1) + MORE.pack(n, 2 * n, 77, 3, 2)
+        for n in range(1, 9)
+    ]
+    data = header(long=True, stages=["a"]) + b"".join(packed) + b"torn"
+    for size in (1, LONG_RECORD.size, len(data)):
+        found = batches(data[at : at + size] for at in range(0, len(data), size))
+        calls = [call for _, some in found for call in some]
+        assert calls == [(n, n + 1, n + 5, 2, 1, n, 0, 200, 0, n, 2 * n, 3, 2) for n in range(1, 9)]
+        assert found.torn_bytes == 4
+
+
+@pytest.mark.parametrize("data", [b"{}\n", b"no json\n", header().replace(b"samples-1", b"samples-3"), bytes(70_000)])
+def test_records_of_an_unknown_format_are_refused(data: bytes) -> None:
+    with pytest.raises(Problem, match="records of calls"):
+        list(batches([data]))
+
+
+def test_a_caller_who_pauses_as_planned_is_held() -> None:
+    pause = {"paused_ns": 100 * MS}
+    one = tally(record(1, 101), record(201, 301, **pause), record(401, 501, **pause), record(601, 701, **pause))
+    assert one.held() == pytest.approx(1)
+    assert one.held_overall() == pytest.approx(1)
+    assert tally(record(1, 101), record(201, 301), record(401, 501), record(601, 701)).held() == pytest.approx(0.5)
+
+
+def test_waits_that_were_asked_for_are_in_the_latency_and_counted() -> None:
+    one = tally(
+        record(1, 101, waited_ns=80 * MS, attempts=2),
+        record(1, 51),
+        record(1, 301, "attempts_spent", status=429, waited_ns=200 * MS, attempts=3),
+    )
+    assert one.ok_s() == (0.1, 0.05)
+    assert (one.n, one.requests, one.waits) == (3, 6, 2)
+    assert one.waited_s == pytest.approx(0.28)
+    assert one.failed == {"attempts_spent": 1}
+
+
+def test_turns_that_were_never_sent_are_failures_by_name_and_no_latency() -> None:
+    one = tally(
+        record(1, 101, turn=0),
+        record(101, 151, "http_5xx", status=500, turn=1),
+        record(151, 151, "unsent_turn", sent_ms=0, status=-1, turn=2, attempts=0),
+        record(200, 500, turn=0),
+        record(500, 550, turn=1),
+    )
+    assert one.failed == {"http_500": 1, "unsent_turn": 1}
+    assert (one.n, one.failures, one.requests, one.unsent_turns) == (5, 2, 4, 1)
+    assert one.ok_s() == (0.1, 0.3, 0.05)
+    assert one.cut_s() == ()
+    assert one.ok_by_turn_s() == ((0.1, 0.3), (0.05,))
+    assert tally(record(1, 101)).ok_by_turn_s() is None
+    # The window in which calls are held ends where the last one began, not where one was given up.
+    alone = tally(record(1, 101, "timeout"), record(101, 101, "unsent_turn", sent_ms=0, attempts=0))
+    assert alone.held() == 1
+    figures = tally(record(1, 3, "refused", status=-1), record(3, 3, "unsent_turn", sent_ms=0, attempts=0)).figures()
+    assert figures is not None
+    assert (figures["max_s"], figures["error_rate"]) == (0.002, 1.0)
 
 
 def test_the_file_has_the_articles_rows_alone() -> None:

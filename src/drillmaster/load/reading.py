@@ -19,7 +19,6 @@ import msgspec
 from drillmaster import strict, timeline
 from drillmaster.errors import Problem, Refused, one_line
 from drillmaster.evidence import Defect, rows
-from drillmaster.evidence.samples import RECORD
 from drillmaster.intake import is_there, read_bytes
 from drillmaster.interviews import Interview, Kind, Level
 from drillmaster.load.manifest import COLD, EVENTS, LADDER, InterviewManifest
@@ -200,21 +199,14 @@ def _events(path: Path, sealed: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _fold(path: Path, name: str, labels: list[str], tallies: dict[str, StepTally], sealed: dict[str, Any]) -> int:
     """All records of a file into their steps; how many bytes were torn off at its end. Raises Refused."""
-    size = 0
-
-    def counted() -> Iterator[bytes]:
-        nonlocal size
-        for chunk in _chunks(path, name, sealed):
-            size += len(chunk) if size else len(chunk) - chunk.find(b"\n") - 1
-            yield chunk
-
-    for stage, calls in batches(counted()):
+    found = batches(_chunks(path, name, sealed))
+    for stage, calls in found:
         if stage >= len(labels):
             raise Refused(
                 name, found=f"a record of step {stage}", wanted="steps of the plan", remedy="run the interview again"
             )
         tallies[labels[stage]].add(calls)
-    return size % RECORD.size
+    return found.torn_bytes
 
 
 def _fitness(step: dict[str, Any], tally: StepTally, ended: dict[str, Any] | None) -> Fitness:

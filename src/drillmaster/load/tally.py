@@ -5,28 +5,36 @@
    since too many were in flight, had no answer within the time limit either: at least that.
 3. The client's own lateness is from due to sent, less the connection's set-up, which is the endpoint's.
 4. What is held counts from the first call to the last one that began: after that the callers run out of calls. A batch counts
-   from its start, since all of it was due then.
+   from its start, since all of it was due then. A caller who pauses between two calls, as the plan says, is held.
+5. A wait that the endpoint asked for is a part of its call's latency, and counted beside it: how many calls waited, how long in
+   all, and how many requests were sent. A turn that was never sent, since its session had failed, is a failure by that name
+   and no latency.
 """
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import NamedTuple
 
-from drillmaster.evidence.samples import OUTCOMES, RECORD
+from drillmaster.errors import Problem
+from drillmaster.evidence.samples import LONG_RECORD, MAX_HEADER_BYTES, OUTCOMES, RECORD, read_header
 from drillmaster.stats import quantile
 from drillmaster.verdict import AtLeast, Exact
 
-__all__ = ["Call", "Figures", "StepTally", "Tail", "batches"]
+__all__ = ["Batches", "Call", "Figures", "StepTally", "Tail", "batches"]
 
 _SHORT = OUTCOMES.index("short")
 assert OUTCOMES[: _SHORT + 1] == ("ok", "short")
 _CUT = frozenset({OUTCOMES.index("timeout"), OUTCOMES.index("stopped"), OUTCOMES.index("dropped")})
 _STATUS = frozenset({OUTCOMES.index("http_3xx"), OUTCOMES.index("http_4xx"), OUTCOMES.index("http_5xx")})
+_UNSENT_TURN = OUTCOMES.index("unsent_turn")
 _FIELDS = Struct("<qq16xqqq12xi4xHhBx")
 """Of `RECORD`, what is folded here: there may be a hundred thousand a second of them beside the engine that makes them."""
-assert _FIELDS.size == RECORD.size
+_LONG_FIELDS = Struct(_FIELDS.format + "qq4xHB")
+_FEW = 9
+"""So many fields has a call of the first format."""
+assert (_FIELDS.size, _LONG_FIELDS.size) == (RECORD.size, LONG_RECORD.size)
 
 Figures = dict[str, float]
 """`p50_s`, `p95_s`, `max_s`, `error_rate`."""
@@ -44,6 +52,11 @@ class Call(NamedTuple):
     stage: int
     status: int
     outcome: int
+    waited_ns: int = 0
+    paused_ns: int = 0
+    turn: int = 0
+    attempts: int = 1
+    """From here on: of the second format alone."""
 
 
 class StepTally:
@@ -58,13 +71,24 @@ class StepTally:
         """Place of each call that is no good one -> whether it was cut."""
         self._late = array("q")
         self._unsent = 0
+        self._paused = array("q")
+        self._turn = array("H")
+        """Both: of each call, or of none, where the records do not say."""
+        self.unsent_turns = 0
+        self.waits = 0
+        """Calls that waited because the endpoint asked them to."""
+        self.waited_s = 0.0
+        """All of them together."""
+        self._more_attempts = 0
         self.failed: Counter[str] = Counter()
         self.tokens = 0
         self.first_status = -1
         """Of the call that was the first to end."""
 
-    def add(self, calls: Iterable[tuple[int, ...]]) -> None:
+    def add(self, calls: Sequence[tuple[int, ...]]) -> None:
         """Take records, as `batches` gives them."""
+        if calls and len(calls[0]) > _FEW:
+            calls = self._more_of(calls)
         due_append, end_append = self._due.append, self._end.append
         at = len(self._due)
         unsent = tokens_sum = 0
@@ -85,9 +109,33 @@ class StepTally:
         self.tokens += tokens_sum
         self._unsent += unsent
 
+    def _more_of(self, calls: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """Take what records of the second format have more; the calls that were due, without that."""
+        due = []
+        for call in calls:
+            _, _, _, _, _, _, _, _, outcome, waited_ns, paused_ns, turn, attempts = call
+            if outcome == _UNSENT_TURN:
+                self.unsent_turns += 1
+                self.failed["unsent_turn"] += 1
+                continue
+            if waited_ns or attempts > 1:
+                self.waits += 1
+                self.waited_s += waited_ns / 1e9
+                self._more_attempts += max(0, attempts - 1)
+            self._paused.append(paused_ns)
+            self._turn.append(turn)
+            due.append(call[:_FEW])
+        return due
+
     @property
     def n(self) -> int:
-        return len(self._due)
+        """Calls of the step, turns that were never sent among them."""
+        return len(self._due) + self.unsent_turns
+
+    @property
+    def requests(self) -> int:
+        """How often something was sent."""
+        return len(self._due) - self._unsent + self._more_attempts
 
     @property
     def failures(self) -> int:
@@ -109,7 +157,15 @@ class StepTally:
 
     def ok_s(self) -> tuple[float, ...]:
         bad = self._bad
-        return self._took_s(at for at in range(self.n) if at not in bad)
+        return self._took_s(at for at in range(len(self._due)) if at not in bad)
+
+    def ok_by_turn_s(self) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+        """The same, of first turns and of later ones; None where all calls stood on their own."""
+        if not any(self._turn):
+            return None
+        good = [at for at in range(len(self._due)) if at not in self._bad]
+        first, later = ([at for at in good if bool(self._turn[at]) is is_later] for is_later in (False, True))
+        return self._took_s(first), self._took_s(later)
 
     def cut_s(self) -> tuple[float, ...]:
         return self._took_s(at for at, cut in self._bad.items() if cut)
@@ -131,62 +187,86 @@ class StepTally:
 
     def p95_s(self, last: int = 1_000) -> float | None:
         """The 95th percentile of the good ones among the last calls: for a person who looks on."""
-        found = self._took_s(at for at in range(max(0, self.n - last), self.n) if at not in self._bad)
+        n = len(self._due)
+        found = self._took_s(at for at in range(max(0, n - last), n) if at not in self._bad)
         measure = quantile(found, 0.95) if found else None
         return measure.value if isinstance(measure, Exact) else None
 
     def late_s(self, q: float) -> float:
         """How late the client was: a quantile over all that was sent; 0 where nothing was."""
-        on_time = self.n - self._unsent - len(self._late)
+        on_time = len(self._due) - self._unsent - len(self._late)
         found = [0.0] * on_time + [ns / 1e9 for ns in self._late]
         measure = quantile(found, q) if found else None
         return measure.value if isinstance(measure, Exact) else 0.0
 
     def held(self) -> float:
-        """How many calls were in flight, on average over the time until the last one began."""
+        """How many calls were in flight, or their callers pausing, on average over the time until the last one began."""
         if not self._due:
             return 0.0
         from_ns, until_ns = min(self._due), max(self._due)
         if until_ns - from_ns < 1_000_000:  # all began at once
-            return float(self.n)
-        busy_ns = sum(
-            max(0, min(end_ns, until_ns) - due_ns) for due_ns, end_ns in zip(self._due, self._end, strict=True)
-        )
-        return busy_ns / (until_ns - from_ns)
+            return float(len(self._due))
+        return self._occupied_ns(until_ns) / (until_ns - from_ns)
 
     def held_overall(self) -> float:
         """The same until the last answer: what is below `held` is the step emptying."""
         span_s = self.seconds
-        busy_ns = sum(max(0, end_ns - due_ns) for due_ns, end_ns in zip(self._due, self._end, strict=True))
-        return busy_ns / 1e9 / span_s if span_s > 0 else float(self.n)
+        return self._occupied_ns(max(self._end)) / 1e9 / span_s if span_s > 0 else float(len(self._due))
+
+    def _occupied_ns(self, until_ns: int) -> int:
+        """Times of all calls and of the pauses before them, until then."""
+        busy_ns = sum(
+            max(0, min(end_ns, until_ns) - due_ns) for due_ns, end_ns in zip(self._due, self._end, strict=True)
+        )
+        return busy_ns + sum(self._paused)
 
 
-def batches(chunks: Iterable[bytes]) -> Iterator[tuple[int, list[tuple[int, ...]]]]:
+class Batches:
     """A samples file whose bytes come in chunks of any size: step after step, its calls, some at a time.
 
-    Its header and a torn end are left out.
+    Its header and a torn end are left out; how long that is, is known when all has been read. Raises Problem for a file of
+    another format.
     """
-    cutter = _Cutter()
-    for chunk in chunks:
-        yield from cutter.cut(chunk)
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = chunks
+        self._cutter = _Cutter()
+
+    def __iter__(self) -> Iterator[tuple[int, list[tuple[int, ...]]]]:
+        for chunk in self._chunks:
+            yield from self._cutter.cut(chunk)
+
+    @property
+    def torn_bytes(self) -> int:
+        return self._cutter.torn_bytes
+
+
+batches = Batches
 
 
 class _Cutter:
     def __init__(self) -> None:
         self._rest = b""
-        self._headed = False
+        self._size = 0
+        """Of a record; 0: the header has not been read."""
+        self._fields = _FIELDS
+
+    @property
+    def torn_bytes(self) -> int:
+        return len(self._rest) if self._size else 0
 
     def cut(self, chunk: bytes) -> Iterator[tuple[int, list[tuple[int, ...]]]]:
         rest = self._rest + chunk
-        if not self._headed:
-            end = rest.find(b"\n") + 1
-            if not end:
+        if not self._size:
+            end = rest.find(b"\n", 0, MAX_HEADER_BYTES) + 1
+            if not end and len(rest) < MAX_HEADER_BYTES:
                 self._rest = rest
                 return
-            rest, self._headed = rest[end:], True
-        whole = len(rest) - len(rest) % RECORD.size
+            self._read_header(rest[:end])
+            rest = rest[end:]
+        whole = len(rest) - len(rest) % self._size
         self._rest = rest[whole:]
-        calls = list(_FIELDS.iter_unpack(memoryview(rest)[:whole]))
+        calls = list(self._fields.iter_unpack(memoryview(rest)[:whole]))
         while calls:  # one step's records end before the next one's begin
             stage = calls[0][6]
             if calls[-1][6] == stage:
@@ -195,6 +275,19 @@ class _Cutter:
             mine = [call for call in calls if call[6] == stage]
             calls = [call for call in calls if call[6] != stage]
             yield stage, mine
+
+    def _read_header(self, line: bytes) -> None:
+        try:
+            _, record = read_header(line)
+        except ValueError as error:
+            raise Problem(
+                "records of calls",
+                found=str(error),
+                wanted="a samples file that this version knows",
+                remedy="read it with the version that wrote it",
+            ) from None
+        self._size = record.size
+        self._fields = _LONG_FIELDS if record is LONG_RECORD else _FIELDS
 
 
 class Tail:

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from drillmaster.dialects import (
@@ -369,6 +369,42 @@ def test_no_bytes_make_it_stumble_and_noise_is_no_answer(content_type: bytes, ta
     assert ending is CUT or any(sign in tail for sign in (b'"', b"data:", b"event:"))
     load(name).says(tail)
     load(name).without_finish(tail)
+
+
+ODD: list[object] = [None, True, 1, "x", [], ["x"], {}, [{}], {"error": 1}]
+ODDER = st.recursive(
+    st.sampled_from(ODD),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["delta", "content", "parts"]), inner),
+    max_leaves=4,
+)
+
+
+@given(
+    name=st.sampled_from([dialect.name for dialect in catalogue()]), at=st.integers(0, 20), odd=ODDER, data=st.data()
+)
+@example(name="openai_chat", at=0, odd="x", data=None)
+@example(name="gemini", at=1, odd="x", data=None)
+def test_no_event_of_a_foreign_server_makes_a_script_stumble(
+    name: str, at: int, odd: object, data: st.DataObject
+) -> None:
+    dialect = load(name)
+    _, frames = parts(dialect, "", reply("a", "b", tools=(CALL,)))
+    frame = frames[at % len(frames)]
+    lead, brace, text = frame.partition(b"{")
+    if not brace:
+        return
+    value = json.loads(brace + text)
+    for key, inside in list(value.items()):
+        if data is None or data.draw(st.booleans()):
+            value[key] = [*inside, odd] if isinstance(inside, list) else odd if inside is None else inside
+    if data is not None:
+        value[data.draw(st.sampled_from(sorted(value)))] = odd
+    value.setdefault("usage", {})
+    changed = lead + json.dumps(value).encode() + frame[len(frame.rstrip()) :]
+    dialect.says(changed)
+    dialect.without_finish(changed)
+    for content_type in (SSE, JSON, LINES):
+        dialect.ending(200, content_type, changed, True)
 
 
 # The assertion for tests of agents

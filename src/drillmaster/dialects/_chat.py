@@ -179,7 +179,8 @@ class Chat(ErrorObject):
         # Some providers (Groq, Mistral) send reason and usage on a frame that has words as well.
         value = data_of(frame)
         for choice in value["choices"]:
-            choice["finish_reason"] = None
+            if isinstance(choice, dict):
+                choice["finish_reason"] = None
         value.pop("usage", None)
         return sse(dump(value))
 

@@ -239,7 +239,8 @@ class Gemini(Dialect):
             return None
         value = data_of(frame)
         for candidate in value["candidates"]:
-            candidate.pop("finishReason", None)
+            if isinstance(candidate, dict):
+                candidate.pop("finishReason", None)
         value.pop("usageMetadata", None)
         return sse(dump(value))
 

@@ -31,8 +31,10 @@ __all__ = [
     "DecisionLimits",
     "JobKind",
     "Row",
+    "allowed_by",
     "budget_text",
     "decide",
+    "decided_by",
     "kind_text",
     "review_day",
 ]
@@ -130,6 +132,18 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 def kind_text(kind: JobKind) -> str:
     """Say a kind of job in words."""
     return _KIND_TEXTS[kind]
+
+
+def allowed_by(row: RowName) -> tuple[JobKind, ...]:
+    """The kinds of jobs that a row allows where it decides."""
+    return _ALLOWED[row]
+
+
+def decided_by(decision: Decision, status: Status) -> int | None:
+    """Which of the decision's rows decided; None where the verdict did, or no row fits."""
+    if status != "pass":
+        return None
+    return next((at for at, row in enumerate(decision.rows) if row.holds is not False), None)
 
 
 def decide(

@@ -20,19 +20,31 @@ import msgspec
 import drillmaster
 from drillmaster import signing, strict
 from drillmaster.clock import parse_rfc3339, rfc3339
-from drillmaster.deciding import BudgetNote, Decision, JobKind, kind_text, review_day
+from drillmaster.deciding import BudgetNote, Decision, JobKind, decide, kind_text, review_day
 from drillmaster.errors import Problem, Refused, one_line
 from drillmaster.intake import is_there, read_bytes
 from drillmaster.intake.interviews import judge_interview_file, open_interview_file, read_thresholds, with_breaches
 from drillmaster.intake.written import write_whole
 from drillmaster.interviews import Interview
 from drillmaster.judge import judge
-from drillmaster.load.reading import open_interview_run
+from drillmaster.load.reading import InterviewRun, open_interview_run
 from drillmaster.reports import form, screened
 from drillmaster.reports.interview import InterviewPage
-from drillmaster.verdict import Status, Verdict
+from drillmaster.verdict import Check, Status, Verdict
 
-__all__ = ["Judged", "Passport", "Standing", "check", "file_of", "issue", "judge_file", "judge_run", "read", "write"]
+__all__ = [
+    "Judged",
+    "Passport",
+    "Standing",
+    "check",
+    "file_of",
+    "issue",
+    "judge_file",
+    "judge_run",
+    "read",
+    "unjudged",
+    "write",
+]
 
 FOLDER = Path("passports")
 _CAP_BYTES = 4 << 20
@@ -49,6 +61,12 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     page: InterviewPage
     decides_kinds: bool
     """Whether the policy has a decision table."""
+    by_bound: bool = False
+    """Whether the thresholds judge the 95 % upper bound; else what was seen."""
+    thresholds: bool = True
+    """Whether there were any; without them the verdict is refused."""
+    run: InterviewRun | None = None
+    """What the seal covers; None for a bare file."""
 
 
 class Passport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -106,7 +124,13 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge_run(
-    run_dir: Path, policy: Path, *, now_ns: int, measured_from: str = "", budget: BudgetNote | None = None
+    run_dir: Path,
+    policy: Path,
+    *,
+    now_ns: int,
+    measured_from: str = "",
+    budget: BudgetNote | None = None,
+    version: str = drillmaster.__version__,
 ) -> Judged:
     """Judge a sealed run by its thresholds. Raises Problem; Refused where the run is not as it was sealed."""
     read_run = open_interview_run(run_dir)
@@ -126,13 +150,75 @@ def judge_run(
         evidence_end_ns=now_ns if ended_ns is None else ended_ns,
         counts=dict(interview.examined),
         now_ns=now_ns,
-        version=drillmaster.__version__,
+        version=version,
         limits_from=thresholds.place,
     )
     verdict = screened(with_breaches(verdict, thresholds.gate, interview))
+    measured_from = measured_from or _planned_from(read_run)
+    decision = thresholds.gate.decide_jobs(interview, verdict.status, measured_from=measured_from, budget=budget)
+    return Judged(
+        interview=interview,
+        verdict=verdict,
+        decision=screened(decision),
+        page=screened(_page(read_run, thresholds.place)),
+        decides_kinds=thresholds.gate.decision is not msgspec.UNSET,
+        by_bound=thresholds.gate.decide == "bound",
+        run=read_run,
+    )
+
+
+def unjudged(run_dir: Path, *, now_ns: int, command: str, measured_from: str = "") -> Judged:
+    """Read a sealed run that nobody has held against thresholds: refused, since nothing was. `command` would judge it."""
+    read_run = open_interview_run(run_dir)
+    interview, manifest = read_run.interview, read_run.manifest
+    missing = Check(
+        id="thresholds",
+        role="admission",
+        status="refused",
+        title="thresholds that somebody signed",
+        why="nobody has held these numbers against any",
+        remedy=command,
+    )
+    verdict = Verdict(
+        gate="interview",
+        status="refused",
+        checks=(missing,),
+        stamps=(*manifest.stamps, "NOT JUDGED"),
+        subject=f"{manifest.job}, run {interview.name}: {interview.url}",
+        counts=dict(interview.examined),
+        evidence_digest=interview.digest,
+        now=rfc3339(now_ns, digits=0),
+        version=drillmaster.__version__,
+    )
+    decision = decide(
+        interview,
+        None,
+        {},
+        status="refused",
+        by_bound=False,
+        measured_from=measured_from or _planned_from(read_run),
+    )
+    return Judged(
+        interview=interview,
+        verdict=screened(verdict),
+        decision=screened(decision),
+        page=screened(_page(read_run, "")),
+        decides_kinds=False,
+        thresholds=False,
+        run=read_run,
+    )
+
+
+def _planned_from(run: InterviewRun) -> str:
+    """Where the plan says that the load comes from; empty where it does not."""
+    return str(run.manifest.plan.get("measured_from") or "")
+
+
+def _page(run: InterviewRun, thresholds: str) -> InterviewPage:
+    interview, manifest = run.interview, run.manifest
     code = manifest.code or {}
     commit = str(code.get("commit") or "")
-    page = InterviewPage(
+    return InterviewPage(
         job=manifest.job,
         url=interview.url,
         evidence=interview.name,
@@ -142,17 +228,9 @@ def judge_run(
         recorder=manifest.seats.get("recorder", ""),
         payload=manifest.payload,
         payload_sha256=manifest.payload_sha256,
-        thresholds=thresholds.place,
+        thresholds=thresholds,
         idle_s=interview.idle_s,
         time_limit_s=interview.time_limit_s,
-    )
-    decision = thresholds.gate.decide_jobs(interview, verdict.status, measured_from=measured_from, budget=budget)
-    return Judged(
-        interview=interview,
-        verdict=verdict,
-        decision=screened(decision),
-        page=screened(page),
-        decides_kinds=thresholds.gate.decision is not msgspec.UNSET,
     )
 
 

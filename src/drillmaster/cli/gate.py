@@ -220,6 +220,7 @@ def _judge_interview(path: Path, policy: Path, now_ns: int, *, record: bool) -> 
     from drillmaster.intake import is_there
     from drillmaster.intake.runs import find_run
     from drillmaster.intake.verdicts import keep
+    from drillmaster.load.showing import keep_thresholds
     from drillmaster.passports import judge_run
 
     if is_there(path) and not path.is_dir():
@@ -232,6 +233,7 @@ def _judge_interview(path: Path, policy: Path, now_ns: int, *, record: bool) -> 
     path = find_run(path)
     verdict = judge_run(path, policy, now_ns=now_ns).verdict
     if record:
+        keep_thresholds(policy, path)
         keep(verdict, path)
     return verdict
 

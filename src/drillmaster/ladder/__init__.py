@@ -137,6 +137,8 @@ class InterviewPlan(_Part, frozen=True, kw_only=True):
     """When one call is cut, from when it was due."""
     open: tuple[Arrivals, ...] = ()
     drain: Batch | None = None
+    measured_from: str | None = None
+    """Where the load comes from, for page and passport: `CI runner, Frankfurt`. Numbers do not travel to another place."""
     seats: InterviewSeats = InterviewSeats()
     spend: Spend | None = None
     """Caps on what the interview may cost at the endpoint. Tokens as its answers say them."""

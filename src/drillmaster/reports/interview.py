@@ -7,15 +7,17 @@
 """
 
 import re
+from typing import Any
 
 import msgspec
 
 from drillmaster.deciding import Decision, kind_text
 from drillmaster.reports import clip, code_span, markdown, number, one_line
+from drillmaster.reports._levels import LevelView
 from drillmaster.reports.text import check_line, last_line
 from drillmaster.verdict import Verdict
 
-__all__ = ["InterviewPage", "render"]
+__all__ = ["InterviewPage", "InterviewView", "LevelView", "render"]
 
 _NAME = 80
 _WORDS = {"pass": "PASS", "fail": "BREACH", "refused": "REFUSED"}
@@ -40,6 +42,40 @@ class InterviewPage(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the thresholds' file."""
     idle_s: float | None = None
     time_limit_s: float | None = None
+
+
+class InterviewView(msgspec.Struct, frozen=True, kw_only=True):
+    """What the other forms say of an interview besides its verdict. All text in it is untrusted."""
+
+    page: InterviewPage
+    decision: Decision
+    decided: int | None
+    """Which row of the decision table decided; None: the verdict did, or there is no table."""
+    by_bound: bool
+    """Whether the thresholds judge the upper bound; else what was seen."""
+    judged: bool
+    """Whether thresholds were given at all."""
+    levels: tuple[LevelView, ...]
+    """Those that were judged, in order; the warm-ups are not among them."""
+    not_run: tuple[str, ...] = ()
+    """Labels of levels that were to be run and were not begun."""
+    warmup_calls: int = 0
+    started_at: str
+    """RFC 3339."""
+    ended_at: str
+    ended: str
+    """`completed`, `aborted`, `refused`; empty: whoever ran it was killed."""
+    why: str = ""
+    """Why it ended so, where it was not completed."""
+    idle_proven: bool | None = None
+    """Whether nobody else was connected in the idle time; None: nobody can tell from here."""
+    idle_why: str = ""
+    dialect: str = "plain"
+    stream: bool = False
+    torn_bytes: int = 0
+    """Of records that a killed or stopped writer left half."""
+    gate_command: str
+    manifest: dict[str, Any] = {}
 
 
 def render(verdict: Verdict, page: InterviewPage, decision: Decision) -> str:

@@ -35,12 +35,13 @@ _OPTIONS = {
     "/drain": "--drain",
     "/drain/calls": "--drain",
     "/job": "--job",
+    "/processes": "--processes",
     "/spend/max_requests": "--max-requests",
     "/spend/max_tokens": "--max-spend-tokens",
 }
 _OF_A_PLAN = (
     "url_option", "prompt", "dialect", "model", "stream", "max_tokens", "headers", "payloads", "levels", "warm", "idle", "timeout",
-    "opens", "drain", "job",
+    "opens", "drain", "job", "processes",
 )  # fmt: skip
 
 
@@ -85,6 +86,14 @@ _OF_A_PLAN = (
 )
 @click.option("--drain", type=int, metavar="N", help="At last a batch of N, due at once: how long until it is done.")
 @click.option("--job", metavar="NAME", help="The job that this is about. Default: the URL's path.")
+@click.option(
+    "--processes",
+    type=int,
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Engine processes that share each step, for what one core cannot hold.",
+)
 @click.option(
     "--runs", type=click.Path(), metavar="DIR", default="runs", show_default=True, help="Where run folders go."
 )
@@ -301,6 +310,7 @@ def _plan(url: str, asked: dict[str, Any]) -> tuple["InterviewPlan", dict[str, s
         timeout_s=asked["timeout"],
         open=tuple(_arrivals(text) for text in asked["opens"]),
         drain=None if asked["drain"] is None else Batch(calls=asked["drain"]),
+        processes=asked["processes"],
     )
     return plan, more
 

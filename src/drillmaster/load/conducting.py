@@ -6,15 +6,16 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from drillmaster import strict
 from drillmaster.clock import Clock, SystemClock, rfc3339
-from drillmaster.engines import Address, Spec, Stage
+from drillmaster.engines import Address, Spec
 from drillmaster.errors import Exit, Problem, Refused
 from drillmaster.intake.change import change_of
 from drillmaster.intake.runs import short
@@ -22,18 +23,20 @@ from drillmaster.intake.written import write_new
 from drillmaster.ladder import InterviewPlan, Step
 from drillmaster.ladder.checking import Place, check, support
 from drillmaster.load.idle import Neighbours
-from drillmaster.load.manifest import COLD, EVENTS, LADDER, InterviewManifest
+from drillmaster.load.manifest import COLD, EVENTS, LADDER, InterviewManifest, part
 from drillmaster.load.preparing import LoadOptions, Ready, look_up, reach, ready_for, room_for, target_lock
-from drillmaster.load.process import EngineProcess
+from drillmaster.load.process import Crew, Ended, Processes, Team
 from drillmaster.load.rows import Row, file_text, row_of, row_text
+from drillmaster.load.sharing import Share, shared
 from drillmaster.load.tally import StepTally, Tail
+from drillmaster.load.together import Together
 from drillmaster.run.folder import Folder, make_folder, versions
 from drillmaster.run.seats import Live, started_ticks, sweep
 from drillmaster.screen import screen_text, screen_url
 from drillmaster.timeline import Writer, seal_run
 from drillmaster.timeline.opening import complaint
 
-__all__ = ["LoadOptions", "LoadResult", "conduct"]
+__all__ = ["LoadOptions", "LoadResult", "RemoteTeam", "conduct"]
 
 LOOK_EVERY_S = 0.25
 SILENT_S = 30.0
@@ -68,6 +71,18 @@ class _Stop(Exception):
     """The run ends here, and why."""
 
 
+class RemoteTeam(Team, Protocol):
+    """Engines that are on other machines, or may be."""
+
+    def assemble(self, ready: Ready, addresses: tuple[str, ...], say: Callable[[str], None]) -> None:
+        """Wait until all are there, and each has said that it may and can do what is asked. Raises Problem."""
+        ...
+
+    def close(self) -> None:
+        """Send them away."""
+        ...
+
+
 def conduct(
     plan: InterviewPlan,
     place: Place,
@@ -75,8 +90,12 @@ def conduct(
     *,
     clock: Clock | None = None,
     environ: Mapping[str, str] = os.environ,
+    team: RemoteTeam | None = None,
 ) -> LoadResult:
-    """Do a whole interview. Raises Problem where it is refused, before anything is sent or after the cold call."""
+    """Do a whole interview. Raises Problem where it is refused, before anything is sent or after the cold call.
+
+    `team`: engines elsewhere; None: as many as the plan says, here.
+    """
     clock = clock or SystemClock()
     problems = check(
         plan, place=place, wall_ns=clock.wall_ns(), rehearsal=options.rehearsal, permit_host=options.permit_host
@@ -85,7 +104,7 @@ def conduct(
         options.progress.line(str(problem))
     if problems:
         raise problems[0]
-    ready = ready_for(plan, place, options, environ)
+    ready = ready_for(plan, place, options, environ if team is None else _LeftToWorkers())
     room_for(ready, place, options)
     for line in support(plan):
         options.progress.line(line)
@@ -95,16 +114,37 @@ def conduct(
     lock = target_lock(ready, addresses)
     try:
         sweep()
+        if team is not None:
+            team.assemble(ready, addresses, options.progress.line)
         chosen, our_port = reach(ready, addresses)
         folder = make_folder(options.runs, clock)
-        run = _Run(ready, options, folder, clock, (chosen, *(one for one in addresses if one != chosen)), our_port)
+        ordered = (chosen, *(one for one in addresses if one != chosen))
+        run = _Run(ready, options, folder, clock, ordered, our_port, team or Processes(plan.processes))
         lock.note(_live(folder, ready, addresses))
         try:
             return run.whole()
         finally:
             lock.clear()
     finally:
+        if team is not None:
+            team.close()
         lock.close()
+
+
+class _LeftToWorkers(Mapping[str, str]):
+    """An environment in which each name stands for itself: keys are taken from the worker's own."""
+
+    def __getitem__(self, name: str) -> str:
+        return f"${{{name}}}"
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
 
 
 def _live(folder: Folder, ready: Ready, addresses: tuple[str, ...]) -> Live:
@@ -131,6 +171,7 @@ class _Run:
         clock: Clock,
         addresses: tuple[str, ...],
         our_port: int,
+        team: Team,
     ) -> None:
         self._ready = ready
         self._plan = ready.plan
@@ -139,6 +180,7 @@ class _Run:
         self._clock = clock
         self._addresses = addresses
         self._our_port = our_port
+        self._team = team
         self._progress = options.progress
         self._writer = Writer(folder.path / EVENTS, clock, folder.mono0_ns)
         self._tallies = {
@@ -229,9 +271,9 @@ class _Run:
         writer.write("target_reached", address=self._addresses[0], port=ready.port)
         self._idle()
         cold, *others = ready.steps
-        self._drive((cold,), COLD, first_call=0)
+        self._drive((cold,), COLD, engines=1, first_call=0)
         self._can_it_work()
-        self._drive(tuple(others), LADDER, first_call=1)
+        self._drive(tuple(others), LADDER, engines=self._team.size, first_call=1)
 
     def _idle(self) -> None:
         """Send nothing, and look who else does."""
@@ -282,104 +324,128 @@ class _Run:
             remedy=remedy,
         )
 
-    def _drive(self, planned: tuple[Step, ...], files: tuple[str, str], *, first_call: int) -> None:
-        """Run steps in one engine. Raises _Stop."""
+    def _drive(self, planned: tuple[Step, ...], files: tuple[str, str], *, engines: int, first_call: int) -> None:
+        """Run steps in so many engines. Raises _Stop."""
         folder, ready = self._folder, self._ready
-        spec = Spec(
-            to=tuple(Address(host=address, port=ready.port) for address in self._addresses),
-            tls=ready.tls,
-            server_name=ready.host if ready.tls else None,
-            ca_file=ready.ca_file,
-            shot=ready.shot,
-            stages=tuple(_stage(step) for step in planned),
-            time_limit_s=self._plan.timeout_s,
-            samples=str(folder.path / files[0]),
-            gaps=str(folder.path / files[1]) if self._plan.target.stream else None,
-            mono0_ns=folder.mono0_ns,
-            seed=self._plan.seed,
-            first_call=first_call,
-        )
-        log = folder.path / "engine.log"
-        engine = EngineProcess(spec, log=log)
-        tail = Tail(spec.samples)
+        shares = shared(planned, engines, first_call=first_call, seed=self._plan.seed)
+        specs = [
+            Spec(
+                to=tuple(Address(host=address, port=ready.port) for address in self._addresses),
+                tls=ready.tls,
+                server_name=ready.host if ready.tls else None,
+                ca_file=ready.ca_file,
+                shot=ready.shot,
+                stages=tuple(share.stage for share in mine),
+                time_limit_s=self._plan.timeout_s,
+                samples=str(folder.path / part(files[0], engine, engines)),
+                gaps=str(folder.path / part(files[1], engine, engines)) if self._plan.target.stream else None,
+                mono0_ns=folder.mono0_ns,
+                seed=self._plan.seed,
+                first_call=first_call,
+                together=self._team.together,
+            )
+            for engine, mine in enumerate(shares)
+        ]
+        crew = self._team.crew(specs, folder.path / "engine.log")
+        drive = _Drive(crew, planned, shares, [Tail(spec.samples) for spec in specs])
         why: str | None = None
-        code = None
+        ends: Sequence[Ended] = ()
         try:
-            self._writer.write("engine_started", pid=engine.pid, stages=[step.label for step in planned])
-            why = self._listen(engine, tail, {step.label: step for step in planned}, planned)
+            for engine, said in enumerate(crew.said):
+                self._writer.write(
+                    "engine_started", **_which(engine, engines), **said, stages=[step.label for step in planned]
+                )
+            why = self._listen(drive)
         finally:
-            if not engine.ended:
-                engine.ask_to_stop()
+            if not crew.ended:
+                crew.ask_to_stop()
                 until_s = time.monotonic() + END_S
-                while not engine.ended and time.monotonic() < until_s:
+                while not crew.ended and time.monotonic() < until_s:
                     with contextlib.suppress(Problem):
-                        self._told(engine.hear(0.2), planned)
-            code = engine.close(within_s=2.0)
-            self._count(tail, planned)
-        self._writer.write("engine_exited", pid=engine.pid, code=code, expected=code == 0)
-        if log.exists() and not log.stat().st_size:
-            log.unlink()
-        if why is None and code != 0:
-            why = f"the engine ended with code {code}: {_last_line(log)}"
+                        for engine, row in crew.hear(0.2):
+                            self._told(drive.together.hear(engine, row))
+            ends = crew.close(within_s=2.0)
+            self._count(drive)
+        for engine, end in enumerate(ends):
+            self._writer.write(
+                "engine_exited",
+                **_which(engine, engines),
+                **({} if end.pid is None else {"pid": end.pid}),
+                code=end.code,
+                expected=end.code == 0,
+            )
+        first = next((engine for engine, end in enumerate(ends) if end.code != 0), None)
+        if why is None and first is not None:
+            why = f"{self._team.name(first)} ended with code {ends[first].code}: {ends[first].why}"
         if why is not None:
             self._partial_rows(planned)
             raise _Stop(why)
 
-    def _listen(
-        self, engine: EngineProcess, tail: Tail, known: Mapping[str, Step], planned: tuple[Step, ...]
-    ) -> str | None:
-        """Hear an engine to its end; why it is to be stopped before, or None."""
+    def _listen(self, drive: "_Drive") -> str | None:
+        """Hear engines to their ends; why they are to be stopped before, or None."""
         step: Step | None = None
         begun_s = time.monotonic()
-        done_before = 0
-        while not engine.ended:
-            for said in engine.hear(LOOK_EVERY_S):
-                self._told([said], planned)
-                if said["event"] == "stage_started":
-                    step = known[said["stage"]]
-                    begun_s, done_before = time.monotonic(), said["done"]
-                    if step.arrivals is not None:
-                        self._progress.phase(step.label, step.arrivals.seconds)
-                    elif step.kind != "warmup":
-                        self._progress.line(f"phase {step.label}, {step.calls} call{'s' * (step.calls > 1)}")
-                elif said["event"] == "stage_ended":
-                    self._count(tail, planned)
-                    self._row(known[said["stage"]], said["wall_s"])
-                elif step is not None:
-                    self._count(tail, planned)
-                    self._tick(step, said, time.monotonic() - begun_s, said["done"] - done_before)
-                    if (why := self._too_fast(said["done"])) is not None:
-                        return why
+        done_before = done = 0
+        while not drive.crew.ended:
+            for engine, said in drive.crew.hear(LOOK_EVERY_S):
+                for row in drive.together.hear(engine, said):
+                    self._told([row])
+                    if row["event"] == "stage_ready":
+                        drive.crew.begin(time.monotonic_ns() - self._folder.mono0_ns)
+                    elif row["event"] == "stage_started":
+                        step = drive.steps[row["stage"]]
+                        begun_s, done_before = time.monotonic(), done
+                        if step.arrivals is not None:
+                            self._progress.phase(step.label, step.arrivals.seconds)
+                        elif step.kind != "warmup":
+                            self._progress.line(f"phase {step.label}, {step.calls} call{'s' * (step.calls > 1)}")
+                    elif row["event"] == "stage_ended":
+                        self._count(drive)
+                        if (lost := drive.lost(row["stage"], self._team)) is not None:
+                            return lost
+                        self._row(drive.steps[row["stage"]], row["wall_s"])
+                    elif row["event"] == "progress":
+                        done = row["done"]
+                        if step is not None:
+                            self._count(drive)
+                            self._tick(step, row, time.monotonic() - begun_s, done - done_before)
+                            if (why := self._too_fast(done)) is not None:
+                                return why
             try:
                 self._look_around()
             except _Stop as stop:
                 return str(stop)
-            if not engine.ended and time.monotonic() - engine.heard_s > SILENT_S:
-                return f"the engine said nothing for {SILENT_S:g} s"
+            if not drive.crew.ended:
+                if (fallen := drive.fallen()) is not None:
+                    return self._fell(drive, fallen)
+                if drive.crew.silent_s() > SILENT_S:
+                    return f"the engine said nothing for {SILENT_S:g} s"
         return None
 
-    def _told(self, told: list[Mapping[str, Any]], planned: tuple[Step, ...]) -> None:
-        """Put what an engine says on record."""
-        for said in told:
-            if said["event"] == "stage_started":
-                self._writer.write(
-                    "stage_started", stage=said["stage"], start_ns=said["ns"], connections=said["connections"]
-                )
-            elif said["event"] == "stage_ended":
-                self._writer.write(
-                    "stage_ended",
-                    stage=said["stage"],
-                    end_ns=said["ns"],
-                    wall_s=round(said["wall_s"], 6),
-                    cpu_s=round(said["cpu_s"], 6),
-                    longest_turn_ms=round(said["longest_turn_ms"], 3),
-                    connections=said["connections"],
-                )
+    def _fell(self, drive: "_Drive", engine: int) -> str:
+        """Why the others stop, where one engine of several has ended before its last step."""
+        drive.crew.ask_to_stop()
+        until_s = time.monotonic() + END_S
+        while not drive.crew.ended and time.monotonic() < until_s:
+            for other, said in drive.crew.hear(0.2):
+                self._told(drive.together.hear(other, said))
+        end = drive.crew.close(within_s=2.0)[engine]
+        stage, over = drive.together.under_way(engine)
+        where = f"in {stage}, after {over} calls of it" if stage else "before its first step"
+        how = "was lost" if end.code is None else f"ended with code {end.code}"
+        last = f": {end.why}" if end.why else ""
+        return f"{self._team.name(engine)} {how} {where}{last}; the others were stopped"
 
-    def _count(self, tail: Tail, planned: tuple[Step, ...]) -> None:
-        labels = [step.label for step in planned]
-        for stage, calls in tail.new():
-            self._tallies[labels[stage]].add(calls)
+    def _told(self, rows: list[dict[str, Any]]) -> None:
+        """Put on record what follows from an engine's words."""
+        for row in rows:
+            if row["event"] in ("share_started", "stage_started", "share_ended", "stage_ended"):
+                fields = dict(row)
+                self._writer.write(fields.pop("event"), **fields)
+
+    def _count(self, drive: "_Drive") -> None:
+        for stage, calls in drive.new():
+            self._tallies[stage].add(calls)
 
     def _row(self, step: Step, wall_s: float) -> None:
         """One step ended: its row is kept and said, unless the engine was ended within it."""
@@ -540,6 +606,8 @@ class _Run:
                 {"label": step.label, "kind": step.kind, "callers": step.callers, "calls": step.calls}
                 for step in ready.steps
             ),
+            engines=self._team.record() if self._team.size > 1 else {},
+            shares=self._shares(),
             idle_s=plan.idle_s,
             time_limit_s=plan.timeout_s,
             versions=versions(),
@@ -549,24 +617,59 @@ class _Run:
             permission={} if permit is None else msgspec.to_builtins(permit),
         )
 
+    def _shares(self) -> tuple[dict[str, Any], ...]:
+        """Who does what, of the steps that several engines share."""
+        engines, steps = self._team.size, self._ready.steps[1:]
+        if engines == 1:
+            return ()
+        by_engine = shared(steps, engines, first_call=1, seed=self._plan.seed)
+        return tuple(
+            {
+                "label": step.label,
+                "callers": [mine[at].callers for mine in by_engine],
+                "calls": [mine[at].calls for mine in by_engine],
+            }
+            for at, step in enumerate(steps)
+        )
 
-def _stage(step: Step) -> Stage:
-    if step.arrivals is None:
-        return Stage(label=step.label, kind="closed", level=step.callers, calls=step.calls)
-    one = step.arrivals
-    return Stage(
-        label=step.label,
-        kind="open",
-        level=step.callers,
-        seconds=one.seconds,
-        rate=one.rate,
-        rate_to=one.rate_to,
-        poisson=one.poisson,
-    )
+
+class _Drive:
+    """Engines at one list of steps: what they said, and what of it is on the disk."""
+
+    def __init__(
+        self, crew: Crew, planned: tuple[Step, ...], shares: tuple[tuple[Share, ...], ...], tails: list[Tail]
+    ) -> None:
+        self.crew = crew
+        self.steps = {step.label: step for step in planned}
+        self.together = Together(list(self.steps), len(shares))
+        self._labels = list(self.steps)
+        self._shares = shares
+        self._tails = tails
+        self._found: Counter[tuple[str, int]] = Counter()
+
+    def new(self) -> Iterator[tuple[str, list[tuple[int, ...]]]]:
+        """Records that have come since the last look, by step."""
+        for engine, tail in enumerate(self._tails):
+            for stage, calls in tail.new():
+                self._found[self._labels[stage], engine] += len(calls)
+                yield self._labels[stage], calls
+
+    def lost(self, label: str, team: Team) -> str | None:
+        """What an engine said that it did in a step that ended, and is not there; None: all of it is."""
+        for engine, mine in enumerate(self._shares):
+            said, found = self.together.calls(label, engine), self._found[label, engine]
+            if said is not None and said != found:
+                return f"{team.name(engine)} made {said} calls in {label}, and records of {found} are there"
+            planned = mine[self._labels.index(label)].calls
+            if len(self._shares) > 1 and planned != found:
+                return f"{team.name(engine)} had {planned} calls to make in {label}, and made {found}"
+        return None
+
+    def fallen(self) -> int | None:
+        """Who of several has ended before its last step; the others go on in vain."""
+        return next((engine for engine in self.crew.gone if not self.together.finished(engine)), None)
 
 
-def _last_line(log: Path) -> str:
-    with contextlib.suppress(OSError):
-        lines = log.read_text("utf-8", "replace").strip().splitlines()
-        return screen_text(lines[-1])[:300] if lines else "it said nothing"
-    return "it said nothing"
+def _which(engine: int, engines: int) -> dict[str, int]:
+    """Who it is, where there are several."""
+    return {} if engines == 1 else {"engine": engine + 1}

@@ -4,11 +4,17 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["COLD", "EVENTS", "LADDER", "InterviewManifest"]
+__all__ = ["COLD", "EVENTS", "LADDER", "InterviewManifest", "part"]
 
 EVENTS = "events/load.jsonl"
 COLD = ("samples.cold.bin", "gaps.cold.bin")
 LADDER = ("samples.bin", "gaps.bin")
+
+
+def part(name: str, engine: int, engines: int) -> str:
+    """A file's name where several engines write one each, counted from 0: `samples.2.bin` is the second one's."""
+    stem, _, ending = name.rpartition(".")
+    return name if engines == 1 else f"{stem}.{engine + 1}.{ending}"
 
 
 class InterviewManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,6 +45,10 @@ class InterviewManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """The first of them, screened."""
     steps: tuple[dict[str, Any], ...]
     """`label`, `kind`, `callers`, `calls` of each step, in order."""
+    engines: dict[str, Any] = {}
+    """Where several shared the load: `kind` (`processes`, `locust`), `size`, and what is known of each (`members`)."""
+    shares: tuple[dict[str, Any], ...] = ()
+    """Then of each step `label`, and engine by engine `callers` and `calls`; an engine without callers sat it out."""
     idle_s: float
     time_limit_s: float
     versions: dict[str, str]

@@ -1,0 +1,96 @@
+"""One plan for several engines: who has which callers, calls and arrivals of each step. Pure.
+
+1. What the engines do together is what the plan says: callers and calls are split so that their sums are the plan's own; all
+   arrivals of an open step, by the clock or by the seed's exponential gaps, are drawn once and dealt in turn, so that the engines'
+   arrivals laid together are those that one engine would have had.
+2. An engine has at least as many calls as callers. One for which no caller is left sits the step out.
+3. No two calls have the same number: of a closed step each engine has a range, of an open one every so many-th number.
+4. The cap on calls in flight of an open step is split like callers: an engine at its own cap drops, though another may have room.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from drillmaster.engines import Stage
+from drillmaster.engines.pacing import arrivals
+from drillmaster.ladder import Step
+
+__all__ = ["Share", "shared", "stage_of"]
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """One engine's part of one step."""
+
+    stage: Stage
+    callers: int
+    """0: it sits the step out."""
+    calls: int | None
+    """How many it has to make; None: an open step that it has for itself, whose arrivals nobody counted before."""
+
+
+def stage_of(step: Step) -> Stage:
+    """A step as one engine does it alone."""
+    if step.arrivals is None:
+        return Stage(label=step.label, kind="closed", level=step.callers, calls=step.calls)
+    one = step.arrivals
+    return Stage(
+        label=step.label,
+        kind="open",
+        level=step.callers,
+        seconds=one.seconds,
+        rate=one.rate,
+        rate_to=one.rate_to,
+        poisson=one.poisson,
+    )
+
+
+def shared(steps: Sequence[Step], engines: int, *, first_call: int, seed: int) -> tuple[tuple[Share, ...], ...]:
+    """Split steps, engine by engine. `first_call`: the number of their first call."""
+    if engines == 1:
+        alone = [Share(stage=stage_of(s), callers=s.callers, calls=None if s.arrivals else s.calls) for s in steps]
+        return (tuple(alone),)
+    columns: list[list[Share]] = []
+    for step in steps:
+        column = _closed(step, engines, first_call) if step.arrivals is None else _open(step, engines, first_call, seed)
+        first_call += sum(share.calls or 0 for share in column)
+        columns.append(column)
+    return tuple(tuple(column[engine] for column in columns) for engine in range(engines))
+
+
+def _callers(callers: int, engines: int) -> list[int]:
+    return [callers // engines + (engine < callers % engines) for engine in range(engines)]
+
+
+def _idle(label: str) -> Share:
+    return Share(stage=Stage(label=label, kind="closed", level=1, calls=0), callers=0, calls=0)
+
+
+def _closed(step: Step, engines: int, first_call: int) -> list[Share]:
+    whole = stage_of(step)
+    column = []
+    before = 0
+    for callers in _callers(step.callers, engines):
+        # Up to a caller the calls of all callers before it: the pieces between such places add up to all calls.
+        begin, end = (step.calls * upto // step.callers for upto in (before, before + callers))
+        before += callers
+        if not callers:
+            column.append(_idle(step.label))
+            continue
+        stage = msgspec.structs.replace(whole, level=callers, calls=end - begin, first_call=first_call + begin)
+        column.append(Share(stage=stage, callers=callers, calls=end - begin))
+    return column
+
+
+def _open(step: Step, engines: int, first_call: int, seed: int) -> list[Share]:
+    whole = stage_of(step)
+    takers = min(engines, step.callers)
+    due = sum(1 for _ in arrivals(whole, 0, seed))
+    column = []
+    for nth, callers in enumerate(_callers(step.callers, engines)):
+        if not callers:
+            column.append(_idle(step.label))
+            continue
+        stage = msgspec.structs.replace(whole, level=callers, nth=nth, of=takers, first_call=first_call + nth)
+        column.append(Share(stage=stage, callers=callers, calls=len(range(nth, due, takers))))
+    return column

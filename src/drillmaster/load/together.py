@@ -1,0 +1,118 @@
+"""What several engines say of the steps that they share, put together to what one would have said. Pure.
+
+1. A step is ready when every engine is, begins with the first that began, and ends with the last that ended. How far apart they
+   began is its skew.
+2. What they did adds up: calls, connections, CPU. The longest turn is that of the one that had the longest.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["Together"]
+
+Said = Mapping[str, Any]
+
+
+class Together:
+    """All engines of one list of steps."""
+
+    def __init__(self, labels: Sequence[str], engines: int) -> None:
+        self._labels = labels
+        self._engines = engines
+        self._said: dict[tuple[str, str], dict[int, Said]] = {}
+        self._latest: dict[int, Said] = {}
+        self._done_before: dict[int, int] = {}
+
+    def hear(self, engine: int, said: Said) -> list[dict[str, Any]]:
+        """What follows from one more word, as events; `engine` counts from 0, and from 1 in events."""
+        what, label = said["event"], said["stage"]
+        if what == "error":
+            return [dict(said)]
+        self._latest[engine] = said
+        if what == "progress":
+            return [{"event": "progress", "stage": label, **self._sums()}]
+        heard = self._said.setdefault((what, label), {})
+        heard[engine] = said
+        found: list[dict[str, Any]] = []
+        if what == "stage_started":
+            self._done_before[engine] = said["done"]
+        if self._engines > 1 and what == "stage_started":
+            found.append(
+                {
+                    "event": "share_started",
+                    "stage": label,
+                    "engine": engine + 1,
+                    "start_ns": said["ns"],
+                    "connections": said["connections"],
+                }
+            )
+        elif self._engines > 1 and what == "stage_ended":
+            found.append({"event": "share_ended", "stage": label, "engine": engine + 1, **self._ended(engine, said)})
+        if len(heard) == self._engines:
+            found.append(
+                {"stage_ready": self._ready, "stage_started": self._begun, "stage_ended": self._over}[what](label)
+            )
+        return found
+
+    def calls(self, label: str, engine: int) -> int | None:
+        """How many calls an engine said that it made in a step that it ended; None: it did not say so."""
+        said = self._said.get(("stage_ended", label), {}).get(engine)
+        began = self._said.get(("stage_started", label), {}).get(engine)
+        return None if said is None or began is None else said["done"] - began["done"]
+
+    def finished(self, engine: int) -> bool:
+        """Whether an engine has ended its last step."""
+        return engine in self._said.get(("stage_ended", self._labels[-1]), {})
+
+    def under_way(self, engine: int) -> tuple[str, int]:
+        """The step that an engine was last heard of in, and how many calls of it were over then; empty: none."""
+        said = self._latest.get(engine)
+        if said is None:
+            return "", 0
+        return said["stage"], said["done"] - self._done_before.get(engine, 0)
+
+    def _sums(self) -> dict[str, int]:
+        return {name: sum(said[name] for said in self._latest.values()) for name in ("done", "failed", "in_flight")}
+
+    def _ready(self, label: str) -> dict[str, Any]:
+        return {"event": "stage_ready", "stage": label}
+
+    def _begun(self, label: str) -> dict[str, Any]:
+        all_said = list(self._said["stage_started", label].values())
+        starts_ns = [said["ns"] for said in all_said]
+        found = {
+            "event": "stage_started",
+            "stage": label,
+            "start_ns": min(starts_ns),
+            "connections": sum(said["connections"] for said in all_said),
+        }
+        if self._engines > 1:
+            found |= {"engines": self._engines, "skew_ms": round((max(starts_ns) - min(starts_ns)) / 1e6, 3)}
+        return found
+
+    def _over(self, label: str) -> dict[str, Any]:
+        ended = self._said["stage_ended", label]
+        started_ns = [said["ns"] for said in self._said["stage_started", label].values()]
+        wall_s = ended[0]["wall_s"]
+        if self._engines > 1:
+            wall_s = (max(said["ns"] for said in ended.values()) - min(started_ns)) / 1e9
+        found = {
+            "event": "stage_ended",
+            "stage": label,
+            "end_ns": max(said["ns"] for said in ended.values()),
+            "wall_s": round(wall_s, 6),
+            "cpu_s": round(sum(said["cpu_s"] for said in ended.values()), 6),
+            "longest_turn_ms": round(max(said["longest_turn_ms"] for said in ended.values()), 3),
+            "connections": sum(said["connections"] for said in ended.values()),
+        }
+        return found | ({"engines": self._engines} if self._engines > 1 else {})
+
+    def _ended(self, engine: int, said: Said) -> dict[str, Any]:
+        return {
+            "end_ns": said["ns"],
+            "wall_s": round(said["wall_s"], 6),
+            "cpu_s": round(said["cpu_s"], 6),
+            "longest_turn_ms": round(said["longest_turn_ms"], 3),
+            "connections": said["connections"],
+            "calls": self.calls(said["stage"], engine),
+        }

@@ -60,8 +60,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def find_program(program: str) -> str | None:
-    """Find a program as a shell would, and where Debian keeps the ones that root runs."""
-    return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"]))
+    """Find a program as a shell would, and where Debian keeps the ones that root runs and PostgreSQL's, the newest first."""
+    servers = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True)
+    return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin", *servers]))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

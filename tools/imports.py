@@ -42,7 +42,7 @@ TIERS: tuple[frozenset[str], ...] = (
     frozenset({"plan", "ladder", "pace", "sanity", "conduct", "judge", "charts", "matrix", "reports"}),
     frozenset({"timeline", "wire", "pulse", "signing", "stores", "intake", "history"}),
     frozenset({"engines", "proxy", "flags", "detectors"}),
-    frozenset({"load", "passports", "run", "standins", "adapters"}),
+    frozenset({"entries", "load", "passports", "run", "standins", "adapters"}),
     frozenset({"backstage", "cli", "console", "pytest_plugin", "sdkcheck", "trying", "scaffold", "kits", "__main__"}),
 )
 PURE_TIERS = 4  # tiers 0 to 3

@@ -1,0 +1,179 @@
+"""The history's row of a run, from its sealed folder and the verdict beside it."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from drillmaster import strict, timeline
+from drillmaster.clock import parse_rfc3339, rfc3339
+from drillmaster.errors import Problem, Refused, one_line
+from drillmaster.history import Entry, History, Status
+from drillmaster.intake import is_there, read_bytes
+from drillmaster.intake.run import open_run
+from drillmaster.intake.runs import run_ids, short
+from drillmaster.intake.verdicts import stored
+from drillmaster.interviews import Level
+from drillmaster.load.reading import open_interview_run
+from drillmaster.screen import screen_url
+from drillmaster.verdict import AtLeast, Exact, Verdict
+
+__all__ = ["Taken", "entry_of", "take_in"]
+
+_MANIFEST_CAP_BYTES = 16 << 20
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a folder of runs."""
+
+    new: tuple[str, ...]
+    judged: tuple[str, ...]
+    """Known before, and with a later verdict now."""
+    left_out: dict[str, str]
+    """Run to why it stands in no history: not sealed, not as it was sealed, unreadable."""
+    sealed_twice: tuple[str, ...] = ()
+    """Runs that the history knows with another seal than their folder has."""
+
+
+def take_in(history: History, runs: Path) -> Taken:
+    """Add each run of a folder that the history does not know, or whose verdict is a later one. Raises Problem."""
+    known = history.digests()
+    new, judged, twice, left_out = [], [], [], {}
+    for run in run_ids(runs):
+        folder = runs / run
+        if run in known and _head(folder) == known[run][0] and _judged_at(folder) <= known[run][1]:
+            continue
+        try:
+            entry = entry_of(folder)
+        except Problem as problem:
+            left_out[run] = f"{problem.found}; {problem.remedy}"
+            continue
+        try:
+            how = history.add(entry)
+        except Refused as refused:
+            twice.append(run)
+            left_out[run] = f"{refused.found}; {refused.remedy}"
+            continue
+        if how == "new":
+            new.append(run)
+        elif how == "judged":
+            judged.append(run)
+    return Taken(new=tuple(new), judged=tuple(judged), left_out=left_out, sealed_twice=tuple(twice))
+
+
+def entry_of(folder: Path) -> Entry:
+    """Read the row of one run. Raises Refused where it is not as it was sealed, Problem where it cannot be read."""
+    raw = read_bytes(folder / "manifest.json", _MANIFEST_CAP_BYTES)
+    said = strict.load(raw, place=str(folder / "manifest.json"), fmt="json")
+    drill = said.get("drill") if isinstance(said, dict) else None
+    return _of_an_interview(folder) if drill == "interview" else _of_a_drill(folder)
+
+
+def _of_an_interview(folder: Path) -> Entry:
+    read = open_interview_run(folder)
+    manifest, interview = read.manifest, read.interview
+    metrics: dict[str, float] = {"idle_s": manifest.idle_s}
+    at_least: list[str] = []
+    for level in interview.levels:
+        figures, cut = _figures(level)
+        metrics |= figures
+        at_least += cut
+    verdict = _verdict(folder, interview.digest)
+    return Entry(
+        run=manifest.run,
+        drill="interview",
+        name=manifest.job,
+        target=manifest.url,
+        ended_at=rfc3339(
+            parse_rfc3339(manifest.started_at) or 0 if interview.ended_wall_ns is None else interview.ended_wall_ns
+        ),
+        stamps=manifest.stamps,
+        evidence_digest=interview.digest,
+        plan_sha256=manifest.plan_sha256,
+        payload_sha256=manifest.payload_sha256,
+        metrics=metrics,
+        at_least=tuple(at_least),
+        **_judged(verdict, completed=read.ended == "completed"),
+    )
+
+
+def _figures(level: Level) -> tuple[dict[str, float], list[str]]:
+    """A level's figures by name, and which of them were cut."""
+    if not level.n:
+        return {}, []
+    figures = {f"{level.label}.n": float(level.n), f"{level.label}.error_rate": level.failures / level.n}
+    cut = []
+    for name in ("p50", "p95", "max"):
+        measure = level.latency(name)
+        if isinstance(measure, Exact | AtLeast):
+            figures[f"{level.label}.{name}_s"] = measure.value
+            cut += [f"{level.label}.{name}_s"] * isinstance(measure, AtLeast)
+    return figures, cut
+
+
+def _of_a_drill(folder: Path) -> Entry:
+    run = open_run(folder)
+    manifest = run.manifest
+    assert manifest is not None
+    if run.seal_problems:
+        unsealed = tuple(run.seal_problems) == ("not sealed",)
+        raise Refused(
+            one_line(str(folder)),
+            found=run.seal_problems[0],
+            wanted="a run as it was sealed",
+            remedy=f"drillmaster {'seal' if unsealed else 'verify'} {short(folder)}",
+        )
+    verdict = _verdict(folder, run.digest)
+    metrics, at_least = {}, []
+    for check in verdict.checks if verdict is not None else ():
+        if check.role == "judgement" and isinstance(check.observed, Exact | AtLeast):
+            name = f"{check.id}_{check.unit}" if check.unit and check.unit.isalpha() else check.id
+            metrics[name] = check.observed.value
+            at_least += [name] * isinstance(check.observed, AtLeast)
+    return Entry(
+        run=manifest.run,
+        drill=manifest.drill,
+        name=manifest.service,
+        target=screen_url(str(manifest.plan.get("target", {}).get("url", ""))),
+        ended_at=rfc3339(run.started_wall_ns + run.end_ns),
+        stamps=manifest.stamps,
+        evidence_digest=run.digest,
+        plan_sha256=manifest.plan_sha256,
+        payload_sha256=manifest.payload_sha256,
+        metrics=metrics,
+        at_least=tuple(at_least),
+        **_judged(verdict, completed=run.ended == "completed"),
+    )
+
+
+def _verdict(folder: Path, digest: str) -> Verdict | None:
+    """The verdict beside a run, where there is one and it is on this very seal."""
+    if not is_there(folder / "verdict.json"):
+        return None
+    verdict = stored(folder)
+    return verdict if verdict.evidence_digest == digest else None
+
+
+def _judged(verdict: Verdict | None, *, completed: bool) -> dict[str, Any]:
+    if verdict is None:
+        status: Status = "unjudged" if completed else "aborted"
+        return {"status": status}
+    return {"status": verdict.status, "judged_at": verdict.now, "policy_digest": verdict.policy_digest}
+
+
+def _head(folder: Path) -> str:
+    """What the seal says that its head is, unproven; empty: there is none that can be read."""
+    try:
+        return timeline.read_seal(folder).head
+    except Problem:
+        return ""
+
+
+def _judged_at(folder: Path) -> str:
+    """When the verdict beside a run was given, unproven; empty: there is none that can be read."""
+    if not is_there(folder / "verdict.json"):
+        return ""
+    try:
+        return stored(folder).now
+    except Problem:
+        return ""

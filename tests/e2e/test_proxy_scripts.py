@@ -139,7 +139,10 @@ def origin() -> Iterator[Origin]:
 @pytest.fixture
 def lab(origin: Origin) -> Iterator[Lab]:
     one = Lab(origin.url)
+    usual_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)  # a loop that never waits has CPython's lock back before the threads beside it wake
     yield one
+    sys.setswitchinterval(usual_s)
     give_up = time.monotonic() + 5
     while one.server.hub.running:
         assert time.monotonic() < give_up
@@ -430,16 +433,6 @@ def test_fates_are_the_same_for_the_same_seed(lab: Lab) -> None:
     assert all(0 <= value < 1 for value in drawn)
 
 
-@pytest.fixture
-def quick_turns() -> Iterator[None]:
-    """Threads beside a loop that never waits: it gives CPython's lock away in each round and has it back before they wake."""
-    usual_s = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(usual_s)
-
-
-@pytest.mark.usefixtures("quick_turns")
 def test_a_script_that_never_waits_does_not_stop_the_others(lab: Lab) -> None:
     def busy(cx: Cx) -> Script:
         if cx.request is not None and cx.request.path == "/busy":

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["COLD", "EVENTS", "LADDER", "InterviewManifest", "part"]
+__all__ = ["COLD", "EVENTS", "LADDER", "InterviewManifest", "ladder_files", "part"]
 
 EVENTS = "events/load.jsonl"
 COLD = ("samples.cold.bin", "gaps.cold.bin")
@@ -59,3 +59,9 @@ class InterviewManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     code: dict[str, Any] | None = None
     """Commit and dirt of the folder that the plan lies in; null where none is known."""
     permission: dict[str, Any] = {}
+
+
+def ladder_files(manifest: InterviewManifest) -> list[tuple[str, str]]:
+    """Names of samples and gaps of all steps but the cold call, engine by engine."""
+    engines = int(manifest.engines.get("size", 1))
+    return [(part(LADDER[0], engine, engines), part(LADDER[1], engine, engines)) for engine in range(engines)]

@@ -7,6 +7,8 @@
    is the machine's own and voids nothing.
 3. A level that was stopped before its end is void. One that was planned and never begun is declared and is not there.
 4. The cold call is void where somebody else called the endpoint in the idle time.
+5. Engines that shared the load are looked at one by one: what one of them could not hold voids the level, and so does a record
+   that one of them said it made and that is not there.
 """
 
 import hashlib
@@ -21,7 +23,7 @@ from drillmaster.errors import Problem, Refused, one_line
 from drillmaster.evidence import Defect, rows
 from drillmaster.intake import is_there, read_bytes
 from drillmaster.interviews import Interview, Kind, Level
-from drillmaster.load.manifest import COLD, EVENTS, LADDER, InterviewManifest
+from drillmaster.load.manifest import COLD, EVENTS, InterviewManifest, ladder_files
 from drillmaster.load.tally import StepTally, batches
 from drillmaster.stats import quantile
 from drillmaster.verdict import Exact
@@ -56,6 +58,8 @@ class Fitness(msgspec.Struct, frozen=True, kw_only=True):
     cpu_share: float | None
     seconds: float
     """From the first call to the last answer."""
+    engines: tuple["Fitness", ...] = ()
+    """Of each engine, where several shared the step; then `cpu_s` is of all, `cpu_share` and `longest_turn_s` of the worst."""
 
 
 class InterviewRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,23 +117,30 @@ def open_interview_run(path: Path) -> InterviewRun:
     tallies = {label: StepTally(manifest.time_limit_s, batch=step["kind"] == "drain") for label, step in steps.items()}
     cold = [label for label, step in steps.items() if step["kind"] == "cold"]
     others = [label for label in steps if label not in cold]
-    torn = 0
-    for (name, _), labels in ((COLD, cold), (LADDER, others)):
-        if name in sealed:
-            torn += _fold(path, name, labels, tallies, sealed)
+    torn = _fold(path, COLD[0], cold, (tallies,), sealed)
+    files = ladder_files(manifest)
+    own = [{label: StepTally(manifest.time_limit_s) for label in others} for _ in files] if len(files) > 1 else []
+    for engine, (name, _) in enumerate(files):
+        torn += _fold(path, name, others, (tallies, own[engine]) if own else (tallies,), sealed)
     ended = {row["stage"]: row for row in events if row["event"] == "stage_ended"}
     idle: dict[str, Any] = next((row for row in events if row["event"] == "idle_ended"), {})
     end: dict[str, Any] = next((row for row in events if row["event"] == "load_ended"), {})
     fitness = {
-        label: _fitness(step, tallies[label], ended.get(label)) for label, step in steps.items() if tallies[label].n
+        label: _fitness(step["callers"], tallies[label], ended.get(label))
+        for label, step in steps.items()
+        if tallies[label].n
     }
+    lost = _shares(manifest, events, own, fitness)
     begun = [label for label in steps if tallies[label].n]
     cut_short = begun[-1] if begun and end.get("status") != "completed" else None
     judged = [label for label, step in steps.items() if step["kind"] in _KINDS]
     levels = []
     for label in judged:
         if tallies[label].n:
-            void = _void(steps[label], tallies[label], fitness[label], cut_short=label == cut_short)
+            void = [
+                *lost.get(label, ()),
+                *_void(steps[label], tallies[label], fitness[label], cut_short=label == cut_short),
+            ]
             if steps[label]["kind"] == "cold" and idle.get("proven") is False:
                 void.append(f"it may not have been cold: {idle.get('why')}")
             levels.append(_level(steps[label], tallies[label], tuple(void)))
@@ -197,21 +208,26 @@ def _events(path: Path, sealed: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def _fold(path: Path, name: str, labels: list[str], tallies: dict[str, StepTally], sealed: dict[str, Any]) -> int:
+def _fold(
+    path: Path, name: str, labels: list[str], into: tuple[dict[str, StepTally], ...], sealed: dict[str, Any]
+) -> int:
     """All records of a file into their steps; how many bytes were torn off at its end. Raises Refused."""
+    if name not in sealed:
+        return 0
     found = batches(_chunks(path, name, sealed))
     for stage, calls in found:
         if stage >= len(labels):
             raise Refused(
                 name, found=f"a record of step {stage}", wanted="steps of the plan", remedy="run the interview again"
             )
-        tallies[labels[stage]].add(calls)
+        for tallies in into:
+            tallies[labels[stage]].add(calls)
     return found.torn_bytes
 
 
-def _fitness(step: dict[str, Any], tally: StepTally, ended: dict[str, Any] | None) -> Fitness:
+def _fitness(callers: int, tally: StepTally, ended: dict[str, Any] | None) -> Fitness:
     return Fitness(
-        callers=step["callers"],
+        callers=callers,
         held=tally.held(),
         held_overall=tally.held_overall(),
         late_p99_s=tally.late_s(0.99),
@@ -220,6 +236,37 @@ def _fitness(step: dict[str, Any], tally: StepTally, ended: dict[str, Any] | Non
         cpu_share=None if ended is None else ended["cpu_s"] / max(ended["wall_s"], 1e-6),
         seconds=tally.seconds,
     )
+
+
+def _shares(
+    manifest: InterviewManifest,
+    events: list[dict[str, Any]],
+    own: list[dict[str, StepTally]],
+    fitness: dict[str, Fitness],
+) -> dict[str, list[str]]:
+    """Give each step that several engines shared the fitness of each; what of their records is not there, by step."""
+    ended = {(row["stage"], row["engine"] - 1): row for row in events if row["event"] == "share_ended"}
+    lost: dict[str, list[str]] = {}
+    for share in manifest.shares if own else ():
+        label = share["label"]
+        for engine, tallies in enumerate(own):
+            said = ended.get((label, engine))
+            if said is not None and said["calls"] != tallies[label].n:
+                lost.setdefault(label, []).append(
+                    f"engine {engine + 1} made {said['calls']} calls, and records of {tallies[label].n} are there"
+                )
+        whole = fitness.get(label)
+        if whole is None:
+            continue
+        each = tuple(
+            _fitness(share["callers"][engine], tallies[label], ended.get((label, engine)))
+            for engine, tallies in enumerate(own)
+        )
+        shares = [one.cpu_share for one in each if one.cpu_share is not None and one.callers]
+        fitness[label] = msgspec.structs.replace(
+            whole, engines=each, cpu_share=None if whole.cpu_share is None else max(shares, default=0.0)
+        )
+    return lost
 
 
 def _void(step: dict[str, Any], tally: StepTally, fitness: Fitness, *, cut_short: bool) -> list[str]:
@@ -235,26 +282,41 @@ def _void(step: dict[str, Any], tally: StepTally, fitness: Fitness, *, cut_short
         found.append(f"{fitness.held:.3g} calls were in flight on average, and {asked} were to be")
     taken = (*tally.ok_s(), *tally.cut_s())
     median = quantile(taken, 0.5) if taken else None
-    if isinstance(median, Exact):
-        visible_s = VISIBLE * median.value
+    median_s = median.value if isinstance(median, Exact) else None
+    if not fitness.engines:
+        return found + _burdened(fitness, asked, tally.n, median_s)
+    for number, engine in enumerate(fitness.engines, start=1):
+        if engine.callers:
+            calls = max(1, round(tally.n * engine.callers / step["callers"]))
+            own = _burdened(engine, min(engine.callers, calls), calls, median_s)
+            found += [f"engine {number}: {why}" for why in own]
+    return found
+
+
+def _burdened(fitness: Fitness, asked: int, calls: int, median_s: float | None) -> list[str]:
+    """Where one engine is a visible part of what it measured."""
+    found = []
+    share = fitness.cpu_share or 0.0
+    turn_s = fitness.longest_turn_s or 0.0
+    if median_s is not None:
+        visible_s = VISIBLE * median_s
         if fitness.late_p99_s > max(visible_s, FLOOR_S):
             found.append(
-                f"calls were sent up to {fitness.late_p99_s * 1e3:.3g} ms late (p99), and the median is {median.value * 1e3:.3g} ms"
+                f"calls were sent up to {fitness.late_p99_s * 1e3:.3g} ms late (p99), and the median is {median_s * 1e3:.3g} ms"
             )
-        if fitness.longest_turn_s > max(visible_s, TURN_FLOOR_S):
+        if turn_s > max(visible_s, TURN_FLOOR_S):
             found.append(
-                f"the client was busy for {fitness.longest_turn_s * 1e3:.3g} ms at a time, and the median is "
-                f"{median.value * 1e3:.3g} ms"
+                f"the client was busy for {turn_s * 1e3:.3g} ms at a time, and the median is {median_s * 1e3:.3g} ms"
             )
-    if fitness.cpu_share > MOST_CPU:
-        found.append(f"the client used {fitness.cpu_share:.0%} of a core: it had no room to measure")
-    elif fitness.cpu_share > BUSY_CPU and isinstance(median, Exact):
+    if share > MOST_CPU:
+        found.append(f"the client used {share:.0%} of a core: it had no room to measure")
+    elif share > BUSY_CPU and median_s is not None:
         # Answers that come together are read one after another: the last waits for as many as there are callers.
-        queue_s = fitness.cpu_s / tally.n * min(asked, tally.n)
-        if queue_s > VISIBLE * median.value:
+        queue_s = fitness.cpu_s / calls * min(asked, calls)
+        if queue_s > VISIBLE * median_s:
             found.append(
-                f"the client took {fitness.cpu_s / tally.n * 1e6:.3g} µs a call, {queue_s * 1e3:.2g} ms for {asked} callers, "
-                f"and the median is {median.value * 1e3:.2g} ms"
+                f"the client took {fitness.cpu_s / calls * 1e6:.3g} µs a call, {queue_s * 1e3:.2g} ms for {asked} callers, "
+                f"and the median is {median_s * 1e3:.2g} ms"
             )
     return found
 

@@ -27,7 +27,7 @@ from drillmaster.evidence.samples import OUTCOMES, Sample
 from drillmaster.intake import is_there, read_bytes
 from drillmaster.intake.runs import short
 from drillmaster.interviews import Level
-from drillmaster.load.manifest import COLD, LADDER
+from drillmaster.load.manifest import COLD, InterviewManifest, ladder_files
 from drillmaster.load.reading import Fitness
 from drillmaster.passports import Judged, judge_run, unjudged
 from drillmaster.reports import form, screened
@@ -162,7 +162,7 @@ def view_of(run_dir: Path, judged: Judged, *, gate_command: str) -> InterviewVie
     assert run is not None, "a bare file has no records"
     manifest, interview = run.manifest, run.interview
     steps = {step["label"]: step for step in manifest.steps}
-    found = _records(run_dir, steps)
+    found = _records(run_dir, manifest, steps)
     levels = tuple(
         _level(level, steps[level.label], found[level.label], run.fitness[level.label], manifest.plan)
         for level in interview.levels
@@ -194,12 +194,12 @@ def view_of(run_dir: Path, judged: Judged, *, gate_command: str) -> InterviewVie
     return screened(made)
 
 
-def _records(run_dir: Path, steps: dict[str, dict[str, Any]]) -> dict[str, _Level]:
+def _records(run_dir: Path, manifest: InterviewManifest, steps: dict[str, dict[str, Any]]) -> dict[str, _Level]:
     sealed = timeline.read_seal(run_dir).files
     found = {label: _Level() for label in steps}
     cold = [label for label, step in steps.items() if step["kind"] == "cold"]
     others = [label for label in steps if label not in cold]
-    for (name, gaps_name), labels in ((COLD, cold), (LADDER, others)):
+    for (name, gaps_name), labels in ((COLD, cold), *((files, others) for files in ladder_files(manifest))):
         if name not in sealed:
             continue
         gaps = _Gaps(_chunks(run_dir, gaps_name, sealed)) if gaps_name in sealed else None

@@ -37,7 +37,7 @@ from drillmaster.reports.json import document
 from drillmaster.reports.text import last_line, where
 from drillmaster.verdict import Absent, AtLeast, AtMost, Check, Exact, Measure, Status, Verdict
 
-__all__ = ["KINDS", "MAX_BYTES", "render", "sample", "style"]
+__all__ = ["KINDS", "MAX_BYTES", "environment", "frame", "render", "sample", "style"]
 
 MAX_BYTES: Final = 200_000
 _MOST_MARKS: Final = 2_000
@@ -110,36 +110,55 @@ def _visible(value: object) -> object:
 
 def style() -> str:
     """The style sheet of all pages."""
-    return _template().partition("<style>")[2].partition("</style>")[0]
+    return _template("page.html.jinja").partition("<style>")[2].partition("</style>")[0]
 
 
-def _template() -> str:
-    return resources.files(__package__).joinpath("page.html.jinja").read_text("utf-8")
+def _template(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text("utf-8")
+
+
+def environment() -> jinja2.Environment:
+    """Where pages are made: all that is printed is safe to parse and to look at, and nothing is missing in silence."""
+    return jinja2.Environment(
+        loader=jinja2.FunctionLoader(_template),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def frame(verdict: Verdict) -> dict[str, Any]:
+    """What every page says of a verdict: its word, its checks, those that did not pass, and up to four figures."""
+    checks = [_check(check) for check in verdict.checks]
+    return {
+        "verdict": verdict,
+        "word": _WORD[verdict.status],
+        "summary": _summary(verdict),
+        "barred": _barred(verdict) > 0,
+        "last_line": last_line(verdict),
+        "checks": checks,
+        "missed": [check for check in checks if check["status"] != "pass"],
+        "tiles": [checks[place] | {"observed": _tile(verdict.checks[place])} for place in _tiles(verdict.checks)],
+        "findings": [(_sentence(f.cause), _sentence(f.next), where(f.cites)) for f in verdict.findings],
+        "counts": sorted(verdict.counts.items()),
+    }
 
 
 def _page(verdict: Verdict, view: RunView | None, most_marks: int, most_cites: int) -> str:
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, finalize=_visible, trim_blocks=True, lstrip_blocks=True
-    )
-    template = environment.from_string(_template())
-    checks = [_check(check) for check in verdict.checks]
-    return template.render(
-        verdict=verdict,
-        view=view,
-        word=_WORD[verdict.status],
-        subject=clip(view.service if view else verdict.subject or verdict.gate, 120),
-        summary=_summary(verdict),
-        barred=_barred(verdict) > 0,
-        last_line=last_line(verdict),
-        checks=checks,
-        missed=[check for check in checks if check["status"] != "pass"],
-        tiles=[checks[place] | {"observed": _tile(verdict.checks[place])} for place in _tiles(verdict.checks)],
-        findings=[(_sentence(f.cause), _sentence(f.next), where(f.cites)) for f in verdict.findings],
-        unproven=UNPROVEN,
-        counts=sorted(verdict.counts.items()),
-        run=_run(view, most_marks) if view else None,
-        owners=_owners(verdict, view),
-        **_machine(verdict, most_cites),
+    return (
+        environment()
+        .get_template("page.html.jinja")
+        .render(
+            view=view,
+            subject=clip(view.service if view else verdict.subject or verdict.gate, 120),
+            unproven=UNPROVEN,
+            run=_run(view, most_marks) if view else None,
+            owners=_owners(verdict, view),
+            **frame(verdict),
+            **_machine(verdict, most_cites),
+        )
     )
 
 

@@ -1,0 +1,319 @@
+"""Pictures of a ladder: what each level took, call by call, and how it was spread; levels side by side on one scale.
+
+Times are on a logarithmic scale that just holds what is shown, and all levels of a picture share it. What is not bounded is
+drawn open, never with an end that nobody measured.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from drillmaster.charts import Point
+from drillmaster.charts.drawing import SHAPES, Kind, Tone, colour_of, line, marks_path, opened, tenth, text
+
+__all__ = ["Panel", "Ridge", "Rung", "Stroke", "panels", "ridges", "rungs", "seconds_text"]
+
+_WIDTH: Final = 960.0
+_LEFT: Final = 58.0
+_RIGHT: Final = 14.0
+_CHAR: Final = 6.6
+"""About how wide a character is."""
+
+
+class Stroke(msgspec.Struct, frozen=True):
+    """One figure of a rung. `low` and `high` bound it; a `high` of None is not bounded. `censored`: at least `value`."""
+
+    kind: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    censored: bool = False
+    bounded: bool = True
+    """Whether there is a bound at all to be drawn; a maximum has none."""
+    limit: float | None = None
+
+
+class Rung(msgspec.Struct, frozen=True):
+    """One level: its name, a note beneath it, its figures; `barred` says in a word why they settle nothing."""
+
+    label: str
+    note: str
+    strokes: tuple[Stroke, ...]
+    barred: str = ""
+
+
+class Panel(msgspec.Struct, frozen=True):
+    """One level's calls over its own time. A point's `x` and `y` are seconds; `y` None: it has no value."""
+
+    label: str
+    note: str
+    points: tuple[Point, ...]
+    x_end: float
+    limit: float | None = None
+    limit_name: str = ""
+    barred: str = ""
+
+
+class Ridge(msgspec.Struct, frozen=True):
+    """One row of a histogram: counts by bin, of two kinds, and values worth a line. `edge` of a bin is the caller's to say."""
+
+    label: str
+    note: str
+    bins: Mapping[int, int]
+    open_bins: Mapping[int, int]
+    lines: tuple[tuple[str, float], ...] = ()
+
+
+def seconds_text(seconds: float) -> str:
+    """Write a time with three digits and the unit that fits: `43.1 ms`, `1.2 s`."""
+    if seconds < 0.001:
+        return f"{seconds * 1e6:.3g} µs"
+    if seconds < 1:
+        return f"{seconds * 1e3:.3g} ms"
+    return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:.0f} s"
+
+
+def rungs(
+    levels: Sequence[Rung], *, kinds: Mapping[str, Kind], title: str, description: str, y_title: str, prefix: str = "g"
+) -> str:
+    """Draw figures of levels side by side, each with its bounds as a line, and its limit as a dashed one."""
+    top, bottom, height = 40.0, 300.0, 366.0
+    seen = [v for r in levels for s in r.strokes for v in (s.value, s.low, s.high, s.limit) if v is not None]
+    up = _scale(seen, bottom, top + 14)
+    width = (_WIDTH - _LEFT - _RIGHT) / max(1, len(levels))
+    out = [opened(_WIDTH, height, title=title, description=description, prefix=prefix)]
+    out += _upright(seen, up, _LEFT, _WIDTH - _RIGHT)
+    marks: dict[str, str] = {}
+    for place, rung in enumerate(levels):
+        middle = _LEFT + width * (place + 0.5)
+        if rung.barred:
+            out.append(_shade(middle - width / 2 + 3, top - 18, width - 6, bottom - top + 18))
+            out.append(text(middle, top - 4, rung.barred, anchor="middle", strong=True))
+        step = min(54.0, width / (len(rung.strokes) + 0.4))
+        for number, stroke in enumerate(rung.strokes):
+            x = middle + step * (number - (len(rung.strokes) - 1) / 2)
+            y = up(stroke.value)
+            colour = colour_of(kinds[stroke.kind].tone)
+            roof = up(stroke.high) if stroke.high is not None else y
+            if stroke.low is not None or stroke.high is not None:
+                floor = up(stroke.low) if stroke.low is not None else y
+                out.append(_whisker(x, floor, roof, colour))
+            if stroke.censored or (stroke.high is None and stroke.bounded):
+                out.append(_open_end(x, y, colour))
+                roof = y - 20
+            marks[stroke.kind] = (
+                marks.get(stroke.kind, "") + f"M{tenth(x)} {tenth(y)}{SHAPES[kinds[stroke.kind].shape][0]}"
+            )
+            if step > 34:
+                said = ("≥ " if stroke.censored else "") + seconds_text(stroke.value)
+                out.append(text(x, roof - 8, said, anchor="middle", halo=True))
+                out.append(text(x, bottom + 16, stroke.kind, anchor="middle", quiet=True))
+            if stroke.limit is not None:
+                out.append(_limit(x - 16, x + 16, up(stroke.limit)))
+                if step > 34:
+                    out.append(
+                        text(x, up(stroke.limit) - 4, f"limit {seconds_text(stroke.limit)}", anchor="middle", halo=True)
+                    )
+        if len(rung.label) * _CHAR < width:
+            out.append(text(middle, bottom + 34, rung.label, anchor="middle", strong=True))
+        if len(rung.note) * _CHAR < width:
+            out.append(text(middle, bottom + 49, rung.note, anchor="middle", quiet=True))
+    out += [marks_path(marks[name], kind) for name, kind in kinds.items() if name in marks]
+    out.append(text(_LEFT, bottom + 64, y_title, anchor="start", quiet=True))
+    out.append("</svg>")
+    return "".join(out)
+
+
+def panels(
+    levels: Sequence[Panel],
+    *,
+    kinds: Mapping[str, Kind],
+    title: str,
+    description: str,
+    lane: str,
+    y_title: str,
+    prefix: str = "p",
+) -> str:
+    """Draw the calls of each level over its own time, levels side by side on one scale, at most four a row."""
+    across = min(4, max(1, len(levels)))
+    rows = -(-len(levels) // across)
+    with_lane = any(p.y is None for level in levels for p in level.points)
+    row_height, top = 236.0, 48.0 if with_lane else 34.0
+    height = row_height * rows + 20
+    width = (_WIDTH - _LEFT - _RIGHT) / across
+    seen = [p.y for level in levels for p in level.points if p.y is not None]
+    seen += [level.limit for level in levels if level.limit is not None]
+    out = [opened(_WIDTH, height, title=title, description=description, prefix=prefix)]
+    marks: dict[str, list[str]] = {}
+    for place, level in enumerate(levels):
+        row, column = divmod(place, across)
+        base = row * row_height
+        left, right = _LEFT + column * width + (8 if column else 0), _LEFT + (column + 1) * width - 8
+        floor, roof = base + row_height - 34, base + top
+        up = _scale(seen, floor, roof)
+        if level.barred:
+            out.append(_shade(left, base + 22, right - left, floor - base - 22))
+        out += _upright(seen, up, left, right, named=column == 0)
+        heading = f"{level.label} {level.barred}".rstrip()
+        out.append(text(left, base + 14, heading, anchor="start", strong=True))
+        if (len(heading) + len(level.note) + 2) * _CHAR < right - left:
+            out.append(text(right, base + 14, level.note, anchor="end", quiet=True))
+        if with_lane:
+            out.append(line(left, base + 38, right, base + 38, dashed=True))
+            if column == 0:
+                out.append(text(_LEFT - 8, base + 34, lane, anchor="end", quiet=True))
+        out.append(line(left, floor, right, floor))
+        out.append(text(left, floor + 15, "0", anchor="start", quiet=True))
+        out.append(text(right, floor + 15, seconds_text(level.x_end), anchor="end", quiet=True))
+        if level.limit is not None:
+            out.append(_limit(left, right, up(level.limit)))
+            out.append(
+                text(
+                    right,
+                    up(level.limit) - 4,
+                    f"{level.limit_name} {seconds_text(level.limit)}",
+                    anchor="end",
+                    halo=True,
+                )
+            )
+        for point in level.points:
+            x = left + 4 + (right - left - 8) * min(1.0, point.x / level.x_end if level.x_end > 0 else 0.0)
+            y = base + 30 if point.y is None else up(point.y)
+            marks.setdefault(point.kind, []).append(f"M{tenth(x)} {tenth(y)}{SHAPES[kinds[point.kind].shape][0]}")
+    out += [marks_path("".join(marks[name]), kind) for name, kind in kinds.items() if name in marks]
+    out.append(text(_LEFT, height - 6, y_title, anchor="start", quiet=True))
+    out.append("</svg>")
+    return "".join(out)
+
+
+def ridges(
+    rows: Sequence[Ridge],
+    *,
+    edge: Callable[[int], float],
+    tone: Tone,
+    title: str,
+    description: str,
+    x_title: str,
+    prefix: str = "h",
+) -> str:
+    """Draw histograms one above the other on one scale, each as high as its fullest bin."""
+    left, row_height, top = 150.0, 58.0, 8.0
+    bins = [number for row in rows for number in (*row.bins, *row.open_bins)]
+    low, high = (min(bins) - 1, max(bins) + 2) if bins else (0, 20)
+    if high - low < 16:
+        low, high = low - (16 - high + low) // 2, high + (17 - high + low) // 2
+    bottom = top + row_height * len(rows)
+    start, end = math.log10(edge(low)), math.log10(edge(high))
+
+    def across(seconds: float) -> float:
+        share = (math.log10(max(seconds, edge(low))) - start) / (end - start)
+        return left + (_WIDTH - _RIGHT - left) * min(1.0, share)
+
+    out = [opened(_WIDTH, bottom + 38, title=title, description=description, prefix=prefix)]
+    for value in _ticks(10.0**start, 10.0**end):
+        x = across(value)
+        out.append(line(x, top, x, bottom + 4))
+        out.append(text(x, bottom + 18, seconds_text(value), anchor="middle", quiet=True))
+    for place, row in enumerate(rows):
+        floor = top + row_height * (place + 1) - 4
+        out.append(text(left - 12, floor - 22, row.label, anchor="end", strong=True))
+        out.append(text(left - 12, floor - 7, row.note, anchor="end", quiet=True))
+        out.append(line(left, floor, _WIDTH - _RIGHT, floor))
+        most = max([row.bins.get(n, 0) + row.open_bins.get(n, 0) for n in {*row.bins, *row.open_bins}], default=0)
+        room = row_height - 20
+        full = half = ""
+        for number in sorted({*row.bins, *row.open_bins}):
+            x, width = across(edge(number)), across(edge(number + 1)) - across(edge(number))
+            tall = room * row.bins.get(number, 0) / most
+            if tall:
+                full += f"M{tenth(x)} {tenth(floor)}v{tenth(-max(1.0, tall))}h{tenth(width)}V{tenth(floor)}z"
+            if number in row.open_bins:
+                more = max(2.0, room * row.open_bins[number] / most)
+                half += f"M{tenth(x)} {tenth(floor - tall)}v{tenth(-more)}h{tenth(width)}v{tenth(more)}z"
+        if full:
+            out.append(f'<path d="{full}" style="fill:{colour_of(tone)};fill-opacity:.7"/>')
+        if half:
+            out.append(
+                f'<path d="{half}" style="fill:none;stroke:{colour_of("worst")};stroke-width:1.5" stroke-dasharray="3 2"/>'
+            )
+        taken = -math.inf
+        for name, value in row.lines:
+            x = across(value)
+            out.append(
+                f'<path d="M{tenth(x)} {tenth(floor)}v{tenth(-room - 4)}" style="fill:none;stroke:var(--ink,#1c1d1f)"/>'
+            )
+            said = f"{name} {seconds_text(value)}"
+            if x + 4 > taken and x + 4 + len(said) * _CHAR < _WIDTH - _RIGHT:
+                out.append(text(x + 4, floor - room + 4, said, anchor="start", halo=True))
+                taken = x + 4 + len(said) * _CHAR
+    out.append(text(left, bottom + 34, x_title, anchor="start", quiet=True))
+    out.append("</svg>")
+    return "".join(out)
+
+
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    """The logarithms of a scale that just holds all values: half a power of ten at least."""
+    seen = [math.log10(max(value, 1e-5)) for value in values if math.isfinite(value)]
+    if not seen:
+        return -2.0, 0.0
+    low, high = min(seen), max(seen)
+    pad = max(0.06 * (high - low), (0.5 - high + low) / 2, 0.02)
+    return low - pad, high + pad
+
+
+def _scale(values: Sequence[float], bottom: float, top: float) -> Callable[[float], float]:
+    low, high = _range(values)
+
+    def up(seconds: float) -> float:
+        share = (math.log10(max(seconds, 1e-5)) - low) / (high - low)
+        return bottom - (bottom - top) * min(1.0, max(0.0, share))
+
+    return up
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round values between two: powers of ten, and 2 and 5 times them where there is room."""
+    steps = (1, 2, 5) if high / low < 1e3 else (1,)
+    first = math.floor(math.log10(low))
+    found = [step * 10.0**power for power in range(first, first + 12) for step in steps]
+    return [value for value in found if low * 0.999 <= value <= high * 1.001]
+
+
+def _upright(
+    values: Sequence[float], up: Callable[[float], float], left: float, right: float, *, named: bool = True
+) -> list[str]:
+    low, high = _range(values)
+    out = []
+    for value in _ticks(10.0**low, 10.0**high):
+        out.append(line(left, up(value), right, up(value)))
+        if named:
+            out.append(text(_LEFT - 8, up(value) + 4, seconds_text(value), anchor="end", quiet=True))
+    return out
+
+
+def _whisker(x: float, floor: float, roof: float, colour: str) -> str:
+    ends = f"M{tenth(x - 4)} {tenth(floor)}h8M{tenth(x)} {tenth(floor)}V{tenth(roof)}M{tenth(x - 4)} {tenth(roof)}h8"
+    return f'<path d="{ends}" style="fill:none;stroke:{colour};stroke-width:1.5"/>'
+
+
+def _open_end(x: float, y: float, colour: str) -> str:
+    return (
+        f'<path d="M{tenth(x)} {tenth(y)}v-20m-4 6l4-6 4 6" style="fill:none;stroke:{colour};stroke-width:1.5"'
+        ' stroke-dasharray="3 2"/>'
+    )
+
+
+def _limit(left: float, right: float, y: float) -> str:
+    return (
+        f'<path d="M{tenth(left)} {tenth(y)}H{tenth(right)}" style="fill:none;stroke:var(--ink,#1c1d1f);stroke-width:1.5"'
+        ' stroke-dasharray="6 3"/>'
+    )
+
+
+def _shade(left: float, top: float, width: float, height: float) -> str:
+    return (
+        f'<rect x="{tenth(left)}" y="{tenth(top)}" width="{tenth(width)}" height="{tenth(height)}"'
+        ' style="fill:var(--band,#f3e3df)"/>'
+    )

@@ -38,6 +38,8 @@ BUSY_CPU = 0.5
 FLOOR_S = 0.002
 """Lateness that a machine with a busy neighbour shows on its own."""
 TURN_FLOOR_S = 0.010
+LEAST_LATE = 100
+"""Of fewer calls the 99th percentile is the latest one, and one call voids nothing."""
 _MANIFEST_CAP_BYTES = 16 << 20
 _KINDS: dict[str, Kind] = {"cold": "cold", "closed": "closed", "open": "open", "drain": "drain"}
 
@@ -283,14 +285,23 @@ def _void(step: dict[str, Any], tally: StepTally, fitness: Fitness, *, cut_short
     taken = (*tally.ok_s(), *tally.cut_s())
     median = quantile(taken, 0.5) if taken else None
     median_s = median.value if isinstance(median, Exact) else None
+    found += _late(fitness, median_s)
     if not fitness.engines:
         return found + _burdened(fitness, asked, tally.n, median_s)
     for number, engine in enumerate(fitness.engines, start=1):
         if engine.callers:
             calls = max(1, round(tally.n * engine.callers / step["callers"]))
-            own = _burdened(engine, min(engine.callers, calls), calls, median_s)
+            own = _late(engine, median_s) if calls >= LEAST_LATE and not found else []
+            own += _burdened(engine, min(engine.callers, calls), calls, median_s)
             found += [f"engine {number}: {why}" for why in own]
     return found
+
+
+def _late(fitness: Fitness, median_s: float | None) -> list[str]:
+    if median_s is None or fitness.late_p99_s <= max(VISIBLE * median_s, FLOOR_S):
+        return []
+    late_ms = fitness.late_p99_s * 1e3
+    return [f"calls were sent up to {late_ms:.3g} ms late (p99), and the median is {median_s * 1e3:.3g} ms"]
 
 
 def _burdened(fitness: Fitness, asked: int, calls: int, median_s: float | None) -> list[str]:
@@ -298,16 +309,10 @@ def _burdened(fitness: Fitness, asked: int, calls: int, median_s: float | None) 
     found = []
     share = fitness.cpu_share or 0.0
     turn_s = fitness.longest_turn_s or 0.0
-    if median_s is not None:
-        visible_s = VISIBLE * median_s
-        if fitness.late_p99_s > max(visible_s, FLOOR_S):
-            found.append(
-                f"calls were sent up to {fitness.late_p99_s * 1e3:.3g} ms late (p99), and the median is {median_s * 1e3:.3g} ms"
-            )
-        if turn_s > max(visible_s, TURN_FLOOR_S):
-            found.append(
-                f"the client was busy for {turn_s * 1e3:.3g} ms at a time, and the median is {median_s * 1e3:.3g} ms"
-            )
+    if median_s is not None and turn_s > max(VISIBLE * median_s, TURN_FLOOR_S):
+        found.append(
+            f"the client was busy for {turn_s * 1e3:.3g} ms at a time, and the median is {median_s * 1e3:.3g} ms"
+        )
     if share > MOST_CPU:
         found.append(f"the client used {share:.0%} of a core: it had no room to measure")
     elif share > BUSY_CPU and median_s is not None:

@@ -1,0 +1,94 @@
+"""A plan split among engines adds up to the plan, whatever the numbers."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drillmaster.engines.pacing import arrivals
+from drillmaster.ladder import Arrivals, Step
+from drillmaster.load.sharing import Share, shared, stage_of
+
+
+def closed(callers: int, calls: int, label: str = "warm") -> Step:
+    return Step(label=label, kind="closed", callers=callers, calls=calls)
+
+
+def opened(
+    rate: float, seconds: float, *, poisson: bool = False, most: int = 100, rate_to: float | None = None
+) -> Step:
+    one = Arrivals(rate=rate, seconds=seconds, poisson=poisson, max_in_flight=most, rate_to=rate_to)
+    return Step(label=one.label, kind="open", callers=most, calls=one.calls, arrivals=one)
+
+
+def numbers(share: Share) -> range:
+    """Numbers of an engine's calls in one step, as it gives them."""
+    first = share.stage.first_call
+    if first is None:
+        return range(0)
+    assert share.calls is not None
+    return range(first, first + share.calls * share.stage.of, share.stage.of)
+
+
+def test_one_engine_has_all_and_numbers_its_calls_itself() -> None:
+    ((share, other),) = shared((closed(4, 40), opened(10, 2)), 1, first_call=1, seed=1)
+    assert (share.stage.level, share.stage.calls, share.stage.first_call) == (4, 40, None)
+    assert (other.stage.nth, other.stage.of, other.calls) == (0, 1, None)
+
+
+@pytest.mark.parametrize(
+    ("callers", "calls", "engines", "want"),
+    [
+        (8, 90, 3, [(3, 33), (3, 34), (2, 23)]),
+        (4, 40, 2, [(2, 20), (2, 20)]),
+        (1, 10, 3, [(1, 10), (0, 0), (0, 0)]),  # nobody shares one caller
+        (3, 3, 2, [(2, 2), (1, 1)]),  # a warm-up: one call a caller
+        (5, 11, 4, [(2, 4), (1, 2), (1, 2), (1, 3)]),
+    ],
+)
+def test_callers_and_calls_are_split(callers: int, calls: int, engines: int, want: list[tuple[int, int]]) -> None:
+    found = shared((closed(callers, calls),), engines, first_call=1, seed=1)
+    assert [(share.callers, share.calls) for (share,) in found] == want
+
+
+@given(
+    callers=st.integers(1, 300),
+    more=st.integers(0, 1000),
+    engines=st.integers(2, 64),
+    first=st.integers(0, 10_000),
+)
+def test_no_call_is_lost_doubled_or_left_without_a_caller(callers: int, more: int, engines: int, first: int) -> None:
+    calls = callers + more
+    found = shared((closed(callers, calls), closed(1, 7, "next")), engines, first_call=first, seed=1)
+    here, after = [list(column) for column in zip(*found, strict=True)]
+    assert sum(share.callers for share in here) == callers
+    assert all((share.calls or 0) >= share.callers for share in here)
+    assert sorted(n for share in here for n in numbers(share)) == list(range(first, first + calls))
+    assert sorted(n for share in after for n in numbers(share)) == list(range(first + calls, first + calls + 7))
+
+
+@pytest.mark.parametrize("poisson", [False, True])
+@pytest.mark.parametrize("engines", [2, 3, 7])
+@pytest.mark.parametrize("rate_to", [None, 200.0])
+def test_arrivals_laid_together_are_those_of_one_engine(poisson: bool, engines: int, rate_to: float | None) -> None:
+    step = opened(50, 4, poisson=poisson, rate_to=rate_to)
+    alone = list(arrivals(stage_of(step), 1_000, 9))
+    dealt = []
+    for (share,) in shared((step,), engines, first_call=5, seed=9):
+        mine = [at for n, at in enumerate(arrivals(share.stage, 1_000, 9)) if n % share.stage.of == share.stage.nth]
+        assert len(mine) == share.calls
+        dealt.append(zip(numbers(share), mine, strict=True))
+    together = sorted((number, at) for part in dealt for number, at in part)
+    assert [at for _, at in together] == alone
+    assert all(one < two for (one, _), (two, _) in pairwise(together))
+
+
+def test_a_cap_on_calls_in_flight_is_split_and_who_has_none_of_it_sits_out() -> None:
+    found = [share for (share,) in shared((opened(10, 1, most=2),), 3, first_call=1, seed=1)]
+    assert [(share.callers, share.stage.kind, share.calls) for share in found] == [
+        (1, "open", 5),
+        (1, "open", 5),
+        (0, "closed", 0),
+    ]
+    assert [share.stage.of for share in found[:2]] == [2, 2]

@@ -1,0 +1,69 @@
+"""What several engines say, put together to what one would have said."""
+
+from typing import Any
+
+from drillmaster.load.together import Together
+
+
+def said(event: str, stage: str = "warm", **more: Any) -> dict[str, Any]:
+    return {"event": event, "stage": stage, "ns": 0, "in_flight": 0, "connections": 0, "done": 0, "failed": 0, **more}
+
+
+def ended(ns: int, done: int, **more: Any) -> dict[str, Any]:
+    return said("stage_ended", ns=ns, done=done, **{"wall_s": 1.0, "cpu_s": 0.1, "longest_turn_ms": 1.0, **more})
+
+
+def test_a_step_is_ready_when_the_last_engine_is() -> None:
+    both = Together(["warm"], 2)
+    assert both.hear(0, said("stage_ready")) == []
+    assert both.hear(1, said("stage_ready")) == [{"event": "stage_ready", "stage": "warm"}]
+
+
+def test_a_step_begins_with_the_first_and_ends_with_the_last() -> None:
+    both = Together(["warm"], 2)
+    (own,) = both.hear(1, said("stage_started", ns=5_000_000, connections=3, done=10))
+    assert (own["event"], own["engine"]) == ("share_started", 2)
+    _, begun = both.hear(0, said("stage_started", ns=3_000_000, connections=1, done=20))
+    assert begun == {
+        "event": "stage_started",
+        "stage": "warm",
+        "start_ns": 3_000_000,
+        "connections": 4,
+        "engines": 2,
+        "skew_ms": 2.0,
+    }
+    (own,) = both.hear(0, ended(1_003_000_000, 60, cpu_s=0.4, longest_turn_ms=7.0))
+    assert (own["calls"], own["cpu_s"]) == (40, 0.4)
+    _, over = both.hear(1, ended(2_003_000_000, 15, cpu_s=0.1))
+    assert (over["wall_s"], over["cpu_s"], over["longest_turn_ms"], over["end_ns"]) == (2.0, 0.5, 7.0, 2_003_000_000)
+    assert [both.calls("warm", engine) for engine in (0, 1)] == [40, 5]
+
+
+def test_one_engine_says_it_itself() -> None:
+    alone = Together(["warm"], 1)
+    (begun,) = alone.hear(0, said("stage_started", ns=7, connections=1))
+    assert begun == {"event": "stage_started", "stage": "warm", "start_ns": 7, "connections": 1}
+    (over,) = alone.hear(0, ended(9, 4, wall_s=0.5))
+    assert "engines" not in over
+    assert over["wall_s"] == 0.5
+
+
+def test_progress_is_that_of_all_that_were_heard() -> None:
+    both = Together(["warm"], 2)
+    both.hear(0, said("progress", done=4, in_flight=2))
+    (row,) = both.hear(1, said("progress", done=5, failed=1, in_flight=3))
+    assert row == {"event": "progress", "stage": "warm", "done": 9, "failed": 1, "in_flight": 5}
+
+
+def test_an_engine_that_fell_is_known_by_the_step_that_it_was_in() -> None:
+    both = Together(["one", "two"], 2)
+    assert both.under_way(0) == ("", 0)
+    both.hear(0, said("stage_started", "one", done=0))
+    both.hear(0, ended(5, 30) | {"stage": "one"})
+    both.hear(0, said("stage_started", "two", done=30))
+    both.hear(0, said("progress", "two", done=42))
+    assert both.under_way(0) == ("two", 12)
+    assert not both.finished(0)
+    both.hear(0, ended(5, 60) | {"stage": "two"})
+    assert both.finished(0)
+    assert both.calls("two", 1) is None

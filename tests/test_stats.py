@@ -1,11 +1,22 @@
 import math
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillmaster.stats import MIN_BLOCKS, block_bound, calls_for_rate, median, quantile, rate_bound, samples_for_bound
+from drillmaster.stats import (
+    block_bound,
+    blocks_for_bound,
+    calls_for_rate,
+    median,
+    order_bound,
+    quantile,
+    rate_bound,
+    samples_for_bound,
+    t_quantile,
+)
 from drillmaster.verdict import Absent, AtLeast, Exact
 
 
@@ -133,60 +144,206 @@ def test_what_is_no_rate_is_refused(wrong: tuple[int, int, float]) -> None:
         rate_bound(*wrong)
 
 
-def stalling(
-    seconds: float, *, rate: float = 20.0, period_s: float = 10.0, stall_s: float = 2.0, phase_s: float = 0.0
-) -> list[tuple[float, float]]:
-    """Open arrivals at a server that freezes `stall_s` in each `period_s`: who is due in a freeze waits for its end."""
-    samples = []
-    for n in range(int(seconds * rate)):
-        due = n / rate
-        into = (due + phase_s) % period_s
-        samples.append((due, 0.02 + max(0.0, stall_s - into)))
-    return samples
+@pytest.mark.parametrize(
+    ("confidence", "freedom", "t"), [(0.95, 58, 1.6716), (0.95, 19, 1.7291), (0.975, 10, 2.2281), (0.95, 5, 2.0150)]
+)  # Student's table
+def test_t_is_that_of_the_table(confidence: float, freedom: int, t: float) -> None:
+    assert t_quantile(confidence, freedom) == pytest.approx(t, abs=0.002)
 
 
-def test_samples_of_one_burst_are_one_and_few_blocks_say_nothing() -> None:
-    samples = stalling(9.0, phase_s=2.5)  # 180 calls, more than enough for p95, and not one stall among most of them
-    assert isinstance(quantile([value for _, value in samples], 0.95), Exact)
-    assert block_bound(samples, 0.95, block_s=5.0) is None
+# Bounds by single samples
+
+
+@pytest.mark.parametrize(
+    ("n", "q", "rank"),
+    [
+        (58, 0.95, None),
+        (59, 0.95, 59),
+        (93, 0.95, 92),
+        (200, 0.95, 196),
+        (298, 0.99, None),
+        (299, 0.99, 299),
+        (10, 0.5, 9),
+    ],
+)  # tables of one-sided tolerance limits
+def test_a_bound_is_the_order_statistic_of_the_tables(n: int, q: float, rank: int | None) -> None:
+    assert order_bound([float(v) for v in range(n, 0, -1)], q) == rank
+
+
+@given(st.integers(1, 400), st.sampled_from([0.5, 0.9, 0.95, 0.99]))
+def test_the_rank_of_a_bound_is_the_lowest_that_the_binomial_allows(n: int, q: float) -> None:
+    def below(rank: int) -> float:
+        return math.fsum(math.comb(n, k) * q**k * (1 - q) ** (n - k) for k in range(rank))
+
+    wanted = next((rank for rank in range(1, n + 1) if below(rank) >= 0.95 - 1e-12), None)
+    assert order_bound([float(v) for v in range(1, n + 1)], q) == wanted
+
+
+def test_a_bound_among_cut_calls_is_infinite() -> None:
+    assert order_bound([1.0] * 95 + [math.inf] * 5, 0.95) == math.inf
+    assert order_bound([1.0] * 299 + [math.inf], 0.95) == 1.0
+
+
+# Bounds by blocks of time
+
+
+def steady(values: list[float], every_s: float = 1.0) -> list[tuple[float, float]]:
+    return [(n * every_s, value) for n, value in enumerate(values)]
+
+
+def test_fewer_blocks_than_it_takes_samples_say_nothing() -> None:
+    assert block_bound(steady([1.0] * 58), 0.95, block_s=1.0) is None
+    assert block_bound(steady([1.0] * 59), 0.95, block_s=1.0) == 1.0
+    assert block_bound(steady([1.0] * 5_000, 0.01), 0.95, block_s=1.0) is None
     assert block_bound([], 0.95, block_s=5.0) is None
 
 
-def test_the_bound_by_blocks_covers_what_the_one_by_calls_misses() -> None:
-    # Truth: each call falls into a stall with 0.2, and p95 lies 1.52 s up. The phase of the stalls is what varies.
-    truth = 1.52
-    runs = [stalling(103.0, rate=5.0, phase_s=0.37 * k, period_s=10.3) for k in range(28)]
-    by_blocks = [block_bound(run, 0.95, block_s=5.0, seed=k) for k, run in enumerate(runs)]
-    assert sum(bound is not None and bound >= truth for bound in by_blocks) >= 25
+@pytest.mark.parametrize(("q", "blocks"), [(0.5, 59), (0.9, 59), (0.95, 59), (0.99, 299)])
+def test_as_many_blocks_are_asked_for_as_say_something(q: float, blocks: int) -> None:
+    assert blocks_for_bound(q) == blocks
+    assert block_bound(steady([1.0] * (blocks - 1)), q, block_s=1.0) is None
+    assert block_bound(steady([1.0] * blocks), q, block_s=1.0) == 1.0
+
+
+def test_blocks_without_a_call_are_none() -> None:
+    spread = [(n * 10.0, 1.0) for n in range(58)]
+    assert block_bound(spread, 0.95, block_s=1.0) is None
+
+
+def test_a_burst_counts_as_one_and_scattered_samples_as_what_they_are() -> None:
+    # 4 % of 1,200 are slow: all in the same 4 blocks of 100, or one here and there.
+    burst = steady([9.0 if n // 12 in (10, 37, 61, 88) else 1.0 for n in range(1_200)], 1 / 12)
+    scattered = steady([9.0 if n % 25 == 7 else 1.0 for n in range(1_200)], 1 / 12)
+    assert block_bound(burst, 0.95, block_s=1.0) == 9.0
+    assert block_bound(scattered, 0.95, block_s=1.0) == 9.0  # as the bound by single samples: 4 % of 1,200 are too near
+    assert order_bound([value for _, value in burst], 0.95) == 9.0
+    rare = steady([9.0 if n // 12 in (10, 61) else 1.0 for n in range(1_200)], 1 / 12)
+    assert order_bound([value for _, value in rare], 0.95) == 1.0
+    assert block_bound(rare, 0.95, block_s=1.0) == 9.0  # 2 blocks of 100: there may be 6
+
+
+def test_a_block_weighs_the_same_however_few_calls_it_has() -> None:
+    # A caller who waits makes one call in a slow second and a hundred in a quick one.
+    samples = [(second + n / 100, 0.01) for second in range(90) for n in range(100)]
+    samples += [(90.0 + second, 0.99) for second in range(10)]
+    assert order_bound([value for _, value in samples], 0.95) == 0.01
+    assert block_bound(samples, 0.95, block_s=1.0) == 0.99
+
+
+def test_a_cut_call_is_over_every_bound() -> None:
+    samples = steady([1.0 if n % 10 else math.inf for n in range(600)])
+    assert block_bound(samples, 0.95, block_s=5.0) == math.inf
+    assert block_bound(samples, 0.5, block_s=5.0) == 1.0
 
 
 def test_where_samples_are_independent_it_agrees_with_the_order_statistics() -> None:
     rng = random.Random(5)
-    samples = [(n / 10, rng.expovariate(1.0)) for n in range(2_000)]
-    values = [value for _, value in samples]
-    plain = quantile(values, 0.95, confidence=0.90)
+    samples = [(n / 10, rng.expovariate(1.0)) for n in range(4_000)]
+    plain = order_bound([value for _, value in samples], 0.95)
     bound = block_bound(samples, 0.95, block_s=5.0)
-    assert isinstance(plain, Exact)
-    assert plain.high is not None
+    assert plain is not None
     assert bound is not None
-    assert plain.value < bound
-    assert abs(bound - plain.high) < 0.25
-    assert block_bound(samples, 0.95, block_s=5.0) == bound
+    assert abs(bound - plain) < 0.1
 
 
-def test_a_cut_call_is_over_every_bound() -> None:
-    samples = [(float(n), 1.0 if n % 10 else math.inf) for n in range(200)]
-    assert block_bound(samples, 0.95, block_s=5.0) == math.inf
-    assert block_bound(samples, 0.5, block_s=5.0) == 1.0
+@given(st.lists(st.floats(0, 100), min_size=60, max_size=200), st.floats(0.5, 0.95))
+def test_a_bound_is_a_sample_no_lower_than_the_quantile_in_any_order(values: list[float], q: float) -> None:
+    samples = steady(values)
+    bound = block_bound(samples, q, block_s=1.0)
+    plain = quantile(values, q)
+    assert isinstance(plain, Exact)
+    assert bound in values
+    assert bound >= plain.value
+    assert block_bound(samples[::-1], q, block_s=1.0) == bound
 
 
 @pytest.mark.parametrize("wrong", [{"q": 0.0}, {"q": 1.0}, {"confidence": 1.0}, {"block_s": 0.0}])
 def test_a_bound_out_of_range_is_an_error(wrong: dict[str, float]) -> None:
     given = {"q": 0.95, "block_s": 5.0, **wrong}
     with pytest.raises(ValueError, match="must lie"):
-        block_bound([(0.0, 1.0)], given.pop("q"), **given)  # type: ignore[arg-type]
+        block_bound([(0.0, 1.0)], given.pop("q"), **given)
 
 
-def test_the_least_number_of_blocks_is_what_it_says() -> None:
-    assert block_bound([(float(n), 1.0) for n in range(MIN_BLOCKS - 1)], 0.5, block_s=1.0) is None
-    assert block_bound([(float(n), 1.0) for n in range(MIN_BLOCKS)], 0.5, block_s=1.0) == 1.0
+# What the bounds promise, held against servers of known law: how often a bound covers the true quantile.
+
+RUNS = 300
+LEAST = 0.95 - 3 * math.sqrt(0.95 * 0.05 / RUNS)
+"""What a bound of 95 % falls below once in a thousand seeds."""
+
+
+def arrivals(rng: random.Random, span_s: float) -> list[float]:
+    phase = rng.random()
+    return [(n + phase) / 5.03 for n in range(int(span_s * 5.03))]
+
+
+def independent(rng: random.Random, span_s: float) -> list[tuple[float, float]]:
+    return [(due, rng.expovariate(1.0)) for due in arrivals(rng, span_s)]
+
+
+def two_humps(rng: random.Random, span_s: float) -> list[tuple[float, float]]:
+    return [(due, rng.uniform(2.0, 2.01) if rng.random() < 0.06 else 0.1) for due in arrivals(rng, span_s)]
+
+
+def stalling(rng: random.Random, span_s: float, gap_s: float, stall_s: float) -> list[tuple[float, float]]:
+    """A server that freezes for `stall_s`, after times of mean `gap_s`: who is due in a freeze waits for its end."""
+    begin, end = -1.0, -60.0 * rng.random()
+    samples = []
+    for due in arrivals(rng, span_s):
+        while end <= due:
+            begin = end + rng.expovariate(1 / gap_s)
+            end = begin + stall_s
+        samples.append((due, 0.02 + (end - due if due >= begin else 0.0)))
+    return samples
+
+
+def stalling_truth(gap_s: float, stall_s: float, q: float) -> float:
+    """Of the time `stall_s / (gap_s + stall_s)` is a stall, and what is left of it is evenly spread."""
+    return 0.02 + max(0.0, stall_s - (1 - q) * (gap_s + stall_s))
+
+
+Law = Callable[[random.Random, float], list[tuple[float, float]]]
+LAWS: dict[str, tuple[Law, float]] = {
+    "independent": (independent, -math.log(0.05)),
+    "two humps": (two_humps, 2.01 - 0.01 * 0.05 / 0.06),
+    "2 s in 20": (lambda rng, span_s: stalling(rng, span_s, 18.0, 2.0), stalling_truth(18.0, 2.0, 0.95)),
+    "5 s in 95": (lambda rng, span_s: stalling(rng, span_s, 90.0, 5.0), stalling_truth(90.0, 5.0, 0.95)),
+}
+
+
+def covered(law: str, blocks: int, block_s: float) -> tuple[float, float]:
+    """How often the bounds by blocks and by single samples cover the truth."""
+    make, truth = LAWS[law]
+    by_block = by_call = 0
+    for run in range(RUNS):
+        samples = make(random.Random(f"{law}/{blocks}/{run}"), blocks * block_s - 0.01)
+        bound = block_bound(samples, 0.95, block_s=block_s)
+        plain = order_bound([value for _, value in samples], 0.95)
+        assert bound is not None
+        by_block += bound >= truth
+        by_call += plain is not None and plain >= truth
+    return by_block / RUNS, by_call / RUNS
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("blocks", [59, 120])
+def test_a_bound_covers_the_truth_as_often_as_it_says(law: str, blocks: int) -> None:
+    by_block, by_call = covered(law, blocks, 5.0)
+    assert by_block >= LEAST
+    if " in " in law:  # what bursts do to a bound that takes each call for an independent one
+        assert by_call < 0.9
+
+
+def test_so_few_calls_cannot_see_what_comes_in_bursts_however_many_there_are_a_second() -> None:
+    missed = 0
+    for run in range(RUNS):
+        samples = stalling(random.Random(f"short/{run}"), 9.0, 18.0, 2.0)
+        missed += max(value for _, value in samples) < stalling_truth(18.0, 2.0, 0.95)
+    assert missed > RUNS / 4
+    assert block_bound(samples, 0.95, block_s=5.0) is None
+
+
+@pytest.mark.parametrize(("rate", "n"), [(0.02, 100), (0.05, 60), (0.3, 40)])
+def test_a_bound_of_a_rate_covers_the_true_rate(rate: float, n: int) -> None:
+    rng = random.Random(f"rate/{rate}")
+    hits = sum(rate_bound(sum(rng.random() < rate for _ in range(n)), n) >= rate for _ in range(RUNS))
+    assert hits / RUNS >= LEAST

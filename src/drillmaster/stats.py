@@ -6,23 +6,35 @@
 3. A rate that stands for later traffic has an exact upper bound (Clopper and Pearson, 1934): ten calls without a failure
    show no more than that at most 26 % fail.
 4. These intervals take each sample for an independent one. Stalls come in bursts, and samples of one burst are one: `block_bound`
-   resamples whole blocks of time (Künsch, 1989, *The jackknife and the bootstrap for general stationary observations*), and
-   has nothing to say on fewer than `MIN_BLOCKS` of them.
+   counts whole blocks of time. From how unevenly they hold what is slow follows how many independent samples there are as good
+   as (Korn and Graubard, *Confidence intervals for proportions with small expected number of positive counts estimated from
+   survey data*, Survey Methodology 24, 1998), and with those it takes the exact bound. It has nothing to say on fewer blocks
+   than it would take samples: had a quantile's share of the time been stalls, so few blocks could all have missed them.
 5. A sample that was cut short is "at least" its value and stays among the others. A quantile that could be moved by what
    a cut sample would have become is itself "at least".
 """
 
 import math
-import operator
-import random
 from collections.abc import Sequence
+from statistics import NormalDist
 
 from drillmaster.verdict import Absent, AtLeast, Exact, Measure
 
-__all__ = ["MIN_BLOCKS", "block_bound", "calls_for_rate", "median", "quantile", "rate_bound", "samples_for_bound"]
+__all__ = [
+    "MIN_BLOCKS",
+    "block_bound",
+    "blocks_for_bound",
+    "calls_for_rate",
+    "median",
+    "order_bound",
+    "quantile",
+    "rate_bound",
+    "samples_for_bound",
+    "t_quantile",
+]
 
-MIN_BLOCKS = 20
-"""Fewer blocks than this hold too few bursts to say how often they come."""
+MIN_BLOCKS = 59
+"""Of fewer it cannot be told how unevenly they hold what is slow."""
 
 
 def quantile(values: Sequence[float], q: float, *, censored: Sequence[float] = (), confidence: float = 0.95) -> Measure:
@@ -54,50 +66,69 @@ def quantile(values: Sequence[float], q: float, *, censored: Sequence[float] = (
     )
 
 
+def order_bound(values: Sequence[float], q: float, *, confidence: float = 0.95) -> float | None:
+    """Bound the q-quantile from above, one-sided, by an order statistic; None: there are too few samples.
+
+    A cut sample is infinite, and so is a bound that lies among such.
+    """
+    if not (0 < q < 1 and 0 < confidence < 1):
+        raise ValueError("q and confidence must lie in (0, 1)")
+    rank = _upper_rank(len(values), q, 1 - confidence)
+    return None if rank is None else sorted(values)[rank - 1]
+
+
 def block_bound(
-    samples: Sequence[tuple[float, float]],
-    q: float,
-    *,
-    block_s: float,
-    confidence: float = 0.95,
-    resamples: int = 400,
-    seed: int = 1,
+    samples: Sequence[tuple[float, float]], q: float, *, block_s: float, confidence: float = 0.95
 ) -> float | None:
     """Bound the q-quantile from above, one-sided, where samples lean on their neighbours in time.
 
-    `samples` are (when it was due in seconds, value), in any order; a cut one is infinite. None: they span fewer than
-    `MIN_BLOCKS` blocks of `block_s`, which should be longer than a stall. The same seed gives the same bound.
+    `samples` are (when it was due in seconds, value), in any order; a cut one is infinite. A block weighs the same however many
+    samples it has: a caller who waits makes fewest calls when it is slowest. None: fewer blocks of `block_s`, which should be
+    several times as long as a stall, have samples than `blocks_for_bound` says.
     """
     if not (0 < q < 1 and 0 < confidence < 1 and block_s > 0):
         raise ValueError("q and confidence must lie in (0, 1), block_s over 0")
     if not samples:
         return None
     start = min(due for due, _ in samples)
-    block_of = [int((due - start) / block_s) for due, _ in samples]
-    blocks = max(block_of) + 1
-    if blocks < MIN_BLOCKS:
+    raw = [int((due - start) / block_s) for due, _ in samples]
+    order = {block: at for at, block in enumerate(sorted(set(raw)))}
+    blocks = len(order)
+    if blocks < blocks_for_bound(q, confidence):
         return None
-    sizes = [0] * blocks
-    for block in block_of:
-        sizes[block] += 1
-    # From the largest down: the quantile of a resample is where more than (1 - q) of its mass lies above.
-    top = sorted(zip((value for _, value in samples), block_of, strict=True), reverse=True)
-    rng = random.Random(f"{seed}/{len(samples)}")  # noqa: S311 - resampling, not secrets
-    found = []
-    for _ in range(resamples):
-        weights = [0] * blocks
-        for _ in range(blocks):
-            weights[rng.randrange(blocks)] += 1
-        mass = sum(map(operator.mul, weights, sizes))
-        above = mass - max(1, math.ceil(q * mass - 1e-9)) if mass else -1
-        seen = 0
-        for value, block in top:
-            seen += weights[block]
-            if seen > above:
-                found.append(value)
-                break
-    found.sort()
-    return found[min(len(found) - 1, math.ceil(confidence * len(found)) - 1)]
+    sizes = [0] * (blocks + 2)  # one more on each side, that holds nothing: every block has two neighbours
+    for block in raw:
+        sizes[order[block] + 1] += 1
+    most, n = 1 - q, len(samples)
+    few_blocks = (NormalDist().inv_cdf(confidence) / t_quantile(confidence, blocks - 1)) ** 2
+    above = [0.0] * (blocks + 2)
+    total = squares = products = 0.0
+    bound = math.inf
+    at = 0
+    # From the largest down: a value is a bound for as long as the share above it is surely no more than 1 - q.
+    top = sorted(zip((value for _, value in samples), raw, strict=True), reverse=True)
+    while at < n:
+        share = total / blocks
+        if share >= most:
+            return bound
+        if total:
+            # A stall may lie in two blocks: what neighbours share counts as unevenness too.
+            variance = max(0.0, squares / blocks - share * share)
+            variance += 2 * max(0.0, products / (blocks - 1) - share * share)
+            as_good_as = n if variance == 0 else min(n, share * (1 - share) * (blocks - 1) / variance)
+            as_good_as *= few_blocks
+            if _at_most(share * as_good_as, as_good_as, most) > 1 - confidence:
+                return bound
+        bound = top[at][0]
+        while at < n and top[at][0] == bound:
+            block = order[top[at][1]] + 1
+            one = 1 / sizes[block]
+            squares += (2 * above[block] + one) * one
+            products += one * (above[block - 1] + above[block + 1])
+            above[block] += one
+            total += one
+            at += 1
+    return bound
 
 
 def median(values: Sequence[float], *, censored: Sequence[float] = ()) -> Measure:
@@ -112,6 +143,11 @@ def samples_for_bound(q: float, confidence: float = 0.95) -> int:
     return math.ceil(math.log(1 - confidence) / math.log(q) - 1e-9)
 
 
+def blocks_for_bound(q: float, confidence: float = 0.95) -> int:
+    """Say how many blocks of time `block_bound` needs: as many as samples, and no fewer than `MIN_BLOCKS`."""
+    return max(MIN_BLOCKS, samples_for_bound(q, confidence))
+
+
 def rate_bound(failed: int, n: int, confidence: float = 0.95) -> float:
     """Bound the rate behind `failed` of `n` from above, one-sided: the largest that would still show so few that often."""
     if not 0 <= failed <= n or n < 1 or not 0 < confidence < 1:
@@ -121,7 +157,7 @@ def rate_bound(failed: int, n: int, confidence: float = 0.95) -> float:
     low, high = failed / n, 1.0
     for _ in range(60):
         middle = (low + high) / 2
-        if math.fsum(_binomial(n, k, middle) for k in range(failed + 1)) > 1 - confidence:
+        if _at_most(failed, n, middle) > 1 - confidence:
             low = middle
         else:
             high = middle
@@ -135,27 +171,60 @@ def calls_for_rate(cap: float, confidence: float = 0.95) -> int:
     return math.ceil(math.log(1 - confidence) / math.log(1 - cap) - 1e-9)
 
 
+def t_quantile(confidence: float, freedom: int) -> float:
+    """Approximate Student's t, to a thousandth from five degrees of freedom on (Fisher and Cornish, 1960)."""
+    z = NormalDist().inv_cdf(confidence)
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / freedom + second / freedom**2 + third / freedom**3
+
+
 def _interval_ranks(n: int, q: float, confidence: float) -> tuple[int | None, int | None]:
     """Find ranks l and u, each missing the true quantile with probability at most (1 - confidence) / 2.
 
     X(l) exceeds the quantile when fewer than l of n samples fall at or below it; X(u) is below it when u or more do.
     """
     tail = (1 - confidence) / 2
-    low: int | None = None
-    high: int | None = None
-    below = 0.0  # P(fewer than rank samples at or below the quantile)
-    for rank in range(1, n + 1):
-        below += _binomial(n, rank - 1, q)
-        if below <= tail:
-            low = rank
-        if 1 - below <= tail:
-            high = rank
+    low, over = 0, n + 1
+    while over - low > 1:
+        middle = (low + over) // 2
+        low, over = (middle, over) if _at_most(middle - 1, n, q) <= tail else (low, middle)
+    return low or None, _upper_rank(n, q, tail)
+
+
+def _upper_rank(n: int, q: float, tail: float) -> int | None:
+    """The lowest rank whose value misses the q-quantile from below with probability at most `tail`."""
+    under, rank = 0, n + 1
+    while rank - under > 1:
+        middle = (under + rank) // 2
+        under, rank = (under, middle) if 1 - _at_most(middle - 1, n, q) <= tail else (middle, rank)
+    return rank if rank <= n else None
+
+
+def _at_most(k: float, n: float, p: float) -> float:
+    """P(at most k of n), each with probability p; k and n need not be whole."""
+    if k >= n:
+        return 1.0
+    return 0.0 if k < 0 else _beta(n - k, k + 1, 1 - p)
+
+
+def _beta(a: float, b: float, x: float) -> float:
+    """The regularised incomplete beta function, by its continued fraction (NIST DLMF 8.17.22)."""
+    if not 0 < x < 1:
+        return float(x >= 1)
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _beta(b, a, 1 - x)
+    front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    upper, lower = 1.0, 1 / (1 - (a + b) * x / (a + 1))
+    value = lower
+    for m in range(1, 20_000):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        for term in (even, odd):
+            lower = 1 / (1 + term * lower)
+            upper = 1 + term / upper
+            value *= upper * lower
+        if abs(upper * lower - 1) < 1e-14:
             break
-    return low, high
-
-
-def _binomial(n: int, k: int, p: float) -> float:
-    if p == 1:
-        return 1.0 if k == n else 0.0
-    log = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * math.log(p) + (n - k) * math.log1p(-p)
-    return math.exp(log)
+    return math.exp(front) * value / a

@@ -98,6 +98,8 @@ SHAPES: dict[str, tuple[str, str, tuple[tuple[str, str], ...]]] = {
             ("", "drillmaster.ladder:InterviewPlan"),
             ("target", "drillmaster.ladder:Asked"),
             ("target.permit", "drillmaster.ladder:LoadPermit"),
+            ("think", "drillmaster.ladder:Think"),
+            ("retry, `policy: honour`", "drillmaster.ladder:Honour"),
             ("open", "drillmaster.ladder:Arrivals"),
             ("drain", "drillmaster.ladder:Batch"),
             ("seats", "drillmaster.ladder:InterviewSeats"),

@@ -260,7 +260,7 @@ def test_a_kept_connection_that_was_closed_is_replaced_once_and_said(lab: Lab) -
         time.sleep(0.05)  # closes without having said so
 
     with origin(one_each) as port:
-        ran = lab.run(port, {"level": 1, "calls": 5, "think_s": 0.0})
+        ran = lab.run(port, {"level": 1, "calls": 5})
     assert ran.kinds == {"ok": 5}
     assert sum(row.again for row in ran.rows) >= 3
 

@@ -7,7 +7,6 @@ import pytest
 
 from drillmaster.errors import Problem
 from drillmaster.ladder import InterviewPlan, steps
-from drillmaster.ladder.bodies import bodies, payload_sha256, read_payloads
 from drillmaster.ladder.checking import Place, check, compressed, longest_s, support
 
 NOW_NS = 1_796_000_000_000_000_000  # 2026-11-30
@@ -82,6 +81,24 @@ def test_the_articles_own_numbers_are_a_plan() -> None:
         ({"headers": {"Authorization": "Bearer x"}}, {}, "/target/headers/Authorization", "a credential in the plan"),
         ({"headers": {"Host": "x"}}, {}, "/target/headers", "'Host'"),
         ({"prompt": " "}, {}, "/target/prompt", "an empty prompt"),
+        ({"form": {"q": "x"}, "query": {"q": "x"}}, {}, "/target/form", "a form and a query"),
+        ({"form": {"q": "x"}, "method": "GET"}, {}, "/target/form", "a form for a GET"),
+        ({"query": {"q": "x"}}, {}, "/target/query", "a query for a POST"),
+        ({"form": {}}, {}, "/target/form", "no field"),
+        ({"form": {" ": "x"}}, {}, "/target/form", "a field without a name"),
+        ({"payloads": "x.jsonl", "method": "GET"}, {}, "/target/payloads", "payloads for a GET"),
+        ({}, {"think": {"session_s": -1}}, "/think/session_s", "-1"),
+        ({}, {"think": {"turn_s": float("nan")}}, "/think/turn_s", "nan"),
+        ({}, {"retry": {"policy": "honour", "max_attempts": 1, "max_wait_s": 9}}, "/retry/max_attempts", "1"),
+        ({}, {"retry": {"policy": "honour", "max_attempts": 101, "max_wait_s": 9}}, "/retry/max_attempts", "101"),
+        ({}, {"retry": {"policy": "honour", "max_attempts": 3, "max_wait_s": 0}}, "/retry/max_wait_s", "0"),
+        ({}, {"retry": {"policy": "honour", "max_attempts": 3, "max_wait_s": 1e9}}, "/retry/max_wait_s", "1e+09"),
+        (
+            {},
+            {"retry": {"policy": "honour", "max_attempts": 3, "max_wait_s": 9}, "spend": {"max_requests": 131}},
+            "/spend/max_requests",
+            "each sent up to 3 times",
+        ),
         ({"url": "https://api.example.com/v1"}, {}, "/target/url", "not loopback"),
         (
             {"url": "http://api.example.com/v1", "headers": {"Authorization": "Bearer ${K}"}, "permit": PERMIT},
@@ -109,6 +126,7 @@ def test_what_cannot_work_is_named_where_it_stands(
         ({"max_in_flight": 7}, {}, "/target/permit/max_in_flight"),
         ({}, {"open": [{"rate": 11, "seconds": 1, "max_in_flight": 4}]}, "/target/permit/max_per_s"),
         ({}, {"open": [{"rate": 5, "seconds": 1}]}, "/target/permit/max_in_flight"),
+        ({}, {"retry": {"policy": "honour", "max_attempts": 3, "max_wait_s": 9}}, "/target/permit/max_requests"),
     ],
 )
 def test_load_on_another_host_stays_within_what_its_owner_allowed(
@@ -138,58 +156,20 @@ def test_what_ten_calls_can_show_is_said_before_any_load() -> None:
 def test_compression_leaves_calls_and_time_limits() -> None:
     short = compressed(plan(open=[{"rate": 5, "seconds": 60}]), 10)
     assert (short.idle_s, short.open[0].seconds, short.open[0].rate, short.warm, short.timeout_s) == (12, 6, 5, 10, 60)
+    calmer = compressed(plan(think={"turn_s": 5, "session_s": 30}), 10)
+    assert (calmer.think.turn_s, calmer.think.session_s) == (0.5, 3)
 
 
-@pytest.mark.parametrize(
-    ("target", "body"),
-    [
-        ({}, '{"prompt":"Why?"}'),
-        ({"model": "m"}, '{"model":"m","prompt":"Why?"}'),
-        (
-            {"dialect": "openai_chat", "model": "m", "stream": True, "max_tokens": 9},
-            '{"model":"m","messages":[{"role":"user","content":"Why?"}],"max_tokens":9,"stream":true,'
-            '"stream_options":{"include_usage":true}}',
-        ),
-        ({"dialect": "openai_responses", "model": "m"}, '{"model":"m","input":"Why?"}'),
-        (
-            {"dialect": "anthropic", "model": "m"},
-            '{"model":"m","max_tokens":1024,"messages":[{"role":"user","content":"Why?"}]}',
-        ),
-        ({"dialect": "gemini", "stream": True}, '{"contents":[{"role":"user","parts":[{"text":"Why?"}]}]}'),
-        (
-            {"dialect": "ollama", "model": "m"},
-            '{"model":"m","messages":[{"role":"user","content":"Why?"}],"stream":false}',
-        ),
-        ({"method": "GET"}, ""),
-    ],
-)
-def test_the_prompt_is_put_in_each_apis_words(target: dict[str, Any], body: str) -> None:
-    one = plan({**target, "prompt": "Why?"})
-    assert found(one) == []
-    assert bodies(one.target, None, place="x") == (body,)
-
-
-def test_a_payload_set_holds_prompts_and_whole_bodies() -> None:
-    read = read_payloads(b'"a"\n\n{"messages": [1]}\r\n', place="set.jsonl")
-    one = plan({"dialect": "openai_chat", "model": "m"})
-    sent = bodies(one.target, read, place="x")
-    assert sent == ('{"model":"m","messages":[{"role":"user","content":"a"}]}', '{"model":"m","messages":[1]}')
-    assert payload_sha256(one.target, sent, path="/a") != payload_sha256(one.target, sent[:1], path="/a")
-    assert payload_sha256(one.target, sent, path="/a") != payload_sha256(one.target, sent, path="/b")
-
-
-@pytest.mark.parametrize(
-    ("data", "place"),
-    [
-        (b"", "set.jsonl"),
-        (b'"a"\n3\n', "set.jsonl:2"),
-        (b'"a"\n"  "\n', "set.jsonl:2"),
-        (b'{"a":1,"a":2}', "set.jsonl:1"),
-        (b'"a"\n{"n": NaN}', "set.jsonl:2"),
-        (b'"a"\n["b"]', "set.jsonl:2"),
-    ],
-)
-def test_a_payload_set_that_is_none_is_refused_at_its_line(data: bytes, place: str) -> None:
-    with pytest.raises(Problem) as caught:
-        read_payloads(data, place="set.jsonl")
-    assert caught.value.place.startswith(place)
+def test_pauses_and_waits_are_in_how_long_it_takes_and_said_before_any_load() -> None:
+    calm = plan(levels=[1], warm=11, idle_s=0, timeout_s=2, think={"session_s": 3})
+    assert longest_s(calm) == 2 * (1 + 1 + 11) + 10 * 3
+    assert (
+        longest_s(plan(levels=[1], warm=11, idle_s=0, timeout_s=2, think={"session_s": 3, "law": "exponential"})) == 326
+    )
+    patient = plan(
+        levels=[1], warm=10, idle_s=0, timeout_s=2, retry={"policy": "honour", "max_attempts": 3, "max_wait_s": 9}
+    )
+    assert longest_s(patient) == 12 * (3 * 2 + 9)
+    assert "pauses 0 s between turns of a session and 3 s between sessions" in " ".join(support(calm))
+    assert "sent again, up to 3 times" in " ".join(support(patient))
+    assert [step.think is not None for step in steps(calm)] == [False, False, True]

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["Address", "Shot", "Spec", "Stage"]
+__all__ = ["Address", "Patience", "Pauses", "Shot", "Spec", "Stage"]
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,12 +44,42 @@ class Shot(_Part, frozen=True, kw_only=True):
     """What the Host field says."""
     headers: dict[str, str] = {}
     payloads: tuple[str, ...] = ("",)
-    """Bodies, taken in turn. `{n}` in one stands for the call's number."""
+    """Bodies; of a method that has none, queries. `{n}` in one stands for the call's number, in a session for the session's."""
+    turns: tuple[int, ...] = ()
+    """How many of the payloads, in their order, each session has; empty: every payload is a call on its own."""
+    shuffled: bool = False
+    """Each pass through the set has an order of its own, by the seed; else they are taken in turn."""
     dialect: str = "plain"
 
     def __post_init__(self) -> None:
         if not self.payloads:
             raise ValueError("a shot has a payload at least, which may be empty")
+        if self.turns and (min(self.turns) < 1 or sum(self.turns) != len(self.payloads)):
+            raise ValueError("sessions have a turn at least, and all payloads among them")
+
+
+class Pauses(_Part, frozen=True, kw_only=True):
+    """Of a caller, between its calls."""
+
+    turn_s: float = 0.0
+    """Between two turns of a session."""
+    session_s: float = 0.0
+    """Between two sessions, and between two calls on their own."""
+    exponential: bool = False
+    """Of that mean, by the seed, cut at ten times it; else all alike."""
+
+
+class Patience(_Part, frozen=True, kw_only=True):
+    """A 429 or 503 that says how long to wait is waited for, and the call sent again."""
+
+    max_attempts: int
+    """The first time included."""
+    max_wait_s: float
+    """Of one call in all."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_attempts <= 255 or not 0 < self.max_wait_s < 1e9:
+            raise ValueError("patience is for 1 to 255 attempts and for seconds")
 
 
 class Stage(_Part, frozen=True, kw_only=True):
@@ -69,8 +99,11 @@ class Stage(_Part, frozen=True, kw_only=True):
     """Open: arrivals a second at its end, which the rate moves to evenly; None: it stays."""
     poisson: bool = False
     """Open: arrivals with exponential gaps of that mean, by the seed; else evenly spaced."""
-    think_s: float = 0.0
-    """Closed: pause of a caller between two calls."""
+    takes: Literal["sessions", "first_turns", "turns"] = "sessions"
+    """Where payloads are sessions: whole ones, turn by turn (closed alone); the first turn of each; or all turns, as calls on their
+    own."""
+    pauses: Pauses | None = None
+    """Closed: of a caller, between its calls."""
     first_call: int | None = None
     """Number of its first call, where several engines share the stage; None: the next one."""
     nth: int = 0
@@ -82,8 +115,8 @@ class Stage(_Part, frozen=True, kw_only=True):
             raise ValueError("an engine's share of the arrivals is the nth of so many, counted from 0")
         if (self.calls is None) == (self.seconds is None) or self.level < 1:
             raise ValueError("a stage has calls or seconds, and a level of at least 1")
-        if self.kind == "open" and self.seconds is None:
-            raise ValueError("an open stage has seconds")
+        if self.kind == "open" and (self.seconds is None or self.pauses is not None):
+            raise ValueError("an open stage has seconds and no pauses")
 
 
 class Spec(_Part, frozen=True, kw_only=True):
@@ -97,7 +130,9 @@ class Spec(_Part, frozen=True, kw_only=True):
     shot: Shot
     stages: tuple[Stage, ...]
     time_limit_s: float
-    """Of one call, from when it was due."""
+    """Of one call, from when it was due; of one that is sent again, anew from each time that it is due again."""
+    patience: Patience | None = None
+    """None: 429 and 503 are failures as they come."""
     samples: str
     """The file for records; it must not be there."""
     gaps: str | None = None
@@ -113,3 +148,8 @@ class Spec(_Part, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not self.to or not self.stages or not self.time_limit_s > 0:
             raise ValueError("a spec has an address, a stage and a time limit above 0")
+
+    @property
+    def long(self) -> bool:
+        """Whether a call may be more than one request on its own, which records of the second format tell."""
+        return bool(self.patience or self.shot.turns or any(stage.pauses for stage in self.stages))

@@ -7,7 +7,8 @@
 4. A connection that was kept alive and turns out to have been closed before one byte of an answer came is replaced once.
 5. An open loop opens as many connections as it takes, up to the stage's level. A call that is due beyond that is dropped:
    recorded as due and never sent.
-6. Trouble of its own is one line of JSON (`error`) on standard output, one of text on standard error, and exit code 2. After a
+6. Sessions, pauses, and waits that the endpoint asks for are `turns`' affair; where a plan has none, nothing of them is passed.
+7. Trouble of its own is one line of JSON (`error`) on standard output, one of text on standard error, and exit code 2. After a
    write that failed nothing is written any more: the records of before stay, and none is guessed at.
 """
 
@@ -22,7 +23,7 @@ import signal
 import ssl
 import sys
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic_ns
 from typing import Any
@@ -33,8 +34,9 @@ from drillmaster.dialects import Dialect, Ending, load, output_tokens
 from drillmaster.engines import Spec, Stage
 from drillmaster.engines.conn import CODE, Conn, Head
 from drillmaster.engines.pacing import Timer, arrivals
-from drillmaster.engines.shots import Shots
+from drillmaster.engines.shots import Shots, ShuffledShots
 from drillmaster.engines.starting import Starter
+from drillmaster.engines.turns import Turns
 from drillmaster.errors import Exit, Problem
 from drillmaster.evidence.samples import OUTCOMES, header, pack
 from drillmaster.http1 import HeadReader
@@ -84,7 +86,10 @@ class Engine:
         """What came last comes again most often, and to compare costs less than to look up: that hashes all of it."""
         self.worth: dict[tuple[int, bytes, bytes], tuple[int, int]] = {}
         self.carries = re.compile(self.dialect.carries).search if self.dialect.carries is not None else None
-        self.shots = Shots(spec.shot)
+        self.shots = ShuffledShots(spec.shot, spec.seed) if spec.shot.shuffled else Shots(spec.shot)
+        self.agenda: list[tuple[int, int, Callable[[int], None]]] = []
+        """A heap of what is to be done later: when, which of those of one instant, what."""
+        self._appointments = 0
         self.mono0_ns = spec.mono0_ns
         self.limit_ns = round(spec.time_limit_s * 1e9)
         self.stage = 0
@@ -115,7 +120,8 @@ class Engine:
     def run(self) -> int:
         """All stages; the exit code: 0, or 3 where it was stopped. Raises Problem where a record cannot be written."""
         try:
-            self._write(self._samples, header(stages=[stage.label for stage in self.spec.stages]), self.spec.samples)
+            first_line = header(long=self.spec.long, stages=[stage.label for stage in self.spec.stages])
+            self._write(self._samples, first_line, self.spec.samples)
             for number, stage in enumerate(self.spec.stages):
                 if not self.stopping:
                     self.stage = number
@@ -146,10 +152,16 @@ class Engine:
         used = resource.getrusage(resource.RUSAGE_SELF)
         self._longest_turn_ns = 0
         self.say("stage_started", stage, begun_ns)
-        if stage.kind == "closed":
+        turns = Turns(self, stage) if self.spec.long else None
+        if turns is None and stage.first_call is None:
+            self.number = self.shots.aligned(self.number)
+        if stage.kind == "open":
+            self._open(stage, begun_ns if start_ns is None else start_ns, turns)
+        elif turns is None:
             self._closed(stage, begun_ns)
         else:
-            self._open(stage, begun_ns if start_ns is None else start_ns)
+            turns.closed(begun_ns)
+        self._end_stage()
         ended_ns = monotonic_ns()
         after = resource.getrusage(resource.RUSAGE_SELF)
         self.flush()
@@ -181,14 +193,42 @@ class Engine:
             }
         )
 
+    # What is done later
+
+    def later(self, at_ns: int, what: Callable[[int], None]) -> None:
+        """Have something done then, or as soon after as may be, and in this stage: it is given the time."""
+        self._appointments += 1
+        heapq.heappush(self.agenda, (at_ns, self._appointments, what))
+
+    def wake(self, now_ns: int) -> None:
+        """Do what is to be done by now."""
+        if not self.agenda or self.agenda[0][0] > now_ns:
+            return
+        begun_ns = now_ns
+        while self.agenda and self.agenda[0][0] <= now_ns:
+            _, _, what = heapq.heappop(self.agenda)
+            what(now_ns)
+            now_ns = monotonic_ns()
+        self._longest_turn_ns = max(self._longest_turn_ns, now_ns - begun_ns)
+
+    @contextlib.contextmanager
+    def timed(self) -> Iterator[Timer]:
+        """Lend a timer that ends a turn's wait."""
+        timer = Timer()
+        self.epoll.register(timer.fd, select.EPOLLIN)
+        self.calls[timer.fd] = lambda _: timer.heard()
+        try:
+            yield timer
+        finally:
+            del self.calls[timer.fd]
+            self.epoll.unregister(timer.fd)
+            timer.close()
+
     # Closed loop
 
     def _closed(self, stage: Stage, begun_ns: int) -> None:
         left = stage.calls if stage.calls is not None else 1 << 62
         until_ns = begun_ns + round(stage.seconds * 1e9) if stage.seconds is not None else 1 << 62
-        think_ns = round(stage.think_s * 1e9)
-        thinking: list[tuple[int, int, Conn | None]] = []
-        order = 0
 
         def begin(conn: Conn | None, now_ns: int) -> None:
             nonlocal left
@@ -199,60 +239,41 @@ class Engine:
             left -= 1
             self._call(conn, now_ns, now_ns)
 
-        def after(conn: Conn | None, now_ns: int) -> None:
-            nonlocal order
-            if not think_ns:
-                begin(conn, now_ns)
-                return
-            order += 1
-            heapq.heappush(thinking, (now_ns + think_ns, order, conn))
-
-        self.end_of_call = after
+        self.end_of_call = begin
         for _ in range(min(stage.level, left)):
             begin(self.idle.pop() if self.idle else None, monotonic_ns())
-        while self.busy or thinking:
-            if self.stopping:
-                break
-            wait_s = 0.05
-            if thinking:
-                wait_s = min(wait_s, max(0.0, (thinking[0][0] - monotonic_ns()) / 1e9))
-            now_ns = self.turn(wait_s, stage)
-            while thinking and thinking[0][0] <= now_ns:
-                _, _, conn = heapq.heappop(thinking)
-                begin(conn if conn is not None and conn.is_open else None, now_ns)
-        self._end_stage()
+        while self.busy and not self.stopping:
+            self.turn(0.05, stage)
 
     # Open loop
 
-    def _open(self, stage: Stage, begun_ns: int) -> None:
-        timer = Timer()
-        self.epoll.register(timer.fd, select.EPOLLIN)
-        self.calls[timer.fd] = lambda _: timer.heard()
-        self.end_of_call = self._keep
+    def _open(self, stage: Stage, begun_ns: int, turns: Turns | None) -> None:
+        arrive, self.end_of_call = (self._arrive, self._keep) if turns is None else (turns.arrive, turns.keep)
         due = itertools.islice(arrivals(stage, begun_ns, self.spec.seed), stage.nth, None, stage.of)
-        try:
+        agenda = self.agenda
+        with self.timed() as timer:
             next_ns = next(due, None)
             while (next_ns is not None or self.busy) and not self.stopping:
                 now_ns = monotonic_ns()
                 while next_ns is not None and next_ns <= now_ns:
-                    self._arrive(stage, next_ns, now_ns)
+                    arrive(stage, next_ns, now_ns)
                     next_ns = next(due, None)
                     now_ns = monotonic_ns()
-                if next_ns is not None:
-                    timer.arm(next_ns - now_ns)
+                wake_ns = next_ns
+                if agenda:
+                    self.wake(now_ns)
+                    if agenda and (next_ns is None or agenda[0][0] < next_ns):
+                        wake_ns = agenda[0][0]
+                if wake_ns is not None:
+                    timer.arm(wake_ns - now_ns)
                 self.turn(0.05, stage)
-        finally:
-            del self.calls[timer.fd]
-            self.epoll.unregister(timer.fd)
-            timer.close()
-        self._end_stage()
 
     def _arrive(self, stage: Stage, due_ns: int, now_ns: int) -> None:
         if len(self.busy) >= stage.level:
             number = self.number
             self.number = number + self.stride
             at_ns = due_ns - self.mono0_ns
-            payload = number % len(self.spec.shot.payloads)
+            payload = self.shots.place(number)
             self.record(
                 pack(at_ns, 0, 0, 0, at_ns, 0, 0, 0, 0, 0, -1, payload, self.stage, -1, CODE["dropped"], 0), bad=True
             )
@@ -298,6 +319,7 @@ class Engine:
     def _end_stage(self) -> None:
         """Whatever is left is stopped; nothing of this stage reaches into the next."""
         self.end_of_call = self._nobody_next
+        self.agenda.clear()
         self.unopened.clear()
         now_ns = monotonic_ns()
         for conn in tuple(self.busy):

@@ -11,7 +11,10 @@ from collections.abc import Iterator
 
 from drillmaster.engines import Stage
 
-__all__ = ["Timer", "arrivals"]
+__all__ = ["LONGEST_PAUSE", "Timer", "arrivals", "pause_ns"]
+
+LONGEST_PAUSE = 10
+"""An exponential pause is cut at so many times its mean."""
 
 QUANTUM_NS = 100_000
 """It is armed no closer than this: a wake-up for each of many arrivals would burn the core that has to send them."""
@@ -71,3 +74,11 @@ def arrivals(stage: Stage, start_ns: int, seed: int) -> Iterator[int]:
             slope = (last - first) / length_s
             at_s = ((first * first + 2 * slope * mass) ** 0.5 - first) / slope
         yield start_ns + round(at_s * 1e9)
+
+
+def pause_ns(mean_s: float, drawn_by: str | None) -> int:
+    """One pause: of that length, or exponential of that mean as the seed `drawn_by` has it."""
+    if drawn_by is not None:
+        rng = random.Random(f"{drawn_by}/pause")  # noqa: S311 - a pause, no secret
+        mean_s *= min(rng.expovariate(1.0), LONGEST_PAUSE)
+    return round(mean_s * 1e9)

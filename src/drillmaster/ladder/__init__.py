@@ -5,7 +5,9 @@
 2. A level of N is N callers with one call at a time each. Its warm-up is one call per connection, kept apart and not judged.
 3. An open stage is arrivals by the clock, whatever became of the calls before. A drain is a batch that is due at once and is
    worked off by as many callers as the plan says.
-4. Nothing here has authority over a verdict: thresholds are the Reader's file.
+4. In the levels a caller has whole sessions, turn by turn on its connection, and pauses as the plan says. The cold call and the
+   warm-up have first turns; open stages and the drain take all turns as calls on their own, each with what was said before it.
+5. Nothing here has authority over a verdict: thresholds are the Reader's file.
 """
 
 from typing import Literal
@@ -15,16 +17,24 @@ import msgspec
 from drillmaster.plan import Permit, Spend
 
 __all__ = [
+    "LONGEST_PAUSE",
     "Arrivals",
     "Asked",
     "Batch",
+    "Honour",
     "InterviewPlan",
     "InterviewSeats",
     "InterviewStop",
     "LoadPermit",
+    "NoRetry",
     "Step",
+    "StepKind",
+    "Think",
     "steps",
 ]
+
+LONGEST_PAUSE = 10
+"""An exponential pause is cut at so many times its mean, which one in 22,000 would be over: every wait has an end."""
 
 StepKind = Literal["cold", "warmup", "closed", "open", "drain"]
 
@@ -55,9 +65,19 @@ class Asked(_Part, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     """`${NAME}` in a value is taken from the environment; that is where keys belong."""
     prompt: str = "Summarize this diff in one sentence."
+    """With rows of a CSV file it is a template: `{column}` stands for the row's text in that column."""
     payloads: str | None = None
-    """A JSONL file beside the plan, in place of `prompt`: a line that is a string is a prompt, an object a whole body. They
-    are taken in turn. `{n}` in one becomes the call's number, which defeats a cache."""
+    """A file beside the plan, in place of `prompt`. JSONL: a line that is a string is a prompt, an object a whole body, an array a
+    session (prompts and recorded answers in turn, or whole bodies). `.csv`: rows that fill the `{column}`s of `prompt`, `form`
+    or `query`. `{n}` in a payload becomes the number of the call, in a session that of the session, which defeats a cache."""
+    order: Literal["in_turn", "shuffled"] = "in_turn"
+    """How payloads (sessions, where there are some) are drawn: in the file's order, or each pass through it in an order of its
+    own, by the seed."""
+    form: dict[str, str] | None = None
+    """The body is these fields, URL-encoded (`application/x-www-form-urlencoded`). `{prompt}` in a value is the prompt; with rows,
+    `{column}` the row's text."""
+    query: dict[str, str] | None = None
+    """The same in the URL of a `GET`, behind the query that the URL has."""
     ca_file: str | None = None
     """A PEM file to trust besides the system's store."""
     permit: LoadPermit | None = None
@@ -101,6 +121,37 @@ class Batch(_Part, frozen=True, kw_only=True):
     """How many work on it; null: as many as the largest level has."""
 
 
+class Think(_Part, frozen=True, kw_only=True):
+    """Pauses of a caller in the levels of the ladder."""
+
+    turn_s: float = 0.0
+    """Between two turns of a session."""
+    session_s: float = 0.0
+    """Between two sessions; between two calls, where there are no sessions."""
+    law: Literal["fixed", "exponential"] = "fixed"
+    """Each that long, or of that mean by the seed, and then at most ten times as long."""
+
+    @property
+    def longest_s(self) -> float:
+        """How long one pause may be."""
+        return max(self.turn_s, self.session_s) * (LONGEST_PAUSE if self.law == "exponential" else 1)
+
+
+class NoRetry(_Part, frozen=True, kw_only=True, tag_field="policy", tag="none"):
+    """429 and 503 are failures like any other."""
+
+
+class Honour(_Part, frozen=True, kw_only=True, tag_field="policy", tag="honour"):
+    """A 429 or 503 that says how long to wait is waited for, and the call is sent again. Its latency counts on; attempts and
+    seconds are counted. One that does not say so is a failure.
+    """
+
+    max_attempts: int
+    """The most that one call is sent, the first time included."""
+    max_wait_s: float
+    """The most that one call waits in all."""
+
+
 class InterviewSeats(_Part, frozen=True, kw_only=True):
     """Three people. The same name twice is refused unless the run is a rehearsal; an empty seat makes it one."""
 
@@ -135,6 +186,9 @@ class InterviewPlan(_Part, frozen=True, kw_only=True):
     """Silence before the cold call."""
     timeout_s: float = 60
     """When one call is cut, from when it was due."""
+    think: Think = Think()
+    retry: NoRetry | Honour = NoRetry()
+    """`policy: none`, or `policy: honour` for what a client does that heeds `Retry-After`."""
     open: tuple[Arrivals, ...] = ()
     drain: Batch | None = None
     measured_from: str | None = None
@@ -158,14 +212,17 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     calls: int
     """How many; open: about."""
     arrivals: Arrivals | None = None
+    think: Think | None = None
+    """Pauses between its calls; None: there are none."""
 
 
 def steps(plan: InterviewPlan) -> tuple[Step, ...]:
     """All steps of a plan after the idle time, in order."""
+    think = plan.think if plan.think.longest_s else None
     found = [Step(label="cold", kind="cold", callers=1, calls=1)]
     for level in plan.levels:
         found.append(Step(label=f"warmup_c{level}", kind="warmup", callers=level, calls=level))
-        found.append(Step(label=f"warm_c{level}", kind="closed", callers=level, calls=plan.warm))
+        found.append(Step(label=f"warm_c{level}", kind="closed", callers=level, calls=plan.warm, think=think))
     for one in plan.open:
         found.append(
             Step(

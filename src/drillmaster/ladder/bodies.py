@@ -1,7 +1,14 @@
-"""What the endpoint is sent: the prompt in the words of its API, frozen before the first call. Pure."""
+"""What the endpoint is sent: the prompt in the words of its API, frozen before the first call. Pure.
 
-from collections.abc import Callable, Iterable
+1. All that will be sent is worded before anything is, so that a digest can say what was asked, whoever is talked to.
+2. A session is its turns in order. A later turn is a whole request of its own: what was asked before it, with the answers
+   that the file has recorded, and its own prompt. A dialect without messages has sessions of whole bodies alone.
+3. A form and a query are fields whose values are templates: the prompt, or a row's columns.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -9,21 +16,38 @@ from drillmaster import strict
 from drillmaster.dialects import load
 from drillmaster.errors import Problem
 from drillmaster.ladder import Asked
+from drillmaster.ladder.payloads import Payload, Row, fill, names_in
 
-__all__ = ["DIALECTS", "bodies", "fixed_headers", "payload_sha256", "read_payloads"]
+__all__ = ["DIALECTS", "Frozen", "fixed_headers", "frozen", "payload_sha256"]
 
-MAX_PAYLOADS = 100_000
+MAX_BYTES = 256 << 20
+"""Of all bodies: a session's later turns repeat what was said before them."""
 _ANTHROPIC_MAX_TOKENS = 1024
 
 Body = dict[str, Any]
+Said = Sequence[str]
+"""Prompts and answers in turn; the last is the prompt that is asked."""
 
 
-def _plain(asked: Asked, prompt: str) -> Body:
-    return {"prompt": prompt}
+class Frozen(msgspec.Struct, frozen=True):
+    """All that is sent, in the order of the set."""
+
+    bodies: tuple[str, ...]
+    """Of a GET: queries."""
+    turns: tuple[int, ...] = ()
+    """How many of the bodies each session has, in order; empty: every one is a call on its own."""
 
 
-def _chat(asked: Asked, prompt: str) -> Body:
-    body: Body = {"messages": [{"role": "user", "content": prompt}]}
+def _plain(asked: Asked, said: Said) -> Body:
+    return {"prompt": said[-1]}
+
+
+def _messages(said: Said, role: str = "assistant") -> list[Body]:
+    return [{"role": role if at % 2 else "user", "content": text} for at, text in enumerate(said)]
+
+
+def _chat(asked: Asked, said: Said) -> Body:
+    body: Body = {"messages": _messages(said)}
     if asked.max_tokens is not None:
         body["max_tokens"] = asked.max_tokens
     if asked.stream:
@@ -33,37 +57,35 @@ def _chat(asked: Asked, prompt: str) -> Body:
     return body
 
 
-def _responses(asked: Asked, prompt: str) -> Body:
-    body: Body = {"input": prompt}
+def _responses(asked: Asked, said: Said) -> Body:
+    body: Body = {"input": said[0] if len(said) == 1 else _messages(said)}
     if asked.max_tokens is not None:
         body["max_output_tokens"] = asked.max_tokens
     return {**body, "stream": True} if asked.stream else body
 
 
-def _anthropic(asked: Asked, prompt: str) -> Body:
-    body: Body = {
-        "max_tokens": asked.max_tokens or _ANTHROPIC_MAX_TOKENS,
-        "messages": [{"role": "user", "content": prompt}],
-    }
+def _anthropic(asked: Asked, said: Said) -> Body:
+    body: Body = {"max_tokens": asked.max_tokens or _ANTHROPIC_MAX_TOKENS, "messages": _messages(said)}
     return {**body, "stream": True} if asked.stream else body
 
 
-def _gemini(asked: Asked, prompt: str) -> Body:
+def _gemini(asked: Asked, said: Said) -> Body:
     # Whether it is a stream stands in the URL, and so does the model.
-    body: Body = {"contents": [{"role": "user", "parts": [{"text": prompt}]}]}
+    contents = [{"role": one["role"], "parts": [{"text": one["content"]}]} for one in _messages(said, "model")]
+    body: Body = {"contents": contents}
     if asked.max_tokens is not None:
         body["generationConfig"] = {"maxOutputTokens": asked.max_tokens}
     return body
 
 
-def _ollama(asked: Asked, prompt: str) -> Body:
-    body: Body = {"messages": [{"role": "user", "content": prompt}], "stream": asked.stream}
+def _ollama(asked: Asked, said: Said) -> Body:
+    body: Body = {"messages": _messages(said), "stream": asked.stream}
     if asked.max_tokens is not None:
         body["options"] = {"num_predict": asked.max_tokens}
     return body
 
 
-DIALECTS: dict[str, Callable[[Asked, str], Body]] = {
+DIALECTS: dict[str, Callable[[Asked, Said], Body]] = {
     "plain": _plain,
     "openai_chat": _chat,
     "openai_responses": _responses,
@@ -80,10 +102,41 @@ NO_MODEL = frozenset({"plain", "gemini", "azure_openai"})
 """APIs whose body need not name a model: there is none, or the URL has it."""
 
 
-def bodies(asked: Asked, payloads: Iterable[Any] | None, *, place: str) -> tuple[str, ...]:
-    """The bodies that are sent in turn, as JSON. `payloads` None: the prompt alone. Raises Problem."""
-    if asked.method == "GET":
-        return ("",)
+def frozen(asked: Asked, payloads: Sequence[Payload] | None, *, place: str) -> Frozen:
+    """Word all that is sent. `payloads` None: the prompt alone. `place`: where the dialect is named. Raises Problem."""
+    if asked.method == "GET" and asked.query is None:
+        return Frozen(("",))
+    if payloads is not None:
+        _names_a_column(asked, payloads)
+    word = _fields if asked.form is not None or asked.query is not None else _speaker(asked, place)
+    sessions = [_turns(one) for one in ([Payload("the prompt", asked.prompt)] if payloads is None else payloads)]
+    bodies: list[str] = []
+    size = 0
+    for payload in (turn for turns in sessions for turn in turns):
+        bodies.append(word(asked, payload))
+        size += len(bodies[-1])
+        if size > MAX_BYTES:
+            raise Problem(
+                payload.place,
+                found=f"over {MAX_BYTES >> 20} MB in all, with what each later turn repeats",
+                wanted="less",
+                remedy="take fewer lines or shorter sessions",
+            )
+    alone = payloads is None or not any(isinstance(one.value, list) for one in payloads)
+    return Frozen(tuple(bodies), () if alone else tuple(len(turns) for turns in sessions))
+
+
+def _turns(payload: Payload) -> list[Payload]:
+    """The turns of a session, each with what was said before it; what is none is one turn."""
+    place, value = payload
+    if not isinstance(value, list):
+        return [payload]
+    if isinstance(value[0], dict):
+        return [Payload(f"{place}: /{at}", one) for at, one in enumerate(value)]
+    return [Payload(place, value[: at + 1]) for at in range(0, len(value), 2)]
+
+
+def _speaker(asked: Asked, place: str) -> Callable[[Asked, Payload], str]:
     make = DIALECTS.get(asked.dialect)
     if make is None:
         load(asked.dialect)  # tells a wrong name from one that nothing can be asked in
@@ -93,52 +146,102 @@ def bodies(asked: Asked, payloads: Iterable[Any] | None, *, place: str) -> tuple
             wanted=f"one of {', '.join(DIALECTS)}",
             remedy="name the API that the endpoint speaks",
         )
-    found = []
-    for payload in (asked.prompt,) if payloads is None else payloads:
-        body = payload if isinstance(payload, dict) else make(asked, payload)
+
+    def word(asked: Asked, payload: Payload) -> str:
+        value = payload.value
+        if isinstance(value, list) and asked.dialect == "plain":
+            raise Problem(
+                payload.place,
+                found="a session of prompts, and plain has no messages that could hold what was said before",
+                wanted="a dialect with messages, or a session of whole bodies",
+                remedy="name the API with --dialect, or write [{...}, {...}], one whole body a turn",
+            )
+        if isinstance(value, Row):
+            value = fill(asked.prompt, value, place=payload.place)
+        body = value if isinstance(value, dict) else make(asked, [value] if isinstance(value, str) else value)
         if asked.model is not None and "model" not in body:
             body = {"model": asked.model, **body}
-        found.append(msgspec.json.encode(body).decode())
-    return tuple(found)
+        return msgspec.json.encode(body).decode()
+
+    return word
 
 
-def read_payloads(data: bytes, *, place: str) -> tuple[Any, ...]:
-    """A payload set from JSONL: prompts (strings) and whole bodies (objects), in the order of their lines. Raises Problem."""
-    found: list[Any] = []
-    for number, line in enumerate(data.split(b"\n"), start=1):
-        if not line.strip():
-            continue
-        value = strict.load(line, place=f"{place}:{number}", fmt="json")
-        if not (isinstance(value, dict) or (isinstance(value, str) and value.strip())):
-            raise Problem(
-                f"{place}:{number}",
-                found=strict.shown(value),
-                wanted='a prompt ("text") or a whole body ({...})',
-                remedy="write one JSON string or object a line",
-            )
-        found.append(value)
-        if len(found) > MAX_PAYLOADS:
-            raise Problem(
-                place, found=f"over {MAX_PAYLOADS} lines", wanted=f"at most {MAX_PAYLOADS}", remedy="take a part of it"
-            )
-    if not found:
+def _fields(asked: Asked, payload: Payload) -> str:
+    """A form's or a query's fields, URL-encoded; where the call's number goes stays marked."""
+    value = payload.value
+    if isinstance(value, list):
         raise Problem(
-            place, found="no payload", wanted="at least one line", remedy="write one JSON string or object a line"
+            payload.place,
+            found="a session of prompts, for a form or a query",
+            wanted="a session of objects, one a turn: what fills the fields",
+            remedy='write [{"q": "first"}, {"q": "second"}]',
         )
-    return tuple(found)
+    if isinstance(value, str):
+        value = {"prompt": value}
+    elif not isinstance(value, Row):
+        value = _as_row(value, payload.place)
+    fields = asked.query if asked.form is None else asked.form
+    assert fields is not None
+    text = urlencode([(name, fill(template, value, place=payload.place)) for name, template in fields.items()])
+    return text.replace("%7Bn%7D", "{n}")
+
+
+def _as_row(value: Mapping[str, Any], place: str) -> Row:
+    found = Row()
+    for name, one in value.items():
+        if isinstance(one, bool) or not isinstance(one, str | int | float):
+            raise Problem(
+                f"{place}: /{name}",
+                found=strict.shown(one),
+                wanted="text or a number, which a field of a form or a query can hold",
+                remedy="write it as text",
+            )
+        found[name] = one if isinstance(one, str) else msgspec.json.encode(one).decode()
+    return found
+
+
+def _names_a_column(asked: Asked, payloads: Sequence[Payload]) -> None:
+    """Refuse a set of rows of which nothing is asked. Raises Problem."""
+    first = payloads[0]
+    fields = asked.form if asked.form is not None else asked.query
+    if fields is None and not isinstance(first.value, Row):
+        return
+    known = list(first.value) if isinstance(first.value, dict) else []
+    if isinstance(first.value, list):
+        known = [name for one in first.value if isinstance(one, dict) for name in one]
+    elif isinstance(first.value, str):
+        known = ["prompt"]
+    templates = [asked.prompt] if fields is None else list(fields.values())
+    if not any(names_in(template, known) for template in templates):
+        at = known[0] if known else "column"
+        where = "the prompt" if fields is None else "form" if asked.form is not None else "query"
+        raise Problem(
+            first.place,
+            found=f"{where} names nothing of it" if fields is None else f"no field of {where} names anything of it",
+            wanted=f"a template, such as {{{at}}}: else every row asks the same",
+            remedy=f'--prompt "{{{at}}}"' if fields is None else f"write {where}: {{FIELD: '{{{at}}}'}}",
+        )
 
 
 def fixed_headers(asked: Asked) -> dict[str, str]:
     """What goes with every call beside the plan's own headers."""
     found = {"Accept": "*/*", "User-Agent": "drillmaster"}
     if asked.method != "GET":
-        found["Content-Type"] = "application/json"
+        found["Content-Type"] = "application/json" if asked.form is None else "application/x-www-form-urlencoded"
     if asked.dialect == "anthropic":
         found["anthropic-version"] = "2023-06-01"
     named = {name.lower() for name in asked.headers}
     return {name: value for name, value in found.items() if name.lower() not in named}
 
 
-def payload_sha256(asked: Asked, sent: tuple[str, ...], *, path: str) -> str:
-    """The digest of what is asked: method, path, names of headers and all bodies."""
-    return strict.digest({"method": asked.method, "path": path, "headers": sorted(asked.headers), "bodies": list(sent)})
+def payload_sha256(asked: Asked, sent: Frozen, *, path: str) -> str:
+    """The digest of what is asked: method, path, names of headers and all bodies; of sessions how many turns each has."""
+    whole: dict[str, Any] = {
+        "method": asked.method,
+        "path": path,
+        "headers": sorted(asked.headers),
+        "bodies": list(sent.bodies),
+    }
+    if sent.turns:
+        whole["turns"] = list(sent.turns)
+    return strict.digest(whole)

@@ -3,7 +3,8 @@
 1. Everything that makes a run worthless is found before the first call: levels that are none or come twice, fewer calls than
    callers, time limits that are no time, an endpoint that nobody permitted, a spend cap that the calls do not fit under.
 2. What so many calls can support is said before any load: which quantile they bound, which rate of errors they exclude.
-3. Compression divides idle time and the seconds of open stages. Calls, callers and time limits stay.
+3. Compression divides idle time, pauses of callers and the seconds of open stages. Calls, callers and time limits stay.
+4. A cap on requests holds for the worst that may come: where a plan heeds Retry-After, every call is sent as often as that allows.
 """
 
 import math
@@ -14,7 +15,7 @@ import msgspec
 
 from drillmaster import strict
 from drillmaster.errors import Problem, Refused
-from drillmaster.ladder import Arrivals, InterviewPlan, steps
+from drillmaster.ladder import Arrivals, Honour, InterviewPlan, Step, steps
 from drillmaster.ladder.bodies import DIALECTS, NO_MODEL
 from drillmaster.policy import share_text
 from drillmaster.sanity import (
@@ -32,6 +33,7 @@ MAX_CALLERS = 10_000
 MAX_CALLS = 10_000_000
 MAX_PROCESSES = 64
 MAX_SPAN_S = 86_400
+MAX_ATTEMPTS = 100
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -99,6 +101,15 @@ def _numbers(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
             "/target/permit/max_requests": permit.max_requests,
             "/target/permit/max_in_flight": permit.max_in_flight,
         }
+    if isinstance(plan.retry, Honour):
+        positive["/retry/max_wait_s"] = plan.retry.max_wait_s
+        if not 2 <= plan.retry.max_attempts <= MAX_ATTEMPTS:
+            yield Problem(
+                place.at("/retry/max_attempts"),
+                found=f"{plan.retry.max_attempts}",
+                wanted=f"2 to {MAX_ATTEMPTS}, the first time included",
+                remedy="write 3; without another attempt the policy is none",
+            )
     for pointer, value in positive.items():
         if not (math.isfinite(value) and value > 0):
             yield Problem(
@@ -107,7 +118,13 @@ def _numbers(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
                 wanted="a finite number over 0",
                 remedy="give what is meant, such as 60" if pointer == "/timeout_s" else "give what is meant",
             )
-    for pointer, value in (("/idle_s", plan.idle_s), ("/stop/min_free_mb", plan.stop.min_free_mb)):
+    spans = {
+        "/idle_s": plan.idle_s,
+        "/stop/min_free_mb": plan.stop.min_free_mb,
+        "/think/turn_s": plan.think.turn_s,
+        "/think/session_s": plan.think.session_s,
+    }
+    for pointer, value in spans.items():
         if not (math.isfinite(value) and 0 <= value <= MAX_SPAN_S):
             yield Problem(
                 place.at(pointer),
@@ -115,6 +132,13 @@ def _numbers(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
                 wanted=f"a finite number, 0 to {MAX_SPAN_S}",
                 remedy="give what is meant, such as 120",
             )
+    if isinstance(plan.retry, Honour) and math.isfinite(plan.retry.max_wait_s) and plan.retry.max_wait_s > MAX_SPAN_S:
+        yield Problem(
+            place.at("/retry/max_wait_s"),
+            found=f"{plan.retry.max_wait_s:g}",
+            wanted=f"at most {MAX_SPAN_S} s",
+            remedy="lower it",
+        )
     if not 1 <= plan.processes <= MAX_PROCESSES:
         yield Problem(
             place.at("/processes"),
@@ -164,7 +188,11 @@ def _target(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
             remedy=_meant(target.dialect) or "name the API that the endpoint speaks",
         )
     elif (
-        target.dialect not in NO_MODEL and target.model is None and target.payloads is None and target.method == "POST"
+        target.dialect not in NO_MODEL
+        and target.model is None
+        and target.payloads is None
+        and target.method == "POST"
+        and target.form is None
     ):
         yield Problem(
             place.at("/target/model"),
@@ -179,6 +207,7 @@ def _target(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
             wanted="a dialect that says how a stream is asked for, and when it is over",
             remedy=f"name it with {place.at('/target/dialect')}",
         )
+    yield from _fields(plan, place)
     if not target.prompt.strip() and target.payloads is None:
         yield Problem(
             place.at("/target/prompt"), found="an empty prompt", wanted="text", remedy="write what the job asks"
@@ -194,6 +223,47 @@ def _target(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
                 wanted="each rate once",
                 remedy="make one stage of them, or change a rate",
             )
+
+
+def _fields(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
+    """Forms and queries where none can be, or that say nothing."""
+    target = plan.target
+    if target.form is not None and target.query is not None:
+        yield Problem(
+            place.at("/target/form"),
+            found="a form and a query",
+            wanted="one of them: a form is the body of a POST, a query part of a GET's URL",
+            remedy="write the fixed part of the query into the URL",
+        )
+    elif target.form is not None and target.method == "GET":
+        yield Problem(
+            place.at("/target/form"),
+            found="a form for a GET, which has no body",
+            wanted="POST with form, or GET with query",
+            remedy="write method: POST",
+        )
+    elif target.query is not None and target.method != "GET":
+        yield Problem(
+            place.at("/target/query"),
+            found=f"a query for a {target.method}, whose payload is its body",
+            wanted="GET with query, or POST with form",
+            remedy="write method: GET, or put the query into the URL",
+        )
+    for pointer, fields in (("/target/form", target.form), ("/target/query", target.query)):
+        if fields is not None and (not fields or not all(name.strip() for name in fields)):
+            yield Problem(
+                place.at(pointer),
+                found="no field" if not fields else "a field without a name",
+                wanted="at least one name with its value",
+                remedy="write q: '{prompt}'",
+            )
+    if target.method == "GET" and target.query is None and target.payloads is not None:
+        yield Problem(
+            place.at("/target/payloads"),
+            found="payloads for a GET, which sends none",
+            wanted="a query that they go into",
+            remedy="write query: {q: '{prompt}'}",
+        )
 
 
 def _meant(dialect: str) -> str:
@@ -234,12 +304,14 @@ def _bounds(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
         yield Problem(
             place.at("/open"), found=f"{open_s:g} s in all", wanted=f"at most {MAX_SPAN_S}", remedy="shorten them"
         )
-    if plan.spend is not None and calls > plan.spend.max_requests:
+    attempts = most_attempts(plan)
+    if plan.spend is not None and calls * attempts > plan.spend.max_requests:
+        again = "" if attempts == 1 else f", each sent up to {attempts} times where the endpoint asks for it"
         yield Problem(
             place.at("/spend/max_requests"),
-            found=f"{plan.spend.max_requests} allowed, and {calls} calls planned, warm-up and cold call among them",
+            found=f"{plan.spend.max_requests} allowed, and {calls} calls planned, warm-up and cold call among them{again}",
             wanted="a plan that fits under its cap",
-            remedy=f"raise the cap to {calls}, or take fewer calls",
+            remedy=f"raise the cap to {calls * attempts}, or take fewer calls",
         )
 
 
@@ -264,7 +336,7 @@ def _permission(plan: InterviewPlan, place: Place, wall_ns: int, permit_host: st
         permit_host=permit_host,
         total_s=longest_s(plan),
         per_s=max((max(one.rate, one.rate_to or 0.0) for one in plan.open), default=0.0),
-        requests=sum(step.calls for step in planned),
+        requests=sum(step.calls for step in planned) * most_attempts(plan),
         calmer="plan less load",
     )
     most = max(step.callers for step in planned)
@@ -277,20 +349,32 @@ def _permission(plan: InterviewPlan, place: Place, wall_ns: int, permit_host: st
         )
 
 
+def most_attempts(plan: InterviewPlan) -> int:
+    """How often one call may be sent."""
+    return plan.retry.max_attempts if isinstance(plan.retry, Honour) else 1
+
+
 def longest_s(plan: InterviewPlan) -> float:
-    """How long it takes where every call is cut at its time limit."""
-    total = plan.idle_s
-    for step in steps(plan):
-        if step.arrivals is not None:
-            total += step.arrivals.seconds + plan.timeout_s
-        else:
-            total += math.ceil(step.calls / step.callers) * plan.timeout_s
-    return total
+    """How long it takes where every call is cut at its time limit, as often as it may be sent, and every pause is the longest."""
+    call_s = plan.timeout_s
+    if isinstance(plan.retry, Honour):
+        call_s = call_s * plan.retry.max_attempts + plan.retry.max_wait_s
+    return _span_s(plan, call_s, plan.think.longest_s)
 
 
 def likely_s(plan: InterviewPlan, call_s: float) -> float:
-    """How long it takes where a call takes `call_s`, whatever the level."""
-    return longest_s(msgspec.structs.replace(plan, timeout_s=call_s))
+    """How long it takes where a call takes `call_s`, whatever the level, and nobody asks for waits."""
+    return _span_s(plan, call_s, max(plan.think.turn_s, plan.think.session_s))
+
+
+def _span_s(plan: InterviewPlan, call_s: float, pause_s: float) -> float:
+    def step_s(step: Step) -> float:
+        if step.arrivals is not None:
+            return step.arrivals.seconds + call_s
+        turns = math.ceil(step.calls / step.callers)
+        return turns * call_s + (turns - 1) * (0 if step.think is None else pause_s)
+
+    return plan.idle_s + sum(step_s(step) for step in steps(plan))
 
 
 def support(plan: InterviewPlan) -> tuple[str, ...]:
@@ -310,6 +394,17 @@ def support(plan: InterviewPlan) -> tuple[str, ...]:
         f"takes about {_span(likely_s(plan, 1.0))} at 1 s a call, at most {_span(longest_s(plan))} where every call is cut at "
         f"{plan.timeout_s:g} s",
     ]
+    if plan.think.longest_s:
+        of_mean = ", exponential by the seed" if plan.think.law == "exponential" else ""
+        said.append(
+            f"a caller pauses {plan.think.turn_s:g} s between turns of a session and {plan.think.session_s:g} s between sessions"
+            f"{of_mean}: fewer calls are in flight than there are callers"
+        )
+    if isinstance(plan.retry, Honour):
+        said.append(
+            f"a 429 or 503 that says how long to wait is waited for, {plan.retry.max_wait_s:g} s in all, and sent again, up to "
+            f"{plan.retry.max_attempts} times: latencies count on meanwhile"
+        )
     emptying = [level for level in plan.levels if level > 1 and n < 10 * level]
     if emptying:
         said.append(
@@ -331,8 +426,11 @@ def _span(seconds: float) -> str:
 
 
 def compressed(plan: InterviewPlan, factor: float) -> InterviewPlan:
-    """Divide the idle time and the seconds of open stages; all else stays."""
+    """Divide the idle time, pauses and the seconds of open stages; all else stays."""
     shorter: tuple[Arrivals, ...] = tuple(
         msgspec.structs.replace(one, seconds=one.seconds / factor) for one in plan.open
     )
-    return msgspec.structs.replace(plan, idle_s=plan.idle_s / factor, open=shorter)
+    think = msgspec.structs.replace(
+        plan.think, turn_s=plan.think.turn_s / factor, session_s=plan.think.session_s / factor
+    )
+    return msgspec.structs.replace(plan, idle_s=plan.idle_s / factor, open=shorter, think=think)

@@ -327,7 +327,7 @@ class _Run:
     def _drive(self, planned: tuple[Step, ...], files: tuple[str, str], *, engines: int, first_call: int) -> None:
         """Run steps in so many engines. Raises _Stop."""
         folder, ready = self._folder, self._ready
-        shares = shared(planned, engines, first_call=first_call, seed=self._plan.seed)
+        shares = shared(planned, engines, first_call=first_call, seed=self._plan.seed, pass_calls=ready.pass_calls)
         specs = [
             Spec(
                 to=tuple(Address(host=address, port=ready.port) for address in self._addresses),
@@ -337,6 +337,7 @@ class _Run:
                 shot=ready.shot,
                 stages=tuple(share.stage for share in mine),
                 time_limit_s=self._plan.timeout_s,
+                patience=ready.patience,
                 samples=str(folder.path / part(files[0], engine, engines)),
                 gaps=str(folder.path / part(files[1], engine, engines)) if self._plan.target.stream else None,
                 mono0_ns=folder.mono0_ns,
@@ -409,7 +410,7 @@ class _Run:
                         if step is not None:
                             self._count(drive)
                             self._tick(step, row, time.monotonic() - begun_s, done - done_before)
-                            if (why := self._too_fast(done)) is not None:
+                            if (why := self._too_fast(max(done, self._requests()))) is not None:
                                 return why
             try:
                 self._look_around()
@@ -498,6 +499,10 @@ class _Run:
             free_mb = shutil.disk_usage(self._folder.path).free // 1_000_000
             if free_mb < self._plan.stop.min_free_mb:
                 raise _Stop(f"{free_mb} MB are free on the disk, and the plan wants {self._plan.stop.min_free_mb}")
+
+    def _requests(self) -> int:
+        """Of the calls that are over: one that heeded Retry-After was sent more than once."""
+        return sum(tally.requests for tally in self._tallies.values())
 
     def _too_fast(self, done: int) -> str | None:
         """Callers call as fast as they are answered: seen to be over the permitted rate, for a second, they are stopped."""
@@ -622,7 +627,7 @@ class _Run:
         engines, steps = self._team.size, self._ready.steps[1:]
         if engines == 1:
             return ()
-        by_engine = shared(steps, engines, first_call=1, seed=self._plan.seed)
+        by_engine = shared(steps, engines, first_call=1, seed=self._plan.seed, pass_calls=self._ready.pass_calls)
         return tuple(
             {
                 "label": step.label,

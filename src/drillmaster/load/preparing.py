@@ -12,13 +12,14 @@ from urllib.parse import quote
 import msgspec
 
 from drillmaster.clock import rfc3339
-from drillmaster.engines import Shot
+from drillmaster.engines import Patience, Shot
 from drillmaster.errors import Problem, Refused
-from drillmaster.evidence.samples import RECORD
+from drillmaster.evidence.samples import LONG_RECORD
 from drillmaster.intake import read_bytes
-from drillmaster.ladder import InterviewPlan, Step, steps
-from drillmaster.ladder.bodies import bodies, fixed_headers, payload_sha256, read_payloads
+from drillmaster.ladder import Honour, InterviewPlan, Step, steps
+from drillmaster.ladder.bodies import Frozen, fixed_headers, frozen, payload_sha256
 from drillmaster.ladder.checking import Place
+from drillmaster.ladder.payloads import read_payloads
 from drillmaster.run.parts import raise_descriptor_limit
 from drillmaster.run.progress import Progress, Silent
 from drillmaster.run.seats import Lock, take_lock
@@ -55,6 +56,8 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
 
     plan: InterviewPlan
     shot: Shot
+    patience: Patience | None = None
+    """None: 429 and 503 are failures as they come."""
     tls: bool
     host: str
     port: int
@@ -63,6 +66,11 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     steps: tuple[Step, ...]
     stamps: tuple[str, ...]
+
+    @property
+    def pass_calls(self) -> int:
+        """How many calls are one pass through the payloads, where a pass has an order of its own; else 1."""
+        return len(self.shot.payloads) if self.shot.shuffled and not self.shot.turns else 1
 
 
 def ready_for(plan: InterviewPlan, place: Place, options: LoadOptions, environ: Mapping[str, str]) -> Ready:
@@ -73,7 +81,8 @@ def ready_for(plan: InterviewPlan, place: Place, options: LoadOptions, environ: 
     if target.payloads is not None:
         file = options.base / target.payloads
         payloads = read_payloads(read_bytes(file, PAYLOADS_CAP_BYTES), place=str(file))
-    sent = bodies(target, payloads, place=place.at("/target/dialect"))
+    sent = frozen(target, payloads, place=place.at("/target/dialect"))
+    _sessions_fit(plan, sent, place)
     headers = fill_in(target.headers, environ, place=place.at("/target/headers"))
     for name, value in headers.items():
         if not value.strip() or not value.isascii() or not value.isprintable():
@@ -96,9 +105,14 @@ def ready_for(plan: InterviewPlan, place: Place, options: LoadOptions, environ: 
             target=path + (f"?{parts.query}" if parts.query else ""),
             authority=parts.netloc.rpartition("@")[2],
             headers={**fixed_headers(target), **headers, **options.more_headers},
-            payloads=sent,
+            payloads=sent.bodies,
+            turns=sent.turns,
+            shuffled=target.order == "shuffled",
             dialect=target.dialect,
         ),
+        patience=Patience(max_attempts=plan.retry.max_attempts, max_wait_s=plan.retry.max_wait_s)
+        if isinstance(plan.retry, Honour)
+        else None,
         tls=tls,
         host=parts.hostname,
         port=parts.port or (443 if tls else 80),
@@ -108,6 +122,27 @@ def ready_for(plan: InterviewPlan, place: Place, options: LoadOptions, environ: 
         steps=steps(plan),
         stamps=(*options.stamps, *(("REHEARSAL",) if rehearsal else ())),
     )
+
+
+def _sessions_fit(plan: InterviewPlan, sent: Frozen, place: Place) -> None:
+    """Refuse sessions that could not keep all callers busy, and pauses that would never come. Raises Problem."""
+    if not sent.turns:
+        if plan.think.turn_s and not plan.think.session_s:
+            raise Problem(
+                place.at("/think/turn_s"),
+                found="a pause between turns, and no sessions",
+                wanted="session_s, the pause between two calls, or payloads that are sessions",
+                remedy="write think: {session_s: 2}",
+            )
+        return
+    longest, most = max(sent.turns), max(plan.levels)
+    if plan.warm < most * longest:
+        raise Problem(
+            place.at("/warm"),
+            found=f"{plan.warm} calls for a level of {most} callers, each with sessions of up to {longest} turns",
+            wanted=f"at least {most * longest}: a whole session a caller",
+            remedy=f"give {place.at('/warm')} {most * longest} or more, or lower the level",
+        )
 
 
 def room_for(ready: Ready, place: Place, options: LoadOptions) -> None:
@@ -138,7 +173,7 @@ def room_for(ready: Ready, place: Place, options: LoadOptions) -> None:
             remedy=f"run `ulimit -n {most + OWN_DESCRIPTORS}` first, or take fewer callers",
         )
     there = next(path for path in (options.runs.absolute(), *options.runs.absolute().parents) if path.is_dir())
-    need_mb = ready.plan.stop.min_free_mb + RECORD.size * sum(step.calls for step in ready.steps) // 1_000_000
+    need_mb = ready.plan.stop.min_free_mb + LONG_RECORD.size * sum(step.calls for step in ready.steps) // 1_000_000
     free_mb = shutil.disk_usage(there).free // 1_000_000
     if free_mb < need_mb:
         raise Refused(

@@ -9,14 +9,24 @@
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
-from drillmaster.engines import Stage
+from drillmaster.engines import Pauses, Stage
 from drillmaster.engines.pacing import arrivals
-from drillmaster.ladder import Step
+from drillmaster.ladder import Step, StepKind
 
 __all__ = ["Share", "shared", "stage_of"]
+
+_TAKES: dict[StepKind, Literal["sessions", "first_turns", "turns"]] = {
+    "cold": "first_turns",
+    "warmup": "first_turns",
+    "closed": "sessions",
+    "open": "turns",
+    "drain": "turns",
+}
+"""What a step has of sessions."""
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +42,20 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 def stage_of(step: Step) -> Stage:
     """A step as one engine does it alone."""
     if step.arrivals is None:
-        return Stage(label=step.label, kind="closed", level=step.callers, calls=step.calls)
+        return Stage(
+            label=step.label,
+            kind="closed",
+            level=step.callers,
+            calls=step.calls,
+            takes=_TAKES[step.kind],
+            pauses=None
+            if step.think is None
+            else Pauses(
+                turn_s=step.think.turn_s,
+                session_s=step.think.session_s,
+                exponential=step.think.law == "exponential",
+            ),
+        )
     one = step.arrivals
     return Stage(
         label=step.label,
@@ -42,16 +65,22 @@ def stage_of(step: Step) -> Stage:
         rate=one.rate,
         rate_to=one.rate_to,
         poisson=one.poisson,
+        takes=_TAKES[step.kind],
     )
 
 
-def shared(steps: Sequence[Step], engines: int, *, first_call: int, seed: int) -> tuple[tuple[Share, ...], ...]:
-    """Split steps, engine by engine. `first_call`: the number of their first call."""
+def shared(
+    steps: Sequence[Step], engines: int, *, first_call: int, seed: int, pass_calls: int = 1
+) -> tuple[tuple[Share, ...], ...]:
+    """Split steps, engine by engine. `first_call`: the number of their first call; each step begins with a number that so many
+    calls of a pass through the payloads divide.
+    """
     if engines == 1:
         alone = [Share(stage=stage_of(s), callers=s.callers, calls=None if s.arrivals else s.calls) for s in steps]
         return (tuple(alone),)
     columns: list[list[Share]] = []
     for step in steps:
+        first_call = -(-first_call // pass_calls) * pass_calls
         column = _closed(step, engines, first_call) if step.arrivals is None else _open(step, engines, first_call, seed)
         first_call += sum(share.calls or 0 for share in column)
         columns.append(column)

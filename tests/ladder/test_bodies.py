@@ -1,0 +1,155 @@
+"""How the prompt, a row, a session is worded for each API, and what their digest tells apart."""
+
+import json
+from typing import Any
+
+import pytest
+
+from drillmaster.errors import Problem
+from drillmaster.ladder.bodies import Frozen, fixed_headers, frozen, payload_sha256
+from drillmaster.ladder.payloads import read_payloads
+from tests.ladder.test_checking import found, plan
+
+
+@pytest.mark.parametrize(
+    ("target", "body"),
+    [
+        ({}, '{"prompt":"Why?"}'),
+        ({"model": "m"}, '{"model":"m","prompt":"Why?"}'),
+        (
+            {"dialect": "openai_chat", "model": "m", "stream": True, "max_tokens": 9},
+            '{"model":"m","messages":[{"role":"user","content":"Why?"}],"max_tokens":9,"stream":true,'
+            '"stream_options":{"include_usage":true}}',
+        ),
+        ({"dialect": "openai_responses", "model": "m"}, '{"model":"m","input":"Why?"}'),
+        (
+            {"dialect": "anthropic", "model": "m"},
+            '{"model":"m","max_tokens":1024,"messages":[{"role":"user","content":"Why?"}]}',
+        ),
+        ({"dialect": "gemini", "stream": True}, '{"contents":[{"role":"user","parts":[{"text":"Why?"}]}]}'),
+        (
+            {"dialect": "ollama", "model": "m"},
+            '{"model":"m","messages":[{"role":"user","content":"Why?"}],"stream":false}',
+        ),
+        ({"method": "GET"}, ""),
+    ],
+)
+def test_the_prompt_is_put_in_each_apis_words(target: dict[str, Any], body: str) -> None:
+    one = plan({**target, "prompt": "Why?"})
+    assert found(one) == []
+    assert frozen(one.target, None, place="x") == Frozen((body,))
+
+
+def worded(lines: bytes, target: dict[str, Any], *, name: str = "set.jsonl") -> Frozen:
+    one = plan({"payloads": name, **target})
+    assert found(one) == []
+    return frozen(one.target, read_payloads(lines, place=name), place="x")
+
+
+def test_a_payload_set_holds_prompts_and_whole_bodies() -> None:
+    sent = worded(b'"a"\n\n{"messages": [1]}\r\n', {"dialect": "openai_chat", "model": "m"})
+    assert sent == Frozen(('{"model":"m","messages":[{"role":"user","content":"a"}]}', '{"model":"m","messages":[1]}'))
+
+
+def test_the_digest_is_of_all_that_is_asked() -> None:
+    target = plan().target
+    one = Frozen(('{"a":1}', '{"b":1}'))
+    digests = [
+        payload_sha256(target, one, path="/a"),
+        payload_sha256(target, one, path="/b"),
+        payload_sha256(target, Frozen(one.bodies[:1]), path="/a"),
+        payload_sha256(target, Frozen(one.bodies, (2,)), path="/a"),
+        payload_sha256(target, Frozen(one.bodies, (1, 1)), path="/a"),
+    ]
+    assert len(set(digests)) == 5
+
+
+@pytest.mark.parametrize(
+    ("dialect", "last"),
+    [
+        ("openai_chat", {"messages": [["user", "Hi"], ["assistant", "Yes?"], ["user", "Why?"]]}),
+        ("mistral", {"messages": [["user", "Hi"], ["assistant", "Yes?"], ["user", "Why?"]]}),
+        ("anthropic", {"messages": [["user", "Hi"], ["assistant", "Yes?"], ["user", "Why?"]]}),
+        ("ollama", {"messages": [["user", "Hi"], ["assistant", "Yes?"], ["user", "Why?"]]}),
+        ("openai_responses", {"input": [["user", "Hi"], ["assistant", "Yes?"], ["user", "Why?"]]}),
+        ("gemini", {"contents": [["user", "Hi"], ["model", "Yes?"], ["user", "Why?"]]}),
+    ],
+)
+def test_a_later_turn_holds_what_was_said_before_it(dialect: str, last: dict[str, Any]) -> None:
+    sent = worded(b'["Hi", "Yes?", "Why?"]\n"alone"\n', {"dialect": dialect, "model": "m"})
+    assert sent.turns == (2, 1)
+    assert len(sent.bodies) == 3
+    [(field, said)] = last.items()
+    messages = json.loads(sent.bodies[1])[field]
+    texts = [one["content"] if "content" in one else one["parts"][0]["text"] for one in messages]
+    assert [[one["role"], text] for one, text in zip(messages, texts, strict=True)] == said
+    first = worded(b'"Hi"', {"dialect": dialect, "model": "m"})
+    assert sent.bodies[0] == first.bodies[0]
+
+
+def test_a_session_may_be_whole_bodies_in_any_api() -> None:
+    sent = worded(b'[{"q": 1}, {"q": 2}]\n{"q": 3}\n', {})
+    assert sent == Frozen(('{"q":1}', '{"q":2}', '{"q":3}'), (2, 1))
+
+
+def test_plain_has_no_messages_to_hold_what_was_said() -> None:
+    with pytest.raises(Problem, match=r"set\.jsonl:2: found a session of prompts"):
+        worded(b'"a"\n["Hi", "Yes?", "Why?"]\n', {})
+
+
+def test_rows_fill_the_prompt_in_the_words_of_the_api() -> None:
+    lines = b'text,lang\n"a, b",de\n"say ""hi""\nto {lang}",fr\n'
+    sent = worded(lines, {"prompt": "In {lang}: {text} {{text}} {n} {1,2}"}, name="set.csv")
+    assert [json.loads(body)["prompt"] for body in sent.bodies] == [
+        "In de: a, b {text} {n} {1,2}",
+        'In fr: say "hi"\nto {lang} {text} {n} {1,2}',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "said"),
+    [
+        ("Summarize this.", "set.csv:2: found the prompt names nothing of it"),
+        ("{Text}", "Did you mean {text}"),
+        ("{text} in {tonguee}", "{tonguee}, wanted one of {text}, {lang}"),
+    ],
+)
+def test_a_template_that_names_no_column_is_refused(prompt: str, said: str) -> None:
+    with pytest.raises(Problem) as caught:
+        worded(b"text,lang\na,de\n", {"prompt": prompt}, name="set.csv")
+    assert said in str(caught.value)
+
+
+def test_a_form_is_url_encoded_and_keeps_the_place_of_the_calls_number() -> None:
+    one = plan({"form": {"q": "{prompt}", "id": "no {n}", "x y": "ü&="}, "prompt": "a b{"})
+    assert found(one) == []
+    assert frozen(one.target, None, place="x").bodies == ("q=a+b%7B&id=no+{n}&x+y=%C3%BC%26%3D",)
+    assert fixed_headers(one.target)["Content-Type"] == "application/x-www-form-urlencoded"
+    sent = worded(b"q,k\n1 2,3\n", {"form": {"q": "{q}", "k": "{k}"}}, name="set.csv")
+    assert sent.bodies == ("q=1+2&k=3",)
+    sent = worded(
+        b'{"q": "a", "k": 3}\n[{"q": "b", "k": 4}, {"q": "c", "k": 5.5}]\n', {"form": {"q": "{q}", "k": "{k}"}}
+    )
+    assert sent == Frozen(("q=a&k=3", "q=b&k=4", "q=c&k=5.5"), (1, 2))
+
+
+def test_a_get_has_its_payload_in_the_query() -> None:
+    sent = worded(b'"a b"\n"c"\n', {"method": "GET", "query": {"q": "{prompt}", "lang": "en"}})
+    assert sent.bodies == ("q=a+b&lang=en", "q=c&lang=en")
+    assert "Content-Type" not in fixed_headers(plan({"method": "GET"}).target)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (b'{"q": "a"}\n{"q": [1]}\n', "set.jsonl:2: /q"),
+        (b'{"q": "a"}\n{"q": true}\n', "set.jsonl:2: /q"),
+        (b'{"q": "a"}\n{"k": "a"}\n', "set.jsonl:2"),
+        (b'{"k": "a"}\n', "set.jsonl:1: found {q}, wanted one of {k}"),
+        (b'["a", "b", "c"]\n', "set.jsonl:1"),
+    ],
+)
+def test_what_fills_no_form_is_refused_at_its_line(lines: bytes, said: str) -> None:
+    with pytest.raises(Problem) as caught:
+        worded(lines, {"form": {"q": "{q}"}})
+    assert said in str(caught.value)

@@ -79,8 +79,9 @@ def rungs(
     levels: Sequence[Rung], *, kinds: Mapping[str, Kind], title: str, description: str, y_title: str, prefix: str = "g"
 ) -> str:
     """Draw figures of levels side by side, each with its bounds as a line, and its limit as a dashed one."""
-    top, bottom, height = 40.0, 300.0, 366.0
-    seen = [v for r in levels for s in r.strokes for v in (s.value, s.low, s.high, s.limit) if v is not None]
+    top, bottom, height = 40.0, 300.0, 372.0
+    seen = [v for r in levels for s in r.strokes for v in (s.value, s.low, s.high) if v is not None]
+    seen += _near([s.limit for r in levels for s in r.strokes if s.limit is not None], seen)
     up = _scale(seen, bottom, top + 14)
     width = (_WIDTH - _LEFT - _RIGHT) / max(1, len(levels))
     out = [opened(_WIDTH, height, title=title, description=description, prefix=prefix)]
@@ -91,7 +92,7 @@ def rungs(
         if rung.barred:
             out.append(_shade(middle - width / 2 + 3, top - 18, width - 6, bottom - top + 18))
             out.append(text(middle, top - 4, rung.barred, anchor="middle", strong=True))
-        step = min(54.0, width / (len(rung.strokes) + 0.4))
+        step = min(58.0, width / (len(rung.strokes) + 0.05))
         for number, stroke in enumerate(rung.strokes):
             x = middle + step * (number - (len(rung.strokes) - 1) / 2)
             y = up(stroke.value)
@@ -106,22 +107,24 @@ def rungs(
             marks[stroke.kind] = (
                 marks.get(stroke.kind, "") + f"M{tenth(x)} {tenth(y)}{SHAPES[kinds[stroke.kind].shape][0]}"
             )
-            if step > 34:
+            if step > 42 or stroke.kind == "p95":
                 said = ("≥ " if stroke.censored else "") + seconds_text(stroke.value)
                 out.append(text(x, roof - 8, said, anchor="middle", halo=True))
                 out.append(text(x, bottom + 16, stroke.kind, anchor="middle", quiet=True))
             if stroke.limit is not None:
-                out.append(_limit(x - 16, x + 16, up(stroke.limit)))
-                if step > 34:
-                    out.append(
-                        text(x, up(stroke.limit) - 4, f"limit {seconds_text(stroke.limit)}", anchor="middle", halo=True)
-                    )
+                over = stroke.limit > 10.0 ** _range(seen)[1]
+                y = top + 14 if over else up(stroke.limit)
+                out.append(_limit(x - 16, x + 16, y))
+                if step > 26:
+                    said = f"limit {seconds_text(stroke.limit)}{', above' if over else ''}"
+                    half = len(said) * _CHAR / 2
+                    out.append(text(min(x, _WIDTH - half), y - 5, said, anchor="middle", halo=True))
         if len(rung.label) * _CHAR < width:
             out.append(text(middle, bottom + 34, rung.label, anchor="middle", strong=True))
         if len(rung.note) * _CHAR < width:
             out.append(text(middle, bottom + 49, rung.note, anchor="middle", quiet=True))
     out += [marks_path(marks[name], kind) for name, kind in kinds.items() if name in marks]
-    out.append(text(_LEFT, bottom + 64, y_title, anchor="start", quiet=True))
+    out.append(text(_LEFT, bottom + 69, y_title, anchor="start", quiet=True))
     out.append("</svg>")
     return "".join(out)
 
@@ -144,7 +147,7 @@ def panels(
     height = row_height * rows + 20
     width = (_WIDTH - _LEFT - _RIGHT) / across
     seen = [p.y for level in levels for p in level.points if p.y is not None]
-    seen += [level.limit for level in levels if level.limit is not None]
+    seen += _near([level.limit for level in levels if level.limit is not None], seen)
     out = [opened(_WIDTH, height, title=title, description=description, prefix=prefix)]
     marks: dict[str, list[str]] = {}
     for place, level in enumerate(levels):
@@ -168,16 +171,11 @@ def panels(
         out.append(text(left, floor + 15, "0", anchor="start", quiet=True))
         out.append(text(right, floor + 15, seconds_text(level.x_end), anchor="end", quiet=True))
         if level.limit is not None:
-            out.append(_limit(left, right, up(level.limit)))
-            out.append(
-                text(
-                    right,
-                    up(level.limit) - 4,
-                    f"{level.limit_name} {seconds_text(level.limit)}",
-                    anchor="end",
-                    halo=True,
-                )
-            )
+            over = level.limit > 10.0 ** _range(seen)[1]
+            y = roof if over else up(level.limit)
+            said = f"{level.limit_name} {seconds_text(level.limit)}{', above' if over else ''}"
+            out.append(_limit(left, right, y))
+            out.append(text(right, y - 4 if y - 16 > base + 18 else y + 13, said, anchor="end", halo=True))
         for point in level.points:
             x = left + 4 + (right - left - 8) * min(1.0, point.x / level.x_end if level.x_end > 0 else 0.0)
             y = base + 30 if point.y is None else up(point.y)
@@ -200,8 +198,8 @@ def ridges(
 ) -> str:
     """Draw histograms one above the other on one scale, each as high as its fullest bin."""
     left, row_height, top = 150.0, 58.0, 8.0
-    bins = [number for row in rows for number in (*row.bins, *row.open_bins)]
-    low, high = (min(bins) - 1, max(bins) + 2) if bins else (0, 20)
+    tops = [max((*row.bins, *row.open_bins)) for row in rows if row.bins or row.open_bins]
+    low, high = (min(_foot(row) for row in rows) - 1, max(tops) + 2) if tops else (0, 20)
     if high - low < 16:
         low, high = low - (16 - high + low) // 2, high + (17 - high + low) // 2
     bottom = top + row_height * len(rows)
@@ -221,16 +219,17 @@ def ridges(
         out.append(text(left - 12, floor - 22, row.label, anchor="end", strong=True))
         out.append(text(left - 12, floor - 7, row.note, anchor="end", quiet=True))
         out.append(line(left, floor, _WIDTH - _RIGHT, floor))
-        most = max([row.bins.get(n, 0) + row.open_bins.get(n, 0) for n in {*row.bins, *row.open_bins}], default=0)
+        closed, half_open = _gathered(row.bins, low), _gathered(row.open_bins, low)
+        most = max([closed.get(n, 0) + half_open.get(n, 0) for n in {*closed, *half_open}], default=0)
         room = row_height - 20
         full = half = ""
-        for number in sorted({*row.bins, *row.open_bins}):
+        for number in sorted({*closed, *half_open}):
             x, width = across(edge(number)), across(edge(number + 1)) - across(edge(number))
-            tall = room * row.bins.get(number, 0) / most
+            tall = room * closed.get(number, 0) / most
             if tall:
                 full += f"M{tenth(x)} {tenth(floor)}v{tenth(-max(1.0, tall))}h{tenth(width)}V{tenth(floor)}z"
-            if number in row.open_bins:
-                more = max(2.0, room * row.open_bins[number] / most)
+            if number in half_open:
+                more = max(2.0, room * half_open[number] / most)
                 half += f"M{tenth(x)} {tenth(floor - tall)}v{tenth(-more)}h{tenth(width)}v{tenth(more)}z"
         if full:
             out.append(f'<path d="{full}" style="fill:{colour_of(tone)};fill-opacity:.7"/>')
@@ -238,19 +237,45 @@ def ridges(
             out.append(
                 f'<path d="{half}" style="fill:none;stroke:{colour_of("worst")};stroke-width:1.5" stroke-dasharray="3 2"/>'
             )
-        taken = -math.inf
-        for name, value in row.lines:
-            x = across(value)
+        for place, (name, value) in enumerate(row.lines):
+            x, said = across(value), f"{name} {seconds_text(value)}"
             out.append(
                 f'<path d="M{tenth(x)} {tenth(floor)}v{tenth(-room - 4)}" style="fill:none;stroke:var(--ink,#1c1d1f)"/>'
             )
-            said = f"{name} {seconds_text(value)}"
-            if x + 4 > taken and x + 4 + len(said) * _CHAR < _WIDTH - _RIGHT:
-                out.append(text(x + 4, floor - room + 4, said, anchor="start", halo=True))
-                taken = x + 4 + len(said) * _CHAR
+            # The first line's name stands to its left and the last one's to its right, so that they cannot meet.
+            before = place < len(row.lines) - 1
+            side = -1 if before and x - len(said) * _CHAR > left else 1
+            out.append(text(x + 4 * side, floor - room + 4, said, anchor="end" if side < 0 else "start", halo=True))
     out.append(text(left, bottom + 34, x_title, anchor="start", quiet=True))
     out.append("</svg>")
     return "".join(out)
+
+
+def _foot(row: Ridge) -> int:
+    """The bin where a row begins to matter: what is below it is less than one in two hundred."""
+    counts = sorted(
+        (number, row.bins.get(number, 0) + row.open_bins.get(number, 0)) for number in {*row.bins, *row.open_bins}
+    )
+    total, seen = sum(count for _, count in counts), 0
+    for number, count in counts:
+        seen += count
+        if seen * 200 >= total:
+            return number
+    return 0
+
+
+def _gathered(bins: Mapping[int, int], low: int) -> dict[int, int]:
+    """Counts by bin, with all that lies below the scale in its first bin."""
+    found: dict[int, int] = {}
+    for number, count in bins.items():
+        found[max(low, number)] = found.get(max(low, number), 0) + count
+    return found
+
+
+def _near(limits: Sequence[float], values: Sequence[float]) -> list[float]:
+    """The limits that a scale has room for; one that is far above all that was seen would squeeze it to a line."""
+    most = max(values, default=0.0)
+    return [limit for limit in limits if not most or limit <= 3 * most]
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:

@@ -1,6 +1,8 @@
-"""`drillmaster report`: the page of a run."""
+"""`drillmaster report`: a judged run as a page, and as files for other programs."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
@@ -8,20 +10,46 @@ from drillmaster.cli import _completions as completions
 
 __all__ = ["command"]
 
+F = TypeVar("F", bound=Callable[..., Any])
+Renders = dict[str, Callable[[], str]]
+"""By option, how a form is made."""
+
+
+def _file(name: str, what: str) -> Callable[[F], F]:
+    return click.option(name, metavar="FILE", type=click.Path(path_type=Path), help=what)
+
 
 @click.command("report")
 @click.argument("run", metavar="RUN", type=click.Path(path_type=Path), shell_complete=completions.runs)
-@click.option(
-    "--html", metavar="FILE", type=click.Path(path_type=Path), help="Where to; - prints it. Default: RUN/report.html."
-)
+@_file("--html", "Where to; - prints it. Default: RUN/report.html.")
+@_file("--csv", "Write an interview's levels as a table, a row each; - prints it.")
+@_file("--json-file", "Write all of it as JSON; - prints it.")
+@_file("--junit", "Write the checks as a JUnit test report; - prints it.")
+@_file("--prometheus", "Write verdict and figures for node_exporter's textfile collector; - prints them.")
+@click.option("--from", "measured_from", metavar="TEXT", default="", help="Where an interview's load came from.")
 @click.option("--open", "open_it", is_flag=True, help="Open it in the browser, where there is one.")
-@click.option("--json", "as_json", is_flag=True, help="Print path, size and the accounting of retries as JSON.")
-def command(run: Path, html: Path | None, open_it: bool, as_json: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print what was written, and the figures, as JSON.")
+def command(
+    run: Path,
+    html: Path | None,
+    csv: Path | None,
+    json_file: Path | None,
+    junit: Path | None,
+    prometheus: Path | None,
+    measured_from: str,
+    open_it: bool,
+    as_json: bool,
+) -> None:
     """Write the page of a judged run, named by folder or id: one HTML file under 200 kB that needs no network, and prints on paper.
 
-    It holds the verdict, the outcome of every request as a picture and as a table, what the endpoint got of it (attempts,
-    retries by layer, waits that were kept or cut short, tokens), every check with what was observed and what was allowed,
-    the diagnosis, the manifest, and the machine form of it all. --json gives the accounting of retries too.
+    Of a drill it holds the verdict, the outcome of every request as a picture and as a table, what the endpoint got of it
+    (attempts, retries by layer, waits that were kept or cut short, tokens), every check with what was observed and what was
+    allowed, the diagnosis, the manifest, and the machine form of it all. Of an interview: the ladder with its bounds, latency over
+    time and its spread, first words and gaps, failures by kind, the client's fitness, the decision table, and what none of it
+    proves; one that no gate has judged is shown as refused.
+
+    Other forms are written beside the page where they are asked for, as many at once as one likes; where only other forms are asked
+    for, no page is written. The exit code says whether they were written; the verdict's is the gate's.
 
     \b
     Examples:
@@ -29,33 +57,126 @@ def command(run: Path, html: Path | None, open_it: bool, as_json: bool) -> None:
       drillmaster report runs/20261129T153000Z-1a2b --open
       drillmaster report runs/20261129T153000Z-1a2b --json | jq .retries.storms
       drillmaster report runs/20261129T153000Z-1a2b --html /tmp/drill.html
+      drillmaster report runs/20261130T120000Z-1a2b --html out/page.html --csv out/levels.csv --junit out/junit.xml
+      drillmaster report runs/20261130T120000Z-1a2b --prometheus /var/lib/node_exporter/diff_summary.prom
     """
-    import msgspec
-
-    from drillmaster import reports
     from drillmaster.cli import say_json
     from drillmaster.errors import one_line
     from drillmaster.intake.runs import find_run, short
-    from drillmaster.intake.written import STDOUT, judged_run, write_whole
+    from drillmaster.intake.written import STDOUT, write_whole
 
-    if html == STDOUT and (as_json or open_it):
-        raise click.UsageError("--html - prints the page: it goes with neither --json nor --open")
+    asked = {"html": html, "csv": csv, "json_file": json_file, "junit": junit, "prometheus": prometheus}
+    printed = [name for name, path in asked.items() if path == STDOUT]
+    if len(printed) > 1:
+        raise click.UsageError(
+            f"--{_option(printed[0])} - and --{_option(printed[1])} - print both: write one to a file"
+        )
+    if printed and (as_json or open_it):
+        word = _option(printed[0])
+        raise click.UsageError(
+            f"--{word} - prints the {'page' if word == 'html' else 'form'}: it goes with neither --json nor --open"
+        )
     run = find_run(run)
-    verdict, view = judged_run(run)
-    page = reports.form("html").render(verdict, view)
-    if html == STDOUT:
-        click.echo(page, nl=False)
-        return
-    elsewhere = f"write it elsewhere: drillmaster report {short(run)} --html FILE (or - to print it)"
-    path = write_whole(html if html is not None else run / "report.html", page, instead=elsewhere)
+    renders, more = _interview(run, measured_from) if _is_interview(run) else _drill(run, measured_from)
+    if not any(asked.values()) or open_it:
+        asked["html"] = html or run / "report.html"
+    texts = {name: renders[name]() for name, path in asked.items() if path is not None}
+    written: dict[str, Path] = {}
+    for name, text in texts.items():
+        path = asked[name]
+        assert path is not None
+        if path == STDOUT:
+            click.echo(text, nl=False)
+            continue
+        elsewhere = f"write it elsewhere: drillmaster report {short(run)} --{_option(name)} FILE (or - to print it)"
+        written[name] = write_whole(path, text, instead=elsewhere)
     if as_json:
-        size = len(page.encode("utf-8", "backslashreplace"))
-        retries = msgspec.to_builtins(view.retries)
-        say_json({"report": one_line(str(path)), "bytes": size, "retries": retries})
+        page = texts.get("html")
+        say_json(
+            {
+                "report": one_line(str(written["html"])) if "html" in written else None,
+                "bytes": None if page is None else len(page.encode("utf-8", "backslashreplace")),
+                "forms": {_option(name): one_line(str(path)) for name, path in written.items()},
+                **more(),
+            }
+        )
     else:
-        click.echo(one_line(str(path)))
+        for path in written.values():
+            click.echo(one_line(str(path)), err=bool(printed))
     if open_it:
-        _open(path)
+        _open(written["html"])
+
+
+def _option(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _is_interview(run: Path) -> bool:
+    """What kind of run it is, by its manifest; whoever opens it says what is wrong with one that cannot be read."""
+    import contextlib
+
+    from drillmaster import strict
+    from drillmaster.errors import Problem
+    from drillmaster.intake import read_bytes
+
+    with contextlib.suppress(Problem, AttributeError):
+        path = run / "manifest.json"
+        return bool(strict.load(read_bytes(path, 16 << 20), place=str(path), fmt="json").get("drill") == "interview")
+    return False
+
+
+def _interview(run: Path, measured_from: str) -> tuple[Renders, Callable[[], dict[str, Any]]]:
+    """How each form of an interview is made, and what --json adds."""
+    from drillmaster.clock import SystemClock
+    from drillmaster.intake.runs import short
+    from drillmaster.load.showing import judged_again, view_of
+    from drillmaster.reports import form
+
+    judged = judged_again(run, now_ns=SystemClock().wall_ns(), measured_from=measured_from)
+    command = f"drillmaster gate interview {short(run)} --policy {judged.page.thresholds or 'FILE'}"
+    view = view_of(run, judged, gate_command=command)
+    verdict = judged.verdict
+    if not judged.thresholds:
+        click.echo(f"not judged yet, so it says refused: {command}", err=True)
+    renders: Renders = {
+        "html": lambda: form("interview_html").render(verdict, view),
+        "csv": lambda: form("csv").render(verdict, view),
+        "json_file": lambda: form("interview_json").render(verdict, view),
+        "junit": lambda: form("junit").render(verdict),
+        "prometheus": lambda: form("prometheus").render(verdict, view),
+    }
+    return renders, lambda: {"interview": form("interview_json").document(verdict, view)}
+
+
+def _drill(run: Path, measured_from: str) -> tuple[Renders, Callable[[], dict[str, Any]]]:
+    """The same of a drill with a fault."""
+    import msgspec
+
+    from drillmaster.errors import Problem
+    from drillmaster.intake.runs import short
+    from drillmaster.intake.written import judged_run
+    from drillmaster.reports import form
+
+    verdict, view = judged_run(run)
+
+    def no_levels() -> str:
+        raise Problem(
+            "--csv",
+            found="a drill with a fault, which has no levels",
+            wanted="an interview",
+            remedy=f"take its figures from: drillmaster report {short(run)} --json",
+        )
+
+    if measured_from:
+        raise click.UsageError("--from is for an interview: it says where the load came from")
+    renders: Renders = {
+        "html": lambda: form("html").render(verdict, view),
+        "csv": no_levels,
+        "json_file": lambda: form("json").render(verdict),
+        "junit": lambda: form("junit").render(verdict),
+        "prometheus": lambda: form("prometheus").render(verdict, service=view.service),
+    }
+    return renders, lambda: {"retries": msgspec.to_builtins(view.retries)}
 
 
 def _open(path: Path) -> None:

@@ -9,8 +9,8 @@ from drillmaster.errors import Problem
 from drillmaster.targeting import Rule, When
 
 
-def rule(mode: object, params: dict[str, Any] | None = None, **words: Any) -> Rule:
-    return rule_of(mode, dict(params or {}), words, "here")
+def rule(mode: object, params: object = None, **words: Any) -> Rule:
+    return rule_of(mode, params, words, "here")
 
 
 @pytest.mark.parametrize(
@@ -41,8 +41,20 @@ def test_a_word_is_the_rules_or_the_faults(mode: object, params: Any, words: Any
         ("503", {}, {"may_mis": True}, "did you mean may_miss"),
         ("stale-keep-alive", {}, {"nth": 2}, "wanted one of the two"),  # of the rule, or of the fault?
         ("tool-unknown", {}, {"name": "x"}, "wanted one of the two"),
-        ("stall", {}, {"after_events": -1}, "Expected `int` >= 0"),
-        ("stall", {}, {"after_events": "3"}, "Expected `int"),
+        (
+            "stall",
+            {},
+            {"after_events": -1},
+            "here: fault stall: found after_events=-1, wanted after_events as `int` >= 0",
+        ),
+        ("stall", {}, {"after_events": "3"}, "found after_events='3', wanted after_events as `int | null`"),
+        ("stall", {"after_events": 3}, {"after_events": 1}, "here: found after_events twice"),
+        ("stall", 3, {}, "found params=3, wanted a mapping"),
+        ("504", {}, {}, "here: fault: found '504'"),  # and not "did you mean 503"
+        (504, {}, {}, "any status is the fault `status`, with the parameter status=504"),
+        ("503", {}, {"first": 0}, "here: /first: found 0, wanted at least 1; correct it"),
+        ("503", {}, {"share": 7.0}, "here: /share: found 7.0, wanted 0 < share <= 1"),
+        ("refused", {}, {"first": 1}, "here: /mode: found refused, which acts on the port before"),
         ("503", {}, {"when": {"modell": "x"}}, "model"),
         ("503", {}, {"first": "1"}, "first"),
     ],
@@ -50,6 +62,29 @@ def test_a_word_is_the_rules_or_the_faults(mode: object, params: Any, words: Any
 def test_what_is_neither_or_both_is_refused(mode: object, params: Any, words: Any, said: str) -> None:
     with pytest.raises(Problem) as raised:
         rule(mode, params, **words)
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        (
+            [{"mode": "503"}, {"mode": "stall", "params": {"after_events": -1}}],
+            "here: /1: fault stall: found after_events",
+        ),
+        ([{"mode": "503"}, {"mode": "stll"}], "here: /1: fault: found 'stll'"),
+        ([{"mode": "503"}, {"mode": "503", "first": 0}], "here: /1/first: found 0"),
+        (
+            [{"mode": "503", "name": "a"}, {"mode": "hang", "name": "a"}],
+            "here: /1/name: found 'a', wanted a name of its",
+        ),
+        ([{"mode": "503"}, {"mode": "refused"}], "here: /1/mode: found refused, which acts on the port"),
+        ([{"mode": "503"}, {"mode": "hang", "may_miss": "no"}], "here: /1: found may_miss='no', wanted True or False"),
+    ],
+)
+def test_a_rule_that_makes_no_sense_is_refused_with_its_number(rules: Any, said: str) -> None:
+    with pytest.raises(Problem) as raised:
+        rules_of(rules, "here")
     assert said in str(raised.value)
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -334,6 +335,47 @@ def test_orders_to_a_dead_or_foreign_process_are_refused() -> None:
         child.ask("begin")
     with pytest.raises(Problem, match="wanted auto or one of"):
         Child(dialect="nosuch")
+
+
+def test_an_order_that_was_interrupted_half_written_spoils_no_other() -> None:
+    child = Child()
+
+    class TimeIsOver(Exception):
+        pass
+
+    def raise_it(number: int, frame: object) -> None:
+        raise TimeIsOver
+
+    before = signal.signal(signal.SIGALRM, raise_it)
+    os.kill(child.pid, signal.SIGSTOP)  # it reads nothing, so that the pipe fills
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(TimeIsOver):
+            child.ask("answers", model="*", lines=[{"text": "a" * 1_000_000}])
+        os.kill(child.pid, signal.SIGCONT)
+        assert "rows" in child.ask("rows", since=0)
+        assert child.ask("answers", model="*", lines=[]) == {}
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        os.kill(child.pid, signal.SIGCONT)
+        child.close()
+
+
+def test_a_run_with_many_open_files_has_its_provider() -> None:
+    """Descriptors beyond 1,023, which `select` cannot watch."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 1_200:
+        pytest.skip("this machine allows too few open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1_200), hard))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_050)]
+    try:
+        child = Child()
+        assert child.ask("rows", since=0)["rows"] == []
+        child.close()
+    finally:
+        for number in held:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_an_interrupted_order_does_not_answer_the_next() -> None:

@@ -5,7 +5,8 @@
 2. The fault is made once, here: what it does not take is refused where the test asks for it, not later.
 """
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,18 +15,27 @@ from drillmaster import faults
 from drillmaster.errors import Problem
 from drillmaster.screen import screen_text
 from drillmaster.strict import as_type, near
-from drillmaster.targeting import Rule
+from drillmaster.targeting import Rule, what_is_wrong
 
-__all__ = ["lists", "rule_of", "rules_of", "shown"]
+__all__ = ["check", "flag", "lists", "rule_of", "rules_of", "shown"]
 
 _WORDS = frozenset(Rule.__struct_fields__) - {"mode", "params"}
 
 
-def rule_of(mode: object, params: dict[str, Any], words: dict[str, Any], place: str) -> Rule:
-    """A rule from the words of a call; what is no word of a rule is a parameter of the fault. Raises Problem."""
+def rule_of(mode: object, given: object, words: dict[str, Any], place: str) -> Rule:
+    """A rule from the words of a call; what is no word of a rule is a parameter of the fault, as are those in `given`.
+
+    Raises Problem.
+    """
     if not isinstance(mode, str | int) or isinstance(mode, bool):
         raise Problem(place, found=repr(mode)[:60], wanted="a fault's tag", remedy='write "503" or "stall"')
-    kind = faults.load(str(mode))
+    if given is not None and not isinstance(given, Mapping):
+        raise Problem(
+            place, found=f"params={given!r}"[:60], wanted="a mapping", remedy='write params={"after_events": 3}'
+        )
+    params: dict[str, Any] = dict(given or {})
+    with _at(place):
+        kind = faults.load(str(mode))
     own = set(kind.__struct_fields__)
     chosen: dict[str, Any] = {}
     for word, value in words.items():
@@ -38,6 +48,8 @@ def rule_of(mode: object, params: dict[str, Any], words: dict[str, Any], place: 
             )
         if word in _WORDS:
             chosen[word] = value
+        elif word in own and word in params:
+            raise Problem(place, found=f"{word} twice", wanted="one value", remedy="leave it out of params")
         elif word in own:
             params[word] = value
         else:
@@ -48,8 +60,11 @@ def rule_of(mode: object, params: dict[str, Any], words: dict[str, Any], place: 
                 wanted=f"a parameter of {mode} ({', '.join(sorted(own)) or 'it has none'}) or one of {', '.join(sorted(_WORDS))}",
                 remedy=f"did you mean {meant}?" if meant else "leave it out",
             )
-    faults.make(str(mode), params)
-    return as_type(lists({"mode": str(mode), "params": params, **chosen}), Rule, place=place)
+    with _at(place):
+        faults.make(str(mode), params)
+    rule = as_type(lists({"mode": str(mode), "params": params, **chosen}), Rule, place=place)
+    check([rule], place)
+    return rule
 
 
 def rules_of(rules: Sequence[Mapping[str, Any] | Rule], place: str) -> tuple[list[Rule], set[int]]:
@@ -61,14 +76,46 @@ def rules_of(rules: Sequence[Mapping[str, Any] | Rule], place: str) -> tuple[lis
             given.append(one)
             continue
         words = dict(one)
-        if words.pop("may_miss", False):
+        if flag(words.pop("may_miss", False), f"{place}: /{at}"):
             missing.add(at)
         given.append(as_type(lists(words), Rule, place=place, path=(at,)))
     if not given:
         raise Problem(place, found="no rule", wanted="one or more", remedy='write {"mode": "503"}')
-    for rule in given:
-        faults.make(rule.tag, rule.params)
+    for at, rule in enumerate(given):
+        with _at(f"{place}: /{at}"):
+            faults.make(rule.tag, rule.params)
+    check(given, place)
     return given, missing
+
+
+def flag(value: object, place: str) -> bool:
+    """What `may_miss` says. Raises Problem for what only looks like yes or no."""
+    if not isinstance(value, bool):
+        raise Problem(
+            place,
+            found=f"may_miss={value!r}"[:60],
+            wanted="True or False",
+            remedy="write may_miss=True, or leave it out",
+        )
+    return value
+
+
+def check(rules: Sequence[Rule], place: str) -> None:
+    """Raises Problem for what makes no sense in one of these rules, or in them together."""
+    for wrong in what_is_wrong(tuple(rules), lambda tag: faults.load(tag).scope, ""):
+        where = wrong.pointer.removeprefix("/0") if len(rules) == 1 else wrong.pointer
+        raise Problem(f"{place}: {where}", found=wrong.found, wanted=wrong.wanted, remedy=wrong.remedy)
+
+
+@contextlib.contextmanager
+def _at(place: str) -> Iterator[None]:
+    """Say of a problem in here where the test has it."""
+    try:
+        yield
+    except Problem as problem:
+        raise Problem(
+            f"{place}: {problem.place}", found=problem.found, wanted=problem.wanted, remedy=problem.remedy
+        ) from None
 
 
 def lists(value: Any) -> Any:

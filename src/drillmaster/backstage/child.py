@@ -13,6 +13,8 @@ from drillmaster.errors import Problem
 
 __all__ = ["Child", "NoAnswer"]
 
+MAX_ORDER_BYTES = 64 * 1024 * 1024
+"""Of an order; more is refused before it is sent."""
 START_S = 30
 ANSWER_S = 20
 END_S = 0.01
@@ -36,15 +38,18 @@ _KEPT = (
 
 def _line(order: dict[str, Any]) -> bytes:
     """The order as a line of JSON. Raises Problem for what JSON has no word for."""
+    place = f"provider.{order['do']}"
     try:
-        return json.dumps(order, ensure_ascii=False, allow_nan=False).encode("utf-8") + b"\n"
-    except (TypeError, ValueError) as error:
+        line = json.dumps(order, ensure_ascii=False, allow_nan=False).encode("utf-8") + b"\n"
+    except (TypeError, ValueError, RecursionError) as error:
         raise Problem(
-            f"provider.{order['do']}",
-            found=str(error)[:200],
-            wanted="what JSON can hold",
-            remedy="write it as JSON has it",
+            place, found=str(error)[:200], wanted="what JSON can hold", remedy="write it as JSON has it"
         ) from None
+    if len(line) > MAX_ORDER_BYTES:
+        raise Problem(
+            place, found=f"{len(line):,} bytes", wanted=f"at most {MAX_ORDER_BYTES:,}", remedy="ask for less at once"
+        )
+    return line
 
 
 class NoAnswer(Exception):
@@ -69,7 +74,11 @@ class Child:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._in = self._process.stdin.fileno()
         self._out = self._process.stdout.fileno()
-        self._held = b""
+        self._poll = select.poll()  # not select.select: a run may have more than 1,024 descriptors open
+        self._poll.register(self._out, select.POLLIN)
+        self._held = bytearray()
+        self._torn = False
+        """Whether an order was left half written, say by a time limit of the test's."""
         self._number = 0
         self._lock = threading.Lock()
         try:
@@ -102,22 +111,29 @@ class Child:
         return answer
 
     def _write(self, data: bytes) -> None:
+        rest = memoryview(b"\n" + data if self._torn else data)
+        self._torn = True
         try:
-            while data:
-                data = data[os.write(self._in, data) :]
+            while rest:
+                rest = rest[os.write(self._in, rest) :]
         except OSError:
             raise self._gone() from None
+        self._torn = False
 
     def _line(self, within_s: float) -> dict[str, Any]:
-        while b"\n" not in self._held:
-            ready, _, _ = select.select([self._out], [], [], within_s)
-            if not ready:
+        held = self._held
+        end = held.find(b"\n")
+        while end < 0:
+            if not self._poll.poll(within_s * 1_000):
                 raise NoAnswer(f"the provider's process {self.pid} is silent for {within_s} s")
             data = os.read(self._out, 1 << 20)
             if not data:
                 raise self._gone()
-            self._held += data
-        line, _, self._held = self._held.partition(b"\n")
+            looked = len(held)
+            held += data
+            end = held.find(b"\n", looked)
+        line = bytes(held[:end])
+        del held[: end + 1]
         told: dict[str, Any] = json.loads(line)
         return told
 

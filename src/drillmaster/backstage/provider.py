@@ -19,7 +19,7 @@ import msgspec
 import pytest
 
 from drillmaster import faults
-from drillmaster.backstage.asking import lists, rule_of, rules_of, shown
+from drillmaster.backstage.asking import check, flag, lists, rule_of, rules_of, shown
 from drillmaster.backstage.child import Child, NoAnswer
 from drillmaster.backstage.seen import Attempt, attempts_of, count_of, table_of
 from drillmaster.dialects import names as dialect_names
@@ -90,7 +90,7 @@ class Window:
             complaint = self._complaint()
             if complaint:
                 pytest.fail(complaint, pytrace=False)
-        self._checked = True  # a test that fails by itself has its reason
+        # An error may be just what the test expects around its `with`: whether anybody was met is asked at the test's end.
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:
@@ -140,6 +140,11 @@ class Window:
         told = [f"  while it was on ({max(0.0, ended_s - began_s):.3f} s), {count_of(len(came))} came"]
         told[0] += ":" if came else f" to {provider.url}: is that the base URL of the client under test?"
         told += [f"  {line}" for line in table_of(came)]
+        if not came and _proxied(provider.url):
+            told.append(
+                "  HTTP_PROXY is set and NO_PROXY does not name 127.0.0.1: a client that reads them went to that proxy; "
+                "take the fixture provider_env"
+            )
         tallies = {row["rule"]: row for row in rows if row["event"] == "fault_rule_tally" and row["window"] == self.id}
         for at in missed:
             rule = self._rules[at]
@@ -168,6 +173,9 @@ class Provider:
         self._prefixed = prefixed
         self._rows: list[dict[str, Any]] = []
         self._in_flight = 0
+        self._under_way: list[dict[str, Any]] = []
+        self._content = False
+        """Whether the test's body ended without a failure; of one that has not, nothing is told that it has not said."""
         self._refused_heads = 0
         self._windows: list[Window] = []
         self._on: Window | None = None
@@ -258,10 +266,11 @@ class Provider:
         __tracebackhide__ = True
         where = _caller()
         try:
-            rule = rule_of(mode, dict(params or {}), words, f"{where}: provider.fault")
+            missing = flag(may_miss, f"{where}: provider.fault")
+            rule = rule_of(mode, params, words, f"{where}: provider.fault")
         except Problem as problem:
             raise problem.with_traceback(None) from None  # what is wrong stands in the test, not in here
-        return self._window((rule,), frozenset({0} if may_miss else ()), where)
+        return self._window((rule,), frozenset({0} if missing else ()), where)
 
     def rules(self, rules: Sequence[Mapping[str, Any] | Rule], *, may_miss: bool = False) -> Window:
         """Several faults at once, each with whom it meets: `rules([{"mode": "503", "when": {"model": "big-*"}}, ...])`.
@@ -271,10 +280,11 @@ class Provider:
         __tracebackhide__ = True
         where = _caller()
         try:
+            every = flag(may_miss, f"{where}: provider.rules")
             given, missing = rules_of(rules, f"{where}: provider.rules")
         except Problem as problem:
             raise problem.with_traceback(None) from None
-        return self._window(tuple(given), frozenset(range(len(given)) if may_miss else missing), where)
+        return self._window(tuple(given), frozenset(range(len(given)) if every else missing), where)
 
     def _window(self, rules: tuple[Rule, ...], may_miss: frozenset[int], where: str) -> Window:
         self._check_open()
@@ -332,7 +342,15 @@ class Provider:
         for at, line in enumerate(lines):
             value: Any = {"text": line} if isinstance(line, str) else line
             made.append(as_type(lists(value), Line, place="provider.answers", path=(at,)))
-        self._child.ask("answers", model=str(model), lines=msgspec.to_builtins(made))
+        for at, one in enumerate(made):
+            if one.pieces is not None and one.text:
+                raise Problem(
+                    f"provider.answers: /{at}",
+                    found="text and pieces",
+                    wanted="one of them: pieces are the text as a stream cuts it",
+                    remedy="leave text out",
+                )
+        self._child.ask("answers", model=model, lines=msgspec.to_builtins(made))
 
     # What the wire saw
 
@@ -370,14 +388,20 @@ class Provider:
         model: str = "*",
         path: str = "*",
     ) -> None:
-        """Fail unless so many requests of that model and path (patterns) reached the wire."""
+        """Fail unless so many requests of that model and path (patterns) reached the wire, those that are not over included."""
         __tracebackhide__ = True
         if times is None and at_least is None and at_most is None:
             raise TypeError("assert_attempts: say how many: 3, at_least=1 or at_most=3")
+        if times is not None and (at_least is not None or at_most is not None):
+            raise TypeError("assert_attempts: found both times and a bound, wanted one way of saying how many")
+        if at_least is not None and at_most is not None and at_least > at_most:
+            raise TypeError(f"assert_attempts: found at_least={at_least} above at_most={at_most}, which nothing can be")
+        over = [(one.model, one.path) for one in self.attempts]
+        under_way = [(one["model"], one["path"]) for one in self._under_way]
         came = [
             one
-            for one in self.attempts
-            if fnmatch.fnmatchcase(one.model or "", model) and fnmatch.fnmatchcase(one.path, path)
+            for one in (*over, *under_way)
+            if fnmatch.fnmatchcase(one[0] or "", model) and fnmatch.fnmatchcase(one[1], path)
         ]
         low = times if times is not None else at_least or 0
         high = times if times is not None else at_most
@@ -407,9 +431,12 @@ class Provider:
 
     def _read_rows(self) -> list[dict[str, Any]]:
         if not self._over:
-            told = self._child.ask("rows", since=len(self._rows))
-            self._rows += told["rows"]
+            since = len(self._rows)
+            told = self._child.ask("rows", since=since)
+            # In place, not behind: another thread may have been told the same rows meanwhile.
+            self._rows[since : since + len(told["rows"])] = told["rows"]
             self._in_flight, self._refused_heads = told["in_flight"], told["refused_heads"]
+            self._under_way = told["under_way"]
             self._see_loss(told)
         return self._rows
 
@@ -446,21 +473,21 @@ class Provider:
         if not marks:
             return ""
         rules, missing = [], set()
+        place = f"{where}: @pytest.mark.fault"
         try:
             for at, mark in enumerate(marks):
                 if len(mark.args) != 1:
                     raise Problem(
-                        f"{where}: @pytest.mark.fault",
+                        place,
                         found=f"{len(mark.args)} arguments without a name",
                         wanted="one, the fault",
                         remedy='write @pytest.mark.fault("stall", after_events=3)',
                     )
                 words = dict(mark.kwargs)
-                if words.pop("may_miss", False):
+                if flag(words.pop("may_miss", False), place):
                     missing.add(at)
-                rules.append(
-                    rule_of(mark.args[0], dict(words.pop("params", {})), words, f"{where}: @pytest.mark.fault")
-                )
+                rules.append(rule_of(mark.args[0], words.pop("params", None), words, place))
+            check(rules, place)
             self._window(tuple(rules), frozenset(missing), where).__enter__()
         except Problem as problem:
             return str(problem)
@@ -478,10 +505,14 @@ class Provider:
             for window in self._windows:
                 window._checked = True
             return ""
+        self._content = True
+        return self._complaints()
+
+    def _complaints(self) -> str:
         return "\n".join(complaint for window in self._windows if (complaint := window._complaint()))
 
     def close(self) -> None:
-        """The test is over."""
+        """The test is over. Fails it for what its fixtures asked for on their way out, and that met nobody."""
         if self._over:
             return
         try:
@@ -491,11 +522,22 @@ class Provider:
             self._on = None
         self._rows += told["rows"]
         self._see_loss(told)
+        complaint = self._complaints() if self._content else ""
+        if complaint:
+            pytest.fail(complaint, pytrace=False)
 
 
 def _met(rows: Iterable[dict[str, Any]]) -> int:
     """How many requests and connections these rows tell of; a probe of the proxy's own is neither."""
     return len({row["attempt"] or f"connection {row['conn']}" for row in rows if row.get("proof") != "probe"})
+
+
+def _proxied(url: str) -> bool:
+    """Whether the environment leads a client that reads it to a proxy in place of this address."""
+    from urllib.request import getproxies, proxy_bypass
+
+    proxies = getproxies()
+    return bool(proxies.get("http") or proxies.get("all")) and not proxy_bypass(url.partition("://")[2])
 
 
 def _caller() -> str:

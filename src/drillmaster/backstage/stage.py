@@ -18,12 +18,14 @@ from typing import Any
 
 import msgspec
 
+from drillmaster.backstage.child import MAX_ORDER_BYTES
 from drillmaster.clock import SystemClock
 from drillmaster.dialects import Dialect, load, names
 from drillmaster.errors import Problem
 from drillmaster.http1 import RequestHead
 from drillmaster.proxy import Settings
 from drillmaster.proxy.control import Inject
+from drillmaster.proxy.exchange import Exchange
 from drillmaster.proxy.loop import make_loop
 from drillmaster.proxy.server import Server
 from drillmaster.proxy.switch import Conflict
@@ -40,7 +42,6 @@ SETTLES = 50
 """How many times, and how long each, what is all but over may take to be over before the rows are told."""
 PARENT_CHECK_S = 0.5
 PAUSE_S = 0.005
-MAX_ORDER_BYTES = 64 * 1024 * 1024
 
 
 class Plot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -170,6 +171,7 @@ class Stage:
         return {
             **self._told(order["since"]),
             "in_flight": hub.counters.in_flight,
+            "under_way": [_asked(ex) for client in hub.clients if (ex := getattr(client, "ex", None)) is not None],
             "refused_heads": hub.counters.refused_heads,
         }
 
@@ -213,21 +215,30 @@ def _prefixed(name: str) -> Dialect:
     return dialect
 
 
+def _asked(ex: Exchange) -> dict[str, str | None]:
+    """What a request that is not over asks for, as far as it has said so."""
+    return {"path": ex.route.path, "model": ex.peek().model}
+
+
 class _Orders:
     """Orders as they come in on a descriptor, whole lines."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fd: int) -> None:
         self._fd = fd
-        self._held = b""
+        self._held = bytearray()
         self._lines: asyncio.Queue[bytes] = asyncio.Queue()
         loop.add_reader(fd, self._read)
 
     def _read(self) -> None:
         data = os.read(self._fd, 1 << 16)
-        self._held += data
-        *lines, self._held = self._held.split(b"\n")
-        for line in lines:
-            self._lines.put_nowait(line)
+        held = self._held
+        looked = len(held)
+        held += data
+        if held.find(b"\n", looked) >= 0:
+            *lines, rest = held.split(b"\n")
+            for line in lines:
+                self._lines.put_nowait(bytes(line))
+            self._held = rest
         if not data or len(self._held) > MAX_ORDER_BYTES:
             _leave()
 
@@ -262,7 +273,10 @@ async def _serve(plot: Plot, out: int) -> None:
     gc.collect()
     gc.freeze()
     while True:
-        order = msgspec.json.decode(await orders.next())
+        try:
+            order = msgspec.json.decode(await orders.next())
+        except msgspec.DecodeError:
+            continue  # one that was left half written; nobody waits for its answer
         _say(out, {"id": order["id"], **await _obeyed(stage, order)})
         if stage.used_up:
             await stage.renew()

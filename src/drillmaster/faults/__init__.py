@@ -298,6 +298,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """True: the script has to understand the upstream's answer, which is asked for without a content coding."""
     words: ClassVar[str] = ""
     """What it says in the API's place, where that is a text that an agent can take for the model's and hand on."""
+    leads_to: ClassVar[str] = ""
+    """A path of its own that it leads clients to: who aims it lets it meet that too, or they are led to the real endpoint."""
     group: ClassVar[Group] = "other"
     seen: ClassVar[tuple[Seen, ...]] = ()
     """What a plain client may be left with once it was met; which of several depends on parameters, API and time limit."""
@@ -391,6 +393,8 @@ def with_fields(answer: Answer, *fields: tuple[str, str], without: tuple[str, ..
 
 
 _DIGITS_FILE = re.compile(r"status_([0-9]{3})")
+_STATUS = re.compile("[1-9][0-9]{2}")
+_AT = re.compile(r"Expected (.+?)(?:, got .+)? - at `\$\.(\w+)`")
 _MISSING = re.compile("Object missing required field `([^`]+)`")
 
 
@@ -410,12 +414,10 @@ def load(tag: str) -> type[Fault]:
     """The entry of this tag. Raises Problem for a tag that is not in the catalogue."""
     if tag not in names():
         near = difflib.get_close_matches(tag.lower(), names(), 1)
-        raise Problem(
-            "fault",
-            found=repr(tag[:40]),
-            wanted="a tag of `drillmaster fault list`",
-            remedy=f"did you mean {near[0]}?" if near else "see: drillmaster fault list",
-        )
+        remedy = f"did you mean {near[0]}?" if near else "see: drillmaster fault list"
+        if _STATUS.fullmatch(tag):
+            remedy = f"any status is the fault `status`, with the parameter status={tag}"
+        raise Problem("fault", found=repr(tag[:40]), wanted="a tag of `drillmaster fault list`", remedy=remedy)
     module = importlib.import_module(
         f"{__name__}.status_{tag}" if tag.isdigit() else f"{__name__}.{tag.replace('-', '_')}"
     )
@@ -437,6 +439,9 @@ def make(tag: str, params: dict[str, Any] | None = None) -> Fault:
         missing = _MISSING.fullmatch(found)
         if missing is not None:
             found, wanted = f"no {missing[1]}", f"{missing[1]}, which has no default"
+        off = _AT.fullmatch(found)
+        if off is not None:
+            found, wanted = f"{off[2]}={(params or {}).get(off[2])!r}"[:80], f"{off[2]} as {off[1]}"
         fields = ", ".join(kind.__struct_fields__) or "none"
         raise Problem(
             f"fault {tag}",

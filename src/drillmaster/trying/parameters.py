@@ -102,8 +102,8 @@ def filled(tag: str, kind: type[Fault], params: Mapping[str, Any]) -> tuple[dict
 
 def _nearer(tag: str, kind: type[Fault], params: Mapping[str, Any], problem: Problem) -> Problem:
     """The same problem at the parameter that has it, where one was given that has it."""
-    where = re.search(r" - at `\$\.(\w+)`", problem.found)
-    one = next((one for one in parameters(kind) if where and one.name == where[1] and one.name in params), None)
+    where = re.search(r"^(\w+)=| - at `\$\.(\w+)`", problem.found)
+    one = next((one for one in parameters(kind) if where and one.name in where.groups() and one.name in params), None)
     if one is None:
         return problem
     takes = ", ".join(part for part in (one.kind, one.unit, one.bounds) if part)

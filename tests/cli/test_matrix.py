@@ -131,6 +131,8 @@ def test_the_page_alone_goes_to_stdout(tmp_path: Path) -> None:
         (["matrix", "plan.json", "--json", "--html", "-"], "does not go with --json"),
         (["matrix", "plan.json", "--time-limit", "-1"], "--time-limit"),
         (["matrix", "plan.json", "--faults", "rest"], "did you mean reset?"),
+        (["matrix", "plan.json", "--faults", ""], "names none"),  # a variable of a script that is empty
+        (["matrix", "plan.json", "--faults", " , "], "names none"),
         (["matrix", "plan.json", "--group", "streams"], "--group: group"),
         (["matrix", "plan.json", "--compress", "0"], "--compress"),
         (["eviction", "plan.json"], "drillmaster run matrix plan.json"),

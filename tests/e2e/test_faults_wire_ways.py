@@ -178,14 +178,24 @@ def test_the_request_before_a_stale_one_is_not_counted_as_met(fresh: ProxyProces
     assert [(row["nth"], row["window"], row["end"]) for row in rows] == [(1, None, "clean"), (2, "w1", "rst")]
 
 
-def test_what_is_cut_or_ours_is_not_the_upstreams_own_answer(fresh: ProxyProcess) -> None:
-    for number, (tag, params) in enumerate((("cut-body", {"after_bytes": 9}), ("status", {"status": 500}))):
+def test_what_is_cut_coded_or_ours_is_not_the_upstreams_own_answer(fresh: ProxyProcess) -> None:
+    ways: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("cut-body", {"after_bytes": 9}),
+        ("status", {"status": 500}),
+        ("bad-gzip", {}),  # the body as it was, behind a head that says it is to be read otherwise
+    )
+    for number, (tag, params) in enumerate(ways):
         fresh.inject(tag, f"n{number}", **params)
         shoot(fresh, (OPENAI,))
         fresh.lift(f"n{number}")
     shoot(fresh, (OPENAI,))
-    rows = fresh.wait_rows("attempt", 3)
-    assert [(row["upstream"], row["intact"]) for row in rows] == [(True, False), (False, False), (True, True)]
+    rows = fresh.wait_rows("attempt", 4)
+    assert [(row["upstream"], row["intact"]) for row in rows] == [
+        (True, False),
+        (False, False),
+        (True, False),
+        (True, True),
+    ]
 
 
 # Time

@@ -47,6 +47,8 @@ class Paper:
         if dialect is not None:
             self.add("events/proxy.jsonl", self.now_ns, "fault_rule", window=self.cell, rule="cell", fault=fault)
         self.add("events/proxy.jsonl", self.now_ns, "fault_injected", window=self.cell, fault=fault)
+        if dialect is None:
+            self.add("events/proxy.jsonl", self.now_ns, "fault_met", window=self.cell, client_bytes=0, proof="probe")
         return self.cell
 
     def end(
@@ -80,6 +82,7 @@ class Paper:
         says: str | None = None,
         raised: str | None = None,
         told: str | None = None,
+        payload: int | None = None,
     ) -> None:
         """One user's request, due now, and the agent's attempts for it; the next is a second later.
 
@@ -89,19 +92,22 @@ class Paper:
         due, trace = self.now_ns + 100, f"{self._n:032x}"
         end, key = due + round(ms * MS), f"r{self._n}"
         self.add(
-            "events/traffic.jsonl", due, "user_request", id=key, phase="start", due_ns=due, sent_ns=due, trace=trace
-        )
+            "events/traffic.jsonl", due, "user_request", id=key, phase="start", due_ns=due, sent_ns=due, trace=trace,
+            **({} if payload is None else {"payload": payload}),
+        )  # fmt: skip
         if result != "never":
             self.add(
                 "events/traffic.jsonl", end, "user_request", id=key, phase="end", sent_ns=due, first_ns=end, end_ns=end,
                 status=status, result=result, answer=answer, **({} if told is None else {"source": told}),
             )  # fmt: skip
-        for nth, given in enumerate(({"window": None},) if primary else attempts):
+        tried = ({"window": None},) if primary else attempts
+        for nth, given in enumerate(tried):
+            over = end - 1 if nth == len(tried) - 1 else due + (nth + 1) * MS  # where the next begins
             attempt = {
                 "id": f"a{self._n}.{nth}", "window": self.cell if self.cells else None, "conn": self._n, "nth": 1,
                 "method": "POST", "path": "/v1/chat/completions", "dialect": "openai_chat", "model": "m",
                 "stream": False, "status": 200, "retry_count": None, "key": None, "trace": trace, "nonce": None,
-                "start_ns": due + nth * MS, "first_ns": due + nth * MS, "end_ns": end - 1, "up_bytes": 80,
+                "start_ns": due + nth * MS, "first_ns": due + nth * MS, "end_ns": over, "up_bytes": 80,
                 "down_bytes": 90, "end": "clean", "terminal": True, "upstream": True, "intact": True,
             } | given  # fmt: skip
             if attempt["window"] is not None:
@@ -109,7 +115,7 @@ class Paper:
                     "events/proxy.jsonl", due + nth * MS, "fault_met", attempt=attempt["id"], window=self.cell,
                     client_bytes=80, rule="cell",
                 )  # fmt: skip
-            self.add("events/proxy.jsonl", end - 1, "attempt", **attempt)
+            self.add("events/proxy.jsonl", over, "attempt", **attempt)
         if says is not None:
             event, path = ("model_ok", "primary") if says == "model_ok" else ("fallback_engaged", says)
             self.add("timeline.jsonl", end - 2, event, id=key, path=path)

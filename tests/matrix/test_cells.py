@@ -86,6 +86,18 @@ def test_a_fault_of_requests_is_aimed_at_its_api_and_way_of_asking() -> None:
     assert (rule.when.dialect, rule.when.stream, rule.tag) == ("openai_chat", True, "503")
 
 
+def test_a_fault_that_leads_clients_to_a_page_of_its_own_meets_them_there_too() -> None:
+    (cell,), _ = lay_out(want("login-redirect"), (STREAMED,))
+    aimed, page = rules_of(cell)
+    assert (aimed.when.dialect, aimed.when.stream) == ("openai_chat", True)
+    assert (page.tag, page.when.path, page.when.dialect, page.when.stream) == (
+        "login-redirect",
+        "/drill-login",
+        None,
+        None,
+    )
+
+
 @pytest.mark.parametrize(
     ("tag", "spoken", "cells", "why"),
     [

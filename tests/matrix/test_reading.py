@@ -6,6 +6,7 @@ import pytest
 
 from drillmaster.errors import Exit
 from drillmaster.matrix import Cell, Result, Table, exit_of
+from drillmaster.matrix.telling import summary
 from drillmaster.verdict import Exact
 from tests.matrix.paper import ALTERED, DOWN, HALF, HELD, LIFTED, MADE_UP, RESET, Paper
 
@@ -38,6 +39,12 @@ NOT_TOLD = {"attempts": (MADE_UP,)}
 TOOK_ALTERED = {"attempts": (ALTERED,), "says": "model_ok"}
 LOST = {"attempts": (DOWN | {"status": 302}, {"window": None, "status": 404}), "says": "small-model"}
 """It followed a redirect, and the real endpoint knew no such page."""
+PAGE_TAKEN = {"attempts": (DOWN | {"status": 302}, MADE_UP | {"dialect": "plain", "stream": None}), "says": "model_ok"}
+"""It followed the redirect, was given the login page, and handed it on."""
+NEXT_DOOR = {"attempts": (DOWN, {"window": None, "model": "small", "dialect": "anthropic"}), "says": "small-model"}
+"""Its fallback lies behind the same endpoint, and speaks another API."""
+ASKED_WHOLE = {"attempts": (DOWN, {"window": None, "stream": True}), "says": "model_ok"}
+"""It asked again, in the other way, which the cell's fault lets pass."""
 BREAKER = {"attempts": (), "says": "small-model"}
 """The breaker of the agent is open: no attempt at all."""
 
@@ -67,6 +74,16 @@ BREAKER = {"attempts": (), "says": "small-model"}
         ("html-200", [NOT_TOLD | {"told": "fallback"}] * 3, "survived by fallback", "3 of 3"),
         ("duplicate-events", [TOOK_ALTERED] * 3, "no fallback needed", "3 of them as the fault had altered it"),
         ("cut-answer", [TOOK_ALTERED] * 3, "answered with garbage", "3 passed on what the fault sent"),
+        ("login-redirect", [PAGE_TAKEN] * 3, "answered with garbage", "3 passed on what the fault sent, of 3"),
+        ("login-redirect", [PAGE_TAKEN | {"says": None}] * 3, "not told", "nobody says whose"),
+        ("login-redirect", [PAGE_TAKEN | {"says": "small-model"}] * 3, "survived by fallback", "3 of 3"),
+        (
+            "503",
+            [NEXT_DOOR] * 3,
+            "survived by fallback",
+            "3 of 3; 3 by the same endpoint, which this cell's fault left",
+        ),
+        ("503", [ASKED_WHOLE] * 3, "survived by retry", "3 by the same endpoint, which this cell's fault left alone"),
         ("503", [FELL] * 3 + [BROKE], "engaged in part", "3 of 4 had a good answer; 1 http_5xx"),
         ("login-redirect", [LOST] * 3, "survived by fallback", "the fallback answered 3 of 3"),
         ("503", [FELL, FELL], "not met", "2 requests met it"),  # too few to say that users survived
@@ -96,6 +113,41 @@ def test_the_other_way_of_asking_is_not_met_by_the_cell() -> None:
     assert (result.word, result.requests) == ("survived by fallback", 4)
 
 
+CANNED = {"attempts": (), "payload": 1}
+"""An answer for which the agent asks its model nothing, fault or no fault: out of a cache, a template, a rule."""
+
+
+@pytest.mark.parametrize(
+    ("fault", "requests", "word", "why"),
+    [
+        ("503", [BROKE, CANNED] * 3, "never engaged", "3 http_5xx, of 3"),
+        ("503", [FELL, CANNED] * 3, "survived by fallback", "the fallback answered 3 of 3"),
+        ("hang", [GAVE_UP] + [CANNED] * 5, "hung", "1 users gave up, of 1"),
+        ("503", [FELL] + [CANNED] * 6, "not met", "1 requests met it"),
+        ("503", [CANNED] * 6, "not met", ""),
+        # A fault of the port leaves no attempts, and nobody can tell the one answer from the other.
+        ("refused", [CANNED] * 6, "not told", "6 of 6 had an answer, and nobody says whose"),
+        ("refused", [CANNED | {"says": "model_ok"}] * 6, "not told", "6 of 6"),  # out of a cache, by the worker's word
+        ("refused", [CANNED | {"says": "small-model"}] * 6, "survived by fallback", "6 of 6"),
+        ("refused", [CANNED | {"payload": 0}] * 6, "survived by fallback", "6 of 6"),
+        ("refused", [CANNED | {"payload": 0}, CANNED] * 3, "survived by fallback", "3 of 6; 3 more of unknown origin"),
+    ],
+)
+def test_an_answer_that_the_baseline_gave_without_its_model_too_says_nothing_of_a_fault(
+    fault: str, requests: list[dict[str, Any]], word: str, why: str
+) -> None:
+    paper = Paper()
+    paper.request(primary=True, payload=0)
+    paper.request(**CANNED)
+    port = fault == "refused"
+    paper.begin(fault, stream=None if port else False, dialect=None if port else "openai_chat")
+    for request in requests:
+        paper.request(**request)
+    paper.end()
+    (result,) = paper.table().results
+    assert (result.word, why in result.why) == (word, True), result
+
+
 def test_a_cell_tells_wire_fallback_exceptions_and_times() -> None:
     result = one("reset", *[BROKE] * 3, FELL | {"attempts": (RESET, RESET)})
     assert result.wire == {"reset without an answer": 5}
@@ -121,7 +173,8 @@ def test_a_cell_tells_wire_fallback_exceptions_and_times() -> None:
         (HALF | {"end": "client_gone"}, "status 200, unfinished when the client left"),
         (ALTERED, "status 200, whole and altered"),
         ({}, "status 200, whole"),
-        (MADE_UP, "status 200, short of a complete answer"),
+        (MADE_UP, "status 200, the fault's own"),
+        (MADE_UP | {"end": "client_gone"}, "status 200, the fault's own, unfinished when the client left"),
     ],
 )
 def test_the_branch_that_the_wire_saw(attempt: dict[str, Any], said: str) -> None:
@@ -191,6 +244,23 @@ def test_a_policys_share_is_held_against_each_cell(
     second: list[dict[str, Any]], share: float | None, code: Exit
 ) -> None:
     assert exit_of(two_cells(*second).table(share)) is code
+
+
+def test_answers_of_unknown_origin_do_not_thin_out_the_failures() -> None:
+    result = one("html-200", BROKE, *[NOT_TOLD] * 9, share=0.1)
+    assert (result.word, result.failed, result.why) == (
+        "never engaged",
+        True,
+        "1 http_5xx, of 10; 9 more of unknown origin",
+    )
+
+
+def test_too_few_within_the_share_are_no_pass_and_too_few_above_it_fail() -> None:
+    few = two_cells(BROKE, FELL).table(0.5)  # one of two may fail, and three are wanted
+    assert (few.results[1].word, few.results[1].failed) == ("engaged in part", None)
+    assert exit_of(few) is Exit.REFUSED
+    assert list(summary(few)) == ["REFUSED 1 cells settled nothing, or too little for a share: w2"]
+    assert exit_of(two_cells(BROKE, BROKE).table(0.5)) is Exit.FAIL
 
 
 def test_a_fault_that_found_nothing_to_do_owes_nothing() -> None:

@@ -45,6 +45,7 @@ class Drill:
         self.written: list[tuple[str, dict[str, Any]]] = []
         self.said: list[str] = []
         self.agent: Any = lambda: self.served()
+        self.during_restart: Any = lambda: None
 
     def course(self, *tags: str, share: float = 0.0, time_limit_s: float | None = None) -> Cells:
         wanted = choose(Matrix(), tags=tags or ("503", "reset"))
@@ -62,9 +63,10 @@ class Drill:
         self.said.append(text)
 
     async def pause(self, seconds: float) -> bool:
+        before = self.state
         self.clock.advance(1)
         self.agent()
-        return self.state is not State.STOPPING
+        return self.state is before
 
     async def proxy_counts(self) -> dict[str, Any]:
         return self.counts
@@ -72,6 +74,7 @@ class Drill:
     async def restart_worker(self) -> bool:
         self.restarts += 1
         self.worker_alive = True
+        self.during_restart()
         return True
 
     # What happens
@@ -290,6 +293,34 @@ def test_a_stop_meanwhile_says_nothing_of_the_agent(drill: Drill) -> None:
     assert drill.events("agent_back") == drill.events("cell_not_run") == []
 
 
+def test_a_stop_while_the_agent_is_started_anew_is_not_waited_out(tmp_path: Path) -> None:
+    drill = Drill(tmp_path / "run", worker=Worker(cmd=("agent",), ready_s=10))
+    baseline(drill)
+    course = drill.course()
+    turn = next_of(course, drill)
+    assert turn is not None
+    drill.window(turn)
+    drill.worker_alive = False
+    drill.agent = lambda: drill.served(ok=False)
+
+    def stopped() -> None:
+        drill.state = State.STOPPING
+
+    drill.during_restart = stopped
+    before_ns = drill.now_ns
+    assert next_of(course, drill) is None
+    assert (drill.restarts, drill.now_ns) == (1, before_ns)
+    assert drill.events("cell_not_run") == []  # what is left is named by the stop
+
+
+def test_a_stop_that_comes_while_it_is_asked_what_was_spent_leaves_nothing_out(drill: Drill) -> None:
+    baseline(drill)
+    course = drill.course(time_limit_s=1)
+    drill.state = State.STOPPING
+    assert next_of(course, drill) is None
+    assert drill.events("cell_not_run") == []
+
+
 CAPPED = Target(
     url="http://127.0.0.1:1/", permit=Permit(host="h", owner="o", until="2199-01-01", max_per_s=1, max_requests=5)
 )
@@ -376,6 +407,10 @@ def test_an_eviction_drills_plan_is_a_matrixs_with_short_times(tmp_path: Path) -
     assert ready.plan.spend == Spend(max_requests=3 * (60 + 2 * 16 * 60) // 5 + 20)
 
 
+def test_a_time_limit_that_holds_one_cell_is_taken(tmp_path: Path) -> None:
+    assert prepared(write_plan(tmp_path), time_limit_s=120).wanted  # 60 s of baseline, 45 of the fault, 15 to recover
+
+
 def test_compress_max_brings_requests_closer_and_leaves_patience(tmp_path: Path) -> None:
     ready = prepared(write_plan(tmp_path), compress="max")
     assert ready.plan.traffic.every_s == pytest.approx(5 / 30)
@@ -396,6 +431,20 @@ def test_compress_max_brings_requests_closer_and_leaves_patience(tmp_path: Path)
         ({"policy": "no-such.yaml"}, {}, "no-such.yaml"),
         ({"target": {"url": "http://192.0.2.1/"}}, {}, "/target/url"),
         ({"matrix": {"fault": ["reset"]}}, {}, "fault"),  # a field that there is not
+        # A matrix takes its times from others: what it starts from has to be sound all the same.
+        ({"traffic": {"every_s": 0, "time_limit_s": 30}}, {}, "/traffic/every_s"),
+        ({"traffic": {"every_s": -5, "time_limit_s": 30}}, {}, "/traffic/every_s"),
+        ({"traffic": {"every_s": 1e-9, "time_limit_s": 30}}, {}, "/traffic/every_s"),
+        ({"traffic": {"every_s": 5, "time_limit_s": -3}}, {}, "/traffic/time_limit_s"),
+        ({"phases": {"baseline_s": -5, "fault_s": 900, "recovery_s": 300}}, {}, "/phases/baseline_s"),
+        ({"phases": {"baseline_s": 600, "fault_s": 0, "recovery_s": 300}}, {}, "/phases/fault_s"),
+        ({"matrix": {"window_s": 1e300}}, {}, "/matrix/window_s"),
+        ({"matrix": {"baseline_s": 1e308}}, {}, "/matrix/baseline_s"),
+        ({"matrix": {"recovery_s": 1e308}}, {}, "/matrix/recovery_s"),
+        ({"matrix": {"back_within_s": 1e308}}, {}, "/matrix/back_within_s"),
+        # What is known to hold no cell is refused before the agent is asked for anything.
+        ({}, {"time_limit_s": 100}, "--time-limit"),
+        ({}, {"time_limit_s": 0}, "--time-limit"),
     ],
 )
 def test_a_matrix_that_makes_no_sense_is_refused_by_its_place(

@@ -204,6 +204,13 @@ def matrix(
         if value is not None and not 0 <= value <= 86_400:
             raise Problem(name, found=f"{value:g}", wanted="seconds, at most a day", remedy=f"write {name} 600")
     tags = tuple(tag.strip() for tag in (faults or "").split(",") if tag.strip())
+    if faults is not None and not tags:
+        raise Problem(
+            "--faults",
+            found=f"{faults[:40]!r}, which names none",
+            wanted="tags of `drillmaster fault list`, with commas between them",
+            remedy="write --faults reset,503, or leave it out for those of the plan",
+        )
     if everything and (tags or groups):
         raise click.UsageError("--all means every fault: it goes with neither --faults nor --group")
     if as_json and str(html) == "-":

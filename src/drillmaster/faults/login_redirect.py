@@ -28,6 +28,7 @@ class LoginRedirect(Fault, frozen=True, kw_only=True, tag="login-redirect"):
     group = "content"
     seen = ("redirect",)
     asks_upstream: ClassVar[bool] = False
+    leads_to: ClassVar[str] = _PATH
 
     def script(self, cx: Cx) -> Script:
         if not (yield from read_request_whole()):

@@ -170,9 +170,14 @@ def why_not(fault: Fault, dialect: str, *, stream: bool) -> str | None:
 
 
 def rules_of(cell: Cell) -> tuple[Rule, ...]:
-    """What is injected for a cell: the fault, aimed at its API and way of asking; one of port or connection meets all."""
+    """What is injected for a cell: the fault, aimed at its API and way of asking; one of port or connection meets all.
+
+    A fault that leads clients elsewhere meets them there too, however they ask: they no longer speak the API.
+    """
     if cell.dialect is None:
         return (Rule(mode=cell.fault, params=cell.params),)
-    return (
-        Rule(mode=cell.fault, params=cell.params, name="cell", when=When(dialect=cell.dialect, stream=cell.stream)),
-    )
+    aimed = Rule(mode=cell.fault, params=cell.params, name="cell", when=When(dialect=cell.dialect, stream=cell.stream))
+    page = faults.load(cell.fault).leads_to
+    if not page:
+        return (aimed,)
+    return aimed, Rule(mode=cell.fault, params=cell.params, name="page", when=When(path=page))

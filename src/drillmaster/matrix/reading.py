@@ -14,7 +14,7 @@ from drillmaster.outcomes import FAILED, OK, Attempt, Mark, Request, Run, Window
 from drillmaster.retries import Accounting, account, another_model, usual_models
 from drillmaster.verdict import Absent, Cite
 
-__all__ = ["CUT_GRAIN_S", "exit_of", "read"]
+__all__ = ["CUT_GRAIN_S", "exit_of", "open_cells", "read"]
 
 CUT_GRAIN_S = 0.5
 """How much longer than all others a request must have been under way at the lift before it is called hung."""
@@ -38,7 +38,7 @@ _BROKEN = {
     "client_gone": "unfinished when the client left",
     "lifted": "unfinished at the lift",
     "held": "held inside the answer",
-    "stall": "unfinished, and silent",
+    "stall": "unfinished when the client left",  # or a hold reached its bound
     "clean": "short of a complete answer",
 }
 
@@ -49,13 +49,14 @@ def read(run: Run, told: Told, max_failed_ratio: float | None) -> Table:
     accounts = account(run) if run.windows else None
     said = _said(run.marks)
     attempts = {attempt.id: attempt for attempt in run.attempts}
+    canned = _canned(run)
     struck: dict[str | None, list[Attempt]] = {}
     for attempt in run.attempts:
         struck.setdefault(attempt.window, []).append(attempt)
     results = [
-        _Reading(run, cell, windows[cell.cell], told, said, attempts, struck.get(cell.cell, []), accounts).result(
-            max_failed_ratio
-        )
+        _Reading(
+            run, cell, windows[cell.cell], told, said, attempts, struck.get(cell.cell, []), accounts, canned
+        ).result(max_failed_ratio)
         for cell in told.cells
         if cell.cell in windows
     ]
@@ -90,8 +91,13 @@ def exit_of(table: Table) -> Exit:
         return Exit.PASS
     if any(result.failed for result in table.results):
         return Exit.FAIL
-    owed = any(entry.should for entry in table.not_run)
-    return Exit.REFUSED if owed or any(r.word in UNSETTLED and r.applies for r in table.results) else Exit.PASS
+    return Exit.REFUSED if any(entry.should for entry in table.not_run) or open_cells(table) else Exit.PASS
+
+
+def open_cells(table: Table) -> list[str]:
+    """The cells that owe an answer: nothing was settled, or too little to hold a policy's share against it."""
+    judged = table.max_failed_ratio is not None
+    return [r.cell for r in table.results if r.applies and (r.failed is None if judged else r.word in UNSETTLED)]
 
 
 def _problems(run: Run) -> tuple[str, ...]:
@@ -121,6 +127,12 @@ def _not_run(run: Run, told: Told, windows: Mapping[str, Window]) -> Iterable[Le
             yield LeftOut(label=str(label), dialect=None, stream=None, why=over, should=True)
 
 
+def _canned(run: Run) -> frozenset[int | None]:
+    """Which payloads were answered without the primary when nothing was injected: out of a cache, a template, a rule."""
+    before = run.before(run.windows[0]) if run.windows else []
+    return frozenset(r.payload for r in before if r.outcome == "ok_fallback")
+
+
 def _said(marks: Sequence[Mark]) -> dict[str, tuple[_Said, str]]:
     """What the worker said last of where a request's answer came from, by the request's id; and by which path."""
     found: dict[str, tuple[_Said, str]] = {}
@@ -139,6 +151,9 @@ def branch_of(attempt: Attempt) -> str:
         return f"status {attempt.status}" + (
             "" if attempt.end == "clean" else f", {_BROKEN.get(attempt.end, attempt.end)}"
         )
+    if not attempt.upstream:
+        own = f"status {attempt.status}, the fault's own"
+        return own if attempt.end == "clean" else f"{own}, {_BROKEN.get(attempt.end, attempt.end)}"
     if attempt.end == "clean" and attempt.terminal:
         return f"status {attempt.status}, whole" + ("" if attempt.intact else " and altered")
     return f"status {attempt.status}, {_BROKEN.get(attempt.end, attempt.end)}"
@@ -157,7 +172,9 @@ class _Reading:
         attempts: Mapping[str, Attempt],
         struck: Sequence[Attempt],
         accounts: Accounting | None,
+        canned: frozenset[int | None],
     ) -> None:
+        self._canned = canned
         self._run, self._cell, self._window, self._told = run, cell, window, told
         self._said, self._attempts, self._struck, self._accounts = said, attempts, struck, accounts
         self._lifted_ns = run.lifted_or_end_ns(window)
@@ -188,8 +205,21 @@ class _Reading:
         return msgspec.structs.replace(request, outcome="ok_fallback")
 
     def _met(self, request: Request) -> bool:
+        if self._window.id in request.met:
+            return True
+        if self._may_be_canned(request):
+            return self._cell.dialect is None  # there is no attempt to be seen: it is counted as not told
         elsewhere = request.outcome == "ok" and self._says(request) == "fallback"
-        return self._window.id in request.met or elsewhere or request.outcome not in ("ok_primary", "ok")
+        return elsewhere or request.outcome not in ("ok_primary", "ok")
+
+    def _may_be_canned(self, request: Request) -> bool:
+        """Whether an answer that met no fault is one that the agent gives without its model on any day, by all that is known."""
+        return (
+            request.outcome == "ok_fallback"
+            and request.payload in self._canned
+            and self._window.id not in request.met
+            and self._says(request) != "fallback"
+        )
 
     def _own(self, request: Request) -> list[Attempt]:
         return [self._attempts[key] for key in request.attempts if key in self._attempts]
@@ -225,6 +255,8 @@ class _Reading:
 
     def _is_unknown(self, request: Request) -> bool:
         """A good answer of which nobody says whether it is the fallback's or what the fault put in the primary's place."""
+        if self._may_be_canned(request):
+            return True
         if request.outcome not in ("ok", "ok_fallback") or self._says(request) is not None:
             return False
         own_200 = any(a.status is not None and a.status < 300 and not a.upstream for a in self._faulted(request))
@@ -233,13 +265,32 @@ class _Reading:
     def _retried(self, request: Request) -> bool:
         return any(not (a.upstream and a.intact and a.terminal) for a in self._faulted(request))
 
+    def _let_pass(self, request: Request) -> bool:
+        """Whether it was struck, and then answered by the same endpoint in an API or a way that the cell's fault lets pass."""
+        cell, struck = self._cell, self._faulted(request)
+        if cell.dialect is None or not struck:
+            return False
+        since_ns = min(a.start_ns for a in struck)
+        return any(
+            a.upstream
+            and a.window is None
+            and a.status is not None
+            and a.status < 400
+            and a.start_ns > since_ns
+            and (a.dialect, bool(a.stream)) != (cell.dialect, cell.stream)
+            for a in self._own(request)
+        )
+
     def result(self, max_failed_ratio: float | None) -> Result:
         word, why = self._word()
         failures = {r.id for r in (*self.hung, *self.garbage, *self.failed)}
         requests = len({r.id for r in (*self.judged, *self.hung)})
         failed = None
         if max_failed_ratio is not None and word not in UNSETTLED:
-            failed = len(failures) > max_failed_ratio * requests
+            known = requests - len(self.unknown)
+            failed = len(failures) > max_failed_ratio * known
+            if not failed and known < self._told.requests_per_cell:
+                failed = None
         window, accounts = self._window, self._accounts
         phase = accounts.phase("fault", window.id) if accounts else None
         storm = accounts.storm(window.id) if accounts else None
@@ -308,7 +359,8 @@ class _Reading:
             usual = usual_models(self._run)
             there = sum(another_model(self._own(r), self._window, usual) is not None for r in self.failed)
             same = f"; {there} asked the same endpoint for another model: a fallback needs an endpoint of its own"
-            return "never engaged", f"{told}, of {n}{same if there else ''}"
+            more = f"; {len(self.unknown)} more of unknown origin" if self.unknown else ""
+            return "never engaged", f"{told}, of {n}{more}{same if there else ''}"
         settled = len(self.fell) + len(self.primary)
         if settled < needed:
             if self.unknown:
@@ -321,6 +373,12 @@ class _Reading:
                 f"{settled} requests met it and had their end before the lift, at least {needed} are wanted",
             )
         more = f"; {len(self.unknown)} more of unknown origin" if self.unknown else ""
+        near = sum(self._let_pass(r) for r in (*self.fell, *self.primary))
+        if near:
+            more += (
+                f"; {near} by the same endpoint, which this cell's fault left alone there: were the whole endpoint gone, "
+                "they would have had none"
+            )
         if self.fell:
             by_retry = f"; {len(self.primary)} the primary" if self.primary else ""
             return "survived by fallback", f"the fallback answered {len(self.fell)} of {n}{by_retry}{more}"

@@ -124,7 +124,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     applies: bool
     """False: requests came as the fault wants them, and it found nothing in them to act on. Nothing is owed then."""
     failed: bool | None
-    """Whether it failed more users than the policy allows; None: there is no policy, or nothing was settled."""
+    """Whether it failed more users than the policy allows; None: there is no policy, or nothing was settled, or too little."""
     requests: int
     """That met the fault, and whose end was the agent's own doing."""
     failures: int

@@ -4,8 +4,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
 from drillmaster.errors import one_line
-from drillmaster.matrix.reading import exit_of
-from drillmaster.matrix.shapes import BAD, GOOD, UNSETTLED, LeftOut, Result, Table
+from drillmaster.matrix.reading import exit_of, open_cells
+from drillmaster.matrix.shapes import BAD, GOOD, LeftOut, Result, Table
 from drillmaster.policy import seconds_text, share_text
 from drillmaster.verdict import Absent, AtLeast, AtMost, Exact, Measure
 
@@ -69,13 +69,15 @@ def summary(table: Table) -> list[str]:
     elif code == 0:
         said.append(f"PASS no cell failed more than {share} of the users that met it")
     if code == 2 and not table.problems:
-        nothing = [r.cell for r in table.results if r.word in UNSETTLED and r.applies]
+        nothing = open_cells(table)
         if not any(r.word in GOOD | BAD for r in table.results):
             said.append("REFUSED no cell settled anything")
         elif any(entry.should for entry in table.not_run):
             said.append("REFUSED cells that should have been run were not")
         else:
-            said.append(f"REFUSED {len(nothing)} cells settled nothing: {', '.join(nothing[:10])}")
+            said.append(
+                f"REFUSED {len(nothing)} cells settled nothing, or too little for a share: {', '.join(nothing[:10])}"
+            )
     return said
 
 

@@ -277,6 +277,12 @@ class Drive:
         if self._parked == "pass":
             self._wake(Passed(ex.down_bytes, ex.resp_done and not ex.held_down))
 
+    def _codes_anew(self, head: Head) -> bool:
+        """Whether this head says of the upstream's body that it is to be read otherwise than the upstream said."""
+        resp = self._ex.resp
+        coding = next((value for name, value in head.headers if name.lower() == "content-encoding"), "")
+        return resp is not None and coding.strip().lower().encode("latin-1", "replace") != resp.content_encoding.lower()
+
     def client_gone(self) -> None:
         """The client left. Everything is freed at once."""
         ex = self._ex
@@ -451,7 +457,9 @@ class Drive:
             case Send(part=part, relayed=relayed):
                 if not relayed:
                     self._act()
-                    ex.altered = ex.altered or not isinstance(part, Head | End)
+                    ex.altered = ex.altered or (
+                        self._codes_anew(part) if isinstance(part, Head) else not isinstance(part, End)
+                    )
                 self._speech.send(part)
                 if ex.over:
                     return True, None

@@ -34,7 +34,7 @@ from drillmaster.run.ready import (
     refuse,
 )
 from drillmaster.run.tail import Tail
-from drillmaster.sanity import MIN_EVERY_S, check, unnamed_seats, window_problem
+from drillmaster.sanity import MAX_DRILL_S, MIN_EVERY_S, check, unnamed_seats, window_problem
 
 __all__ = ["BACK_REQUESTS", "Cells", "longest_s", "prepare_matrix"]
 
@@ -47,6 +47,7 @@ PATIENCE_S = 10.0
 SELDOM = 10
 """How many times longer a window gets, at most, for an API that the agent seldom asks."""
 POLL_S = 0.1
+_TIMES = ("baseline_s", "window_s", "recovery_s", "back_within_s")
 
 
 def prepare_matrix(plan_path: Path, options: Options, *, wall_ns: int) -> Ready:
@@ -63,7 +64,7 @@ def prepare_matrix(plan_path: Path, options: Options, *, wall_ns: int) -> Ready:
         raise Problem(
             f"{where}: {problem.place}", found=problem.found, wanted=problem.wanted, remedy=problem.remedy
         ) from None
-    _check(matrix, place)
+    _check(plan, matrix, place)
     limits = None if plan.policy is None else read_limits(plan_path, plan, wall_ns=wall_ns)
     stamps = list(options.stamps)
     factor = _most(plan, matrix) if options.compress == "max" else options.compress or 1.0
@@ -71,6 +72,7 @@ def prepare_matrix(plan_path: Path, options: Options, *, wall_ns: int) -> Ready:
         stamps.append(f"COMPRESSED {factor:g}x")
     plan = _timed(plan, matrix, factor)
     _check_window(plan, matrix, place)
+    _check_room(plan, picked.time_limit_s)
     sane = check(plan, place=place, wall_ns=wall_ns, rehearsal=options.rehearsal, permit_host=options.permit_host)
     refuse(sane.problems, options.progress)
     warnings: list[str] = []
@@ -115,16 +117,47 @@ def _default_spend(plan: Plan, faults: int) -> int:
     return 3 * math.ceil(likely_s / plan.traffic.every_s) + 20
 
 
-def _check(matrix: Matrix, place: str) -> None:
-    for name in ("baseline_s", "window_s", "recovery_s", "back_within_s", "requests_per_cell"):
-        value = getattr(matrix, name)
+def _check(plan: Plan, matrix: Matrix, place: str) -> None:
+    """Look at the numbers that the times are made of, as they are written: a smallest value put in their place would hide them."""
+    numbers = {f"/matrix/{name}": getattr(matrix, name) for name in _TIMES}
+    numbers |= {f"/phases/{name}": value for name, value in msgspec.structs.asdict(plan.phases).items()}
+    numbers |= {f"/traffic/{name}": getattr(plan.traffic, name) for name in ("every_s", "time_limit_s")}
+    numbers["/matrix/requests_per_cell"] = matrix.requests_per_cell
+    for pointer, value in numbers.items():
         if value is not None and not (math.isfinite(value) and value > 0):
             raise Problem(
-                f"{place}: /matrix/{name}",
+                f"{place}: {pointer}",
                 found=str(value),
                 wanted="a finite number > 0",
                 remedy="set it to what is meant",
             )
+        if value is not None and pointer.endswith("_s") and value > MAX_DRILL_S:
+            raise Problem(
+                f"{place}: {pointer}",
+                found=f"{value:g} s",
+                wanted=f"at most {MAX_DRILL_S} s: a drill is over within a day",
+                remedy="set it to what is meant, in seconds",
+            )
+    if plan.traffic.every_s < MIN_EVERY_S:
+        raise Problem(
+            f"{place}: /traffic/every_s",
+            found=f"{plan.traffic.every_s:g}",
+            wanted=f"at least {MIN_EVERY_S:g} s: a drill is no load test",
+            remedy="raise it",
+        )
+
+
+def _check_room(plan: Plan, time_limit_s: float | None) -> None:
+    """Refuse a limit that is known to be over before the first cell is."""
+    phases = plan.phases
+    least_s = phases.baseline_s + phases.fault_s + phases.recovery_s
+    if time_limit_s is not None and time_limit_s < least_s:
+        raise Problem(
+            "--time-limit",
+            found=f"{time_limit_s:g} s, and baseline, one window and its recovery take {least_s:.3g} s",
+            wanted="room for one cell",
+            remedy=f"write --time-limit {math.ceil(least_s) + 60} or more, or compress the drill: --compress max",
+        )
 
 
 def _check_window(plan: Plan, matrix: Matrix, place: str) -> None:
@@ -220,14 +253,14 @@ class Cells:
             why = await self._until_back(stage, done)
             if why:
                 why = await self._anew(stage, done, why)
-            if why:
+            if why and _goes_on(stage):
                 self._leave(stage, f"the agent was not back after {_name(done)}: {why}")
         cells = self._cells or ()
-        if self._place < len(cells):
+        if self._place < len(cells) and _goes_on(stage):
             over = await self._over(stage, cells[self._place])
-            if over:
+            if over and _goes_on(stage):
                 self._leave(stage, over)
-        if self._place >= len(cells) or stage.state not in (State.BASELINE, State.RECOVERY):
+        if self._place >= len(cells) or not _goes_on(stage):
             return None
         cell = cells[self._place]
         self._place += 1
@@ -350,8 +383,8 @@ class Cells:
                 break
             if self._clock.mono_ns() >= give_up_ns:
                 break
-            if not await stage.pause(POLL_S):
-                return ""  # stopped: what is left is named by that
+            if not (_goes_on(stage) and await stage.pause(POLL_S)):
+                return ""
         waited_s = (self._clock.mono_ns() - self._mono0_ns - lifted_ns) / 1e9
         stage.write("agent_back", cell=done.cell, back=False, after_s=round(waited_s, 3), why=why)
         return why
@@ -366,7 +399,7 @@ class Cells:
         if not await stage.restart_worker():
             return f"{why}, and it could not be started anew"
         give_up_ns = began_ns + round((self._plan.worker.ready_s + self._matrix.back_within_s) * 1e9)
-        while self._clock.mono_ns() < give_up_ns and stage.worker_alive:
+        while _goes_on(stage) and self._clock.mono_ns() < give_up_ns and stage.worker_alive:
             self._look()
             back_ns, missing = self._back(done, began_ns - self._mono0_ns)
             if back_ns is not None:
@@ -432,6 +465,11 @@ class Cells:
         since = {word: n - self._before.get(word, 0) for word, n in now.items()}
         words = ", ".join(f"{n} {word}" for word, n in sorted(since.items()) if n)
         stage.say(f"  {_name(done)}: {words or 'nothing ended'}")
+
+
+def _goes_on(stage: Stage) -> bool:
+    """Whether nobody stopped the drill meanwhile; what is left then is named by that, and nothing is waited for."""
+    return stage.state in (State.BASELINE, State.RECOVERY)
 
 
 def _name(cell: Cell) -> str:

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillmaster.engines import Stage
-from drillmaster.engines.pacing import arrivals
+from drillmaster import ladder
+from drillmaster.engines import Pauses, Stage
+from drillmaster.engines.pacing import LONGEST_PAUSE, arrivals, pause_ns
 
 
 def due(**fields: float) -> list[float]:
@@ -42,6 +43,26 @@ def test_poisson_arrivals_have_exponential_gaps_and_come_again_with_the_seed() -
     assert abs(spread / mean - 1) < 0.05  # an exponential's spread is its mean
     assert [ns / 1e9 for ns in arrivals(stage, 0, 7)] == times
     assert [ns / 1e9 for ns in arrivals(stage, 0, 8)] != times
+
+
+def test_pauses_are_all_alike_or_exponential_and_come_again_with_the_seed() -> None:
+    assert pause_ns(0.25, None) == 250_000_000
+    drawn = [pause_ns(2.0, f"1/{session}/0") / 1e9 for session in range(20_000)]
+    mean = sum(drawn) / len(drawn)
+    assert abs(mean - 2) < 0.05
+    assert abs(sum(one > 2 for one in drawn) / len(drawn) - math.exp(-1)) < 0.01
+    assert max(drawn) <= 2 * LONGEST_PAUSE
+    assert pause_ns(2.0, "1/7/0") == round(drawn[7] * 1e9)
+    assert pause_ns(2.0, "2/7/0") != round(drawn[7] * 1e9)
+
+
+def test_the_plans_bound_on_a_pause_is_the_engines() -> None:
+    assert LONGEST_PAUSE == ladder.LONGEST_PAUSE
+
+
+def test_an_open_stage_has_no_pauses() -> None:
+    with pytest.raises(ValueError, match="open stage"):
+        Stage(label="s", kind="open", seconds=1, pauses=Pauses(session_s=1))
 
 
 @pytest.mark.parametrize(

@@ -222,6 +222,7 @@ def _page(run: InterviewRun, thresholds: str) -> InterviewPage:
         job=manifest.job,
         url=interview.url,
         evidence=interview.name,
+        file="interview.json",
         commit=commit + (" (and edits that are not committed)" if commit and code.get("dirt_sha256") else ""),
         driver=manifest.seats.get("driver", ""),
         reader=manifest.seats.get("reader", ""),

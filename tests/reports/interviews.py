@@ -38,7 +38,7 @@ owner: Bea of the platform team
 review_by: 2027-02-28
 gates:
   - gate: interview
-    decide: bound
+    decide: observed
     cold_max_s: 10
     levels:
       warm_c1: {p95_s: 1, error_rate: 0.0}
@@ -112,7 +112,7 @@ def folder(
     for stage, step in enumerate(steps[1:]):
         kind, callers = step["kind"], step["callers"]
         free = [at_ms] * callers
-        for n in range(step["calls"]):
+        for n in range(step["calls"] if ended == "completed" or kind != "drain" else step["calls"] // 3):
             worker = min(range(callers), key=lambda w: free[w])
             due_ms = at_ms + 200.0 * n if kind == "open" else free[worker]
             took_ms = slow * rng.lognormvariate(6.2 if callers < 4 else 6.5, 0.25)
@@ -206,7 +206,7 @@ CASES: dict[str, dict[str, Any]] = {
     "pass": {},
     "fail": {"failing": 4, "cut": 3, "dropped": 2, "slow": 1.4, "stream": False},
     "refused": {"late_ms": 300, "stamps": ("REHEARSAL", "COMPRESSED 10x")},
-    "partial": {"ended": "aborted", "calls": 20},
+    "partial": {"ended": "aborted"},
     "hostile": {"job": HOSTILE, "name": HOSTILE, "measured_from": '=HYPERLINK("http://evil")'},
 }
 

@@ -30,6 +30,8 @@ class InterviewPage(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     evidence: str
     """Run id, or the name of the file."""
+    file: str = ""
+    """Of a run: the name of its rows' file."""
     commit: str = ""
     """Of the folder that holds plan or harness; with its dirt."""
     driver: str = ""
@@ -89,7 +91,7 @@ def render(verdict: Verdict, page: InterviewPage, decision: Decision) -> str:
                 "",
                 f"Date: {decision.measured_on or 'OPEN'}  ",
                 f"Harness commit: {_said(page.commit)}  ",
-                f"Interview: {_code(page.evidence)}, evidence {code_span(verdict.evidence_digest or 'none')}  ",
+                f"Interview JSON: {_file(page)}, evidence {code_span(verdict.evidence_digest or 'none')}  ",
                 f"Driver: {_said(page.driver)}  ",
                 f"Reader: {_said(page.reader)}  ",
                 f"Recorder: {_said(page.recorder)}",
@@ -140,6 +142,10 @@ def _limits(page: InterviewPage, decision: Decision) -> list[str]:
         f"Sample: {decision.n} calls, {cut}; the cold one {idle}  ",
         f"Does not transfer to: {'; '.join(decision.travels_not)}",
     ]
+
+
+def _file(page: InterviewPage) -> str:
+    return f"{_code(page.file)} of run {_code(page.evidence)}" if page.file else _code(page.evidence)
 
 
 def _payload(page: InterviewPage) -> str:

@@ -6,7 +6,8 @@
 3. Figures are of all calls. A picture shows a part of them where there are many, and the page says by which rule.
 4. Numbers of a void level stand there, marked VOID in words; they are the client's.
 5. The machine form is inside: `<script type="application/json" id="interview">` holds what `interview_json` renders. Where a
-   page would be too large, the picture is thinned further, then levels past the first are left to that form.
+   page would be too large, the picture is thinned further, then levels past the first, and checks that passed, are left to that
+   form, which then is a file of its own.
 """
 
 from collections.abc import Sequence
@@ -28,8 +29,14 @@ from drillmaster.verdict import Absent, AtLeast, Exact, Measure, Verdict
 
 __all__ = ["render"]
 
-_SIZES: Final = ((60, 300, 24), (30, 120, 24), (15, 60, 24), (10, 30, 12), (6, 12, 6))
-"""Parts of a level's time, marks of a level, and levels that are shown."""
+_SIZES: Final = (
+    (60, 300, 24, 400, True),
+    (30, 120, 24, 400, True),
+    (15, 60, 24, 200, True),
+    (10, 30, 12, 100, False),
+    (6, 12, 6, 40, False),
+)
+"""Parts of a level's time, marks of a level, levels and checks that are shown, and whether the machine form is inside."""
 
 _CALLS: Final[dict[str, Kind]] = {
     "ok": Kind("answered", "good", "dot"),
@@ -55,6 +62,7 @@ _ELSEWHERE: Final[dict[RowName, str]] = {
     "degrading": "chat, and completion while somebody types",
     "quick": "what a customer has a deadline for",
 }
+_TOO_LARGE: Final = "too large for a page: drillmaster report RUN --json-file FILE"
 _HOLDS: Final = {True: "holds", False: "does not hold", None: "cannot be told"}
 
 UNPROVEN: Final = (
@@ -73,14 +81,16 @@ UNPROVEN: Final = (
 def render(verdict: Verdict, view: InterviewView) -> str:
     """Write the page, at most MAX_BYTES of UTF-8."""
     page = ""
-    for parts, most, levels in _SIZES:
-        page = _page(verdict, view, parts, most, levels)
+    for parts, most, levels, checks, machine in _SIZES:
+        page = _page(verdict, view, parts, most, levels, checks, machine)
         if len(page.encode("utf-8", "backslashreplace")) <= MAX_BYTES:
             break
     return page
 
 
-def _page(verdict: Verdict, view: InterviewView, parts: int, most: int, most_levels: int) -> str:
+def _page(
+    verdict: Verdict, view: InterviewView, parts: int, most: int, most_levels: int, most_checks: int, whole_inside: bool
+) -> str:
     shown = view.levels[:most_levels]
     limits = _limits(verdict)
     dots = {level.label: thin(level.dots, parts=parts, most=most) for level in shown}
@@ -90,7 +100,11 @@ def _page(verdict: Verdict, view: InterviewView, parts: int, most: int, most_lev
     streams = [level for level in shown if level.first_word is not None]
     framed = frame(verdict)
     framed["tiles"] = _tiles(verdict, framed["tiles"])
-    machine = msgspec.json.encode(document(verdict, view, bins=False)).decode()
+    framed["checks_left"] = max(0, len(framed["checks"]) - most_checks)
+    if framed["checks_left"]:
+        framed["checks"] = sorted(framed["checks"], key=lambda check: check["status"] == "pass")[:most_checks]
+    inside = document(verdict, view, bins=False) if whole_inside else {"kind": "interview_report", "cut": _TOO_LARGE}
+    machine = msgspec.json.encode(inside).decode()
     return (
         environment()
         .get_template("interview.html.jinja")
@@ -136,6 +150,7 @@ def _page(verdict: Verdict, view: InterviewView, parts: int, most: int, most_lev
             voids=[level for level in view.levels if level.void],
             throughput=[_through(level) for level in shown],
             left=len(view.levels) - len(shown),
+            whole_inside=whole_inside,
             idle=_idle(view),
             manifest=_manifest(view),
             unproven=(*UNPROVEN, f"Does not transfer to: {'; '.join(view.decision.travels_not)}."),

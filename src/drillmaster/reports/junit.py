@@ -7,7 +7,7 @@
 """
 
 import re
-from xml.sax.saxutils import escape, quoteattr
+from html import escape
 
 from drillmaster.reports import limit, measure, one_line
 from drillmaster.reports.text import check_line, last_line
@@ -86,11 +86,11 @@ def _case(verdict: Verdict, check: Check) -> list[str]:
 
 
 def _attribute(text: str) -> str:
-    return quoteattr(_clean(one_line(text)))
+    return f'"{escape(_clean(one_line(text)))}"'
 
 
 def _text(text: str) -> str:
-    return escape(_clean(text))
+    return escape(_clean(text), quote=False)
 
 
 def _clean(text: str) -> str:

@@ -1,0 +1,145 @@
+"""`report` on an interview, as it is typed: the page, other forms beside it, and what is refused."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from drillmaster.cli.gate import command as gate
+from drillmaster.cli.report import command as report
+from drillmaster.errors import Problem, Refused
+from tests.reports import interviews
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "policy.yaml").write_text(interviews.POLICY, encoding="utf-8")
+    return interviews.folder(tmp_path / "runs")
+
+
+def typed(*words: str | Path) -> Result:
+    return CliRunner().invoke(report, [os.fspath(word) for word in words])
+
+
+def judged(run: Path) -> Path:
+    done = CliRunner().invoke(gate, ["interview", str(run), "--policy", "policy.yaml", "--now", interviews.NOW])
+    assert done.exit_code == 0, done.output
+    return run
+
+
+def test_the_page_lies_in_the_run_and_nothing_else_is_written(here: Path) -> None:
+    done = typed(judged(here))
+    assert (done.exit_code, done.output.strip()) == (0, str(here / "report.html"))
+    assert sorted(p.name for p in here.iterdir() if p.name not in ("events", "manifest.json", "seal.json")) == [
+        "gaps.bin", "gaps.cold.bin", "report.html", "samples.bin", "samples.cold.bin", "thresholds", "verdict.json",
+    ]  # fmt: skip
+    assert [p.name for p in (here / "thresholds").iterdir()] == ["policy.yaml"]
+
+
+def test_the_kept_thresholds_and_the_forms_leave_the_seal_as_it_is(here: Path) -> None:
+    from drillmaster import timeline
+
+    typed(judged(here))
+    assert not timeline.verify_run(here).changes
+
+
+def test_several_forms_are_files_at_once_and_no_page_unasked(here: Path) -> None:
+    judged(here)
+    words = ("--csv", "o/levels.csv", "--json-file", "o/all.json", "--junit", "o/junit.xml", "--prometheus", "o/a.prom")
+    done = typed(here, *words)
+    assert done.exit_code == 0, done.output
+    assert done.output.split() == ["o/levels.csv", "o/all.json", "o/junit.xml", "o/a.prom"]
+    assert sorted(p.name for p in Path("o").iterdir()) == ["a.prom", "all.json", "junit.xml", "levels.csv"]
+    assert not (here / "report.html").exists()
+    assert Path("o/levels.csv").read_bytes().count(b"\r\n") == 6
+    assert json.loads(Path("o/all.json").read_text())["verdict"]["status"] == "pass"
+
+
+def test_one_form_is_printed_and_the_others_are_named_on_stderr(here: Path) -> None:
+    done = typed(judged(here), "--csv", "-", "--junit", "junit.xml")
+    assert done.stdout.startswith("run,job,url") and "junit.xml" not in done.stdout
+    assert done.stderr.strip() == "junit.xml"
+
+
+@pytest.mark.parametrize("words", [("--csv", "-", "--junit", "-"), ("--html", "-", "--json"), ("--csv", "-", "--open")])
+def test_two_things_are_not_printed_at_once(here: Path, words: tuple[str, ...]) -> None:
+    assert typed(judged(here), *words).exit_code == 2
+
+
+def test_json_says_what_was_written_and_all_figures(here: Path) -> None:
+    said: dict[str, Any] = json.loads(typed(judged(here), "--html", "p.html", "--csv", "l.csv", "--json").output)
+    assert (said["report"], said["forms"]) == ("p.html", {"html": "p.html", "csv": "l.csv"})
+    assert said["bytes"] == len(Path("p.html").read_bytes())
+    assert said["interview"]["decision"]["allowed"] == ["interactive", "summary"]
+    assert json.loads(typed(here, "--junit", "j.xml", "--json").output)["report"] is None
+
+
+def test_where_nobody_judged_it_every_form_says_refused(here: Path) -> None:
+    done = typed(here, "--html", "p.html", "--junit", "j.xml", "--prometheus", "m.prom")
+    assert done.exit_code == 0
+    assert (
+        f"not judged yet, so it says refused: drillmaster gate interview runs/{interviews.RUN} --policy FILE"
+        in done.stderr
+    )
+    assert '<p class="word">Refused</p>' in Path("p.html").read_text() and "NOT JUDGED" in Path("p.html").read_text()
+    assert 'errors="1"' in Path("j.xml").read_text()
+    assert 'status="refused"} 1.0' in Path("m.prom").read_text()
+
+
+def test_where_it_was_measured_comes_from_the_plan_or_from_whoever_asks(here: Path) -> None:
+    judged(here)
+    assert "CI runner, Frankfurt" in typed(here, "--html", "-").output
+    assert "a laptop in Bonn" in typed(here, "--html", "-", "--from", "a laptop in Bonn").output
+
+
+def _edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "found"),
+    [
+        (lambda run: _edit(run / "verdict.json", '"n": 60', '"n": 61'), "do not give"),
+        (lambda run: _edit(run / "thresholds" / "policy.yaml", "p95_s: 1,", "p95_s: 9,"), "do not give"),
+        (lambda run: (run / "thresholds" / "policy.yaml").unlink(), "no thresholds beside the verdict"),
+        (lambda run: (run / "thresholds" / "other.json").write_text("{}"), "2 files of thresholds"),
+    ],
+)
+def test_a_verdict_that_is_not_the_gates_own_is_not_shown(here: Path, spoil: Any, found: str) -> None:
+    judged(here)
+    spoil(here)
+    done = typed(here)
+    assert isinstance(done.exception, Problem), done.output
+    assert found in done.exception.found
+    assert done.exception.remedy == f"drillmaster gate interview runs/{interviews.RUN} --policy FILE"
+
+
+def test_a_run_that_changed_behind_its_seal_is_not_shown(here: Path) -> None:
+    judged(here)
+    with (here / "samples.bin").open("r+b") as file:
+        file.seek(-40, os.SEEK_END)
+        file.write(b"\xff")
+    assert isinstance(typed(here).exception, Refused)
+
+
+def test_a_later_judgement_replaces_the_thresholds_of_an_earlier_one(here: Path) -> None:
+    judged(here)
+    Path("gate.json").write_text(
+        '{"warm_c1": {"p95_s": 20, "error_rate": 0.0}, "warm_c4": {"p95_s": 20, "error_rate": 0.0},'
+        ' "open_r5": {"p95_s": 20, "error_rate": 0.0}, "drain": {"p95_s": 50, "error_rate": 0.0}, "cold_max_s": 50}'
+    )
+    done = CliRunner().invoke(gate, ["interview", str(here), "--policy", "gate.json", "--now", interviews.NOW])
+    assert "UNPINNED" in done.output
+    assert [p.name for p in (here / "thresholds").iterdir()] == ["gate.json"]
+    assert typed(here).exit_code == 0
+
+
+def test_a_verdict_that_is_not_kept_leaves_no_thresholds(here: Path) -> None:
+    CliRunner().invoke(gate, ["interview", str(here), "--policy", "policy.yaml", "--no-record"])
+    assert not (here / "thresholds").exists() and not (here / "verdict.json").exists()

@@ -11,10 +11,11 @@ from click.testing import CliRunner, Result
 from drillmaster.cli.card import command as card
 from drillmaster.cli.init import command as init
 from drillmaster.cli.matrix import command as matrix
+from drillmaster.cli.matrix import table_of
 from drillmaster.cli.report import command as report
 from drillmaster.cli.run import command as run
 from drillmaster.clock import SystemClock
-from drillmaster.errors import Problem
+from drillmaster.errors import Exit, Problem
 from drillmaster.timeline import seal_run
 from tests.matrix.paper import DOWN, RESET, Paper
 
@@ -104,6 +105,17 @@ def test_a_run_of_another_drill_is_refused_with_its_own_gate(tmp_path: Path) -> 
     assert isinstance(result.exception, Problem) and "gate eviction" in result.exception.remedy
 
 
+def test_a_stopped_drill_whose_folder_is_gone_ends_as_stopped(tmp_path: Path) -> None:
+    gone = tmp_path / "runs" / "20261129T153000Z-1a2b"
+    with pytest.raises(Problem) as ended:
+        table_of(gone, Exit.ABORTED, "the run folder was taken away")
+    assert ended.value.exit is Exit.ABORTED
+    assert "the run folder was taken away" in str(ended.value)
+    with pytest.raises(Problem) as ended:
+        table_of(gone, Exit.PASS, "")
+    assert ended.value.exit is Exit.REFUSED
+
+
 @pytest.mark.parametrize("verb", [report, card])
 def test_a_report_of_a_matrix_is_its_own_page(tmp_path: Path, verb: Any) -> None:
     result = typed(verb, folder(tmp_path))
@@ -115,6 +127,8 @@ def test_a_page_that_cannot_be_written_hides_no_table(tmp_path: Path) -> None:
     result = typed(matrix, path, "--html", path)  # a folder is no file
     assert result.exit_code == 2
     assert "survived by fallback" in result.stdout and "wanted a file" in result.stderr
+    result = typed(matrix, path, "--html", path, "--json")
+    assert result.exit_code == json.loads(result.stdout)["exit"] == 2
 
 
 def test_the_page_alone_goes_to_stdout(tmp_path: Path) -> None:

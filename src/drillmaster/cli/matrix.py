@@ -11,9 +11,10 @@ import click
 from drillmaster.cli import _completions as completions
 
 if TYPE_CHECKING:
+    from drillmaster.errors import Exit
     from drillmaster.matrix import Table
 
-__all__ = ["command", "show"]
+__all__ = ["command", "show", "table_of"]
 
 
 @click.command("matrix")
@@ -45,6 +46,24 @@ def command(run: Path, html: Path | None, as_json: bool) -> None:
     show(open_matrix(found), found, html=html, as_json=as_json, must_write=True)
 
 
+def table_of(run_dir: Path, ended: "Exit", why: str) -> "Table":
+    """Read the table of a drill that is over. Raises Problem; of a stopped drill's folder, with that drill's own exit code."""
+    from drillmaster.errors import Aborted, Exit, Problem
+    from drillmaster.intake.matrix import open_matrix
+
+    try:
+        return open_matrix(run_dir)
+    except Problem as problem:
+        if ended is not Exit.ABORTED:
+            raise
+        raise Aborted(
+            problem.place,
+            found=f"{problem.found} (the drill was stopped: {why})",
+            wanted=problem.wanted,
+            remedy=problem.remedy,
+        ) from None
+
+
 def show(table: "Table", run_dir: Path, *, html: Path | None, as_json: bool, must_write: bool) -> None:
     """Print the table, write its page where one is asked for, and end the process with its exit code.
 
@@ -73,9 +92,10 @@ def show(table: "Table", run_dir: Path, *, html: Path | None, as_json: bool, mus
             written = write_whole(html, render(table, beside="" if away == "." else f"{away}/"))
         except Problem as found:
             problem = found
+    end = code or (Exit.REFUSED if problem is not None and must_write else Exit.PASS)
     if as_json:
         page = {} if written is None else {"html": one_line(str(written))}
-        say_json({**msgspec.to_builtins(table), "exit": int(code), **page})
+        say_json({**msgspec.to_builtins(table), "exit": int(end), **page})
     else:
         colour = form("text").colour_wanted(os.environ, is_terminal=sys.stdout.isatty())
         columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
@@ -85,4 +105,4 @@ def show(table: "Table", run_dir: Path, *, html: Path | None, as_json: bool, mus
             click.echo(f"page:   {short(written)}")
     if problem is not None:
         click.echo(f"drillmaster: {problem}", err=True)
-    sys.exit(code or (Exit.REFUSED if problem is not None and must_write else Exit.PASS))
+    sys.exit(end)

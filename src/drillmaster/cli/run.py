@@ -195,8 +195,7 @@ def matrix(
       drillmaster run matrix matrix-plan.yaml --group stream --html streams.html
       drillmaster run matrix matrix-plan.yaml --all --time-limit 3600
     """
-    from drillmaster.cli.matrix import show
-    from drillmaster.intake.matrix import open_matrix
+    from drillmaster.cli.matrix import show, table_of
     from drillmaster.run import Options, Picked, conduct, progress_for
 
     path = _plan(plan_path, "matrix", "eviction")
@@ -233,7 +232,8 @@ def matrix(
         ),
     )
     page = html or result.run_dir / "matrix.html"
-    show(open_matrix(result.run_dir), result.run_dir, html=page, as_json=as_json, must_write=html is not None)
+    table = table_of(result.run_dir, result.exit, result.why)
+    show(table, result.run_dir, html=page, as_json=as_json, must_write=html is not None)
 
 
 def _confirm_matrix(plan: "Plan") -> None:

@@ -153,11 +153,15 @@ def decide(
     *,
     status: Status,
     by_bound: bool,
+    block_s: float | None = None,
     measured_from: str = "",
     budget: BudgetNote | None = None,
 ) -> Decision:
-    """Decide by the table. `status` is the gate's verdict on the same interview; `budget` goes before the policy's own note."""
-    rows = () if limits is None else _rows(interview, limits, caps, by_bound=by_bound)
+    """Decide by the table. `status` is the gate's verdict on the same interview; `budget` goes before the policy's own note.
+
+    `by_bound` by calls and, with `block_s`, by blocks of time.
+    """
+    rows = () if limits is None else _rows(interview, limits, caps, _Judged(by_bound=by_bound, block_s=block_s))
     allowed, why = _outcome(status, rows)
     if budget is None and limits is not None and limits.budget is not msgspec.UNSET:
         budget = limits.budget
@@ -215,12 +219,28 @@ def _outcome(status: Status, rows: tuple[Row, ...]) -> tuple[tuple[JobKind, ...]
     return (), "no row of the table fits: " + "; ".join(row.why for row in rows)
 
 
-def _rows(interview: Interview, limits: DecisionLimits, caps: Mapping[str, Caps], *, by_bound: bool) -> tuple[Row, ...]:
+class _Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """p95 as the gate decides on it."""
+
+    by_bound: bool
+    block_s: float | None
+
+    def p95(self, level: Level) -> float | None:
+        """What was seen, or its upper bound; None where that is not known."""
+        observed = level.latency("p95")
+        if not isinstance(observed, Exact):
+            return None
+        if not self.by_bound:
+            return observed.value
+        return None if level.ok_s is None else level.bound("latency", "p95", block_s=self.block_s).value
+
+
+def _rows(interview: Interview, limits: DecisionLimits, caps: Mapping[str, Caps], judged: _Judged) -> tuple[Row, ...]:
     return (
         _errors(interview, caps),
         _cold(interview, limits),
-        _degrading(interview, limits, caps, by_bound=by_bound),
-        _quick(interview, limits, by_bound=by_bound),
+        _degrading(interview, limits, caps, judged),
+        _quick(interview, limits, judged),
     )
 
 
@@ -259,7 +279,7 @@ def _cold(interview: Interview, limits: DecisionLimits) -> Row:
     return Row(name="cold", holds=None, why="the cold call has no latency")
 
 
-def _degrading(interview: Interview, limits: DecisionLimits, caps: Mapping[str, Caps], *, by_bound: bool) -> Row:
+def _degrading(interview: Interview, limits: DecisionLimits, caps: Mapping[str, Caps], judged: _Judged) -> Row:
     alone = interview.level("warm_c1")
     others = [level for level in interview.levels if level.kind == "closed" and level.label != "warm_c1"]
     if alone is None or not others:
@@ -285,7 +305,7 @@ def _degrading(interview: Interview, limits: DecisionLimits, caps: Mapping[str, 
     if worst < limits.degrading_ratio:
         return Row(name="degrading", holds=None if untold else False, why=untold or grows)
     cap = caps.get("warm_c1", Caps()).p95_s
-    value = _judged(alone, by_bound=by_bound)
+    value = judged.p95(alone)
     if cap is None or value is None:
         missing = "no p95_s is signed for warm_c1" if cap is None else "so few calls bound no p95 of warm_c1"
         return Row(name="degrading", holds=None, why=f"{grows}; {missing}")
@@ -295,13 +315,13 @@ def _degrading(interview: Interview, limits: DecisionLimits, caps: Mapping[str, 
     return Row(name="degrading", holds=True, why=grows)
 
 
-def _quick(interview: Interview, limits: DecisionLimits, *, by_bound: bool) -> Row:
+def _quick(interview: Interview, limits: DecisionLimits, judged: _Judged) -> Row:
     waited = [level for level in interview.levels if level.kind in ("closed", "open")]
     if not waited:
         return Row(name="quick", holds=None, why="no level beside the cold call")
     slow, untold = [], []
     for level in waited:
-        value = _judged(level, by_bound=by_bound)
+        value = judged.p95(level)
         if value is None:
             untold.append(f"p95 of {level.label} is not known")
         elif value >= limits.interactive_p95_s:
@@ -315,11 +335,3 @@ def _quick(interview: Interview, limits: DecisionLimits, *, by_bound: bool) -> R
         return Row(name="quick", holds=None, why="; ".join(untold))
     said = f"p95 of every level is under {limits.interactive_p95_s:g} s, and no call failed"
     return Row(name="quick", holds=True, why=said)
-
-
-def _judged(level: Level, *, by_bound: bool) -> float | None:
-    """p95 as the gate decides on it: what was seen, or its upper bound; None where that is not known."""
-    observed = level.latency("p95")
-    if not isinstance(observed, Exact):
-        return None
-    return observed.high if by_bound else observed.value

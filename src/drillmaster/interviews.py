@@ -4,21 +4,91 @@
    cut at its time limit took "at least" that long and stays among the latencies.
 2. A level of a run holds its raw samples. One of an article's file holds the figures that its script wrote, and no more can
    be said than they say: no other quantile, no bound.
-3. A level that the client could not hold (too few in flight, sent late, a core that was full) is void: its numbers are the
+3. Any time of a call may be asked for. Of `itl`, the gaps between words, all are one sample, whichever stream they are from; `tpot`
+   is one mean gap a stream. What is said of latencies holds for all of them.
+4. What bounds a quantile is the larger of two: by single calls, and by blocks of time, since stalls come in bursts.
+5. A level that the client could not hold (too few in flight, sent late, a core that was full) is void: its numbers are the
    client's.
 """
 
-from collections.abc import Mapping
-from typing import Literal
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, get_args
 
 import msgspec
 
-from drillmaster.stats import quantile
+from drillmaster.stats import block_bound, blocks_for_bound, order_bound, quantile, samples_for_bound
 from drillmaster.verdict import Absent, Exact, Measure
 
-__all__ = ["Interview", "Kind", "Level", "quantile_name"]
+__all__ = [
+    "QUANTILES",
+    "TIMES",
+    "Bound",
+    "Calls",
+    "Interview",
+    "Kind",
+    "Level",
+    "Time",
+    "limit_name",
+    "limit_names",
+]
 
 Kind = Literal["cold", "closed", "open", "drain"]
+Time = Literal["latency", "service", "ttfb", "ttft", "itl", "tpot", "connect", "tls", "late"]
+TIMES: tuple[Time, ...] = get_args(Time)
+QUANTILES = {"p50": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
+_GOOD, _CUT = 0, 1
+
+
+class Calls(msgspec.Struct, frozen=True, kw_only=True):
+    """A level's calls, column by column; a place in each is one call. Seconds from the run's start."""
+
+    due_s: Sequence[float]
+    end_s: Sequence[float]
+    outcome: Sequence[int]
+    """0 good, 1 cut or never sent, 2 failed."""
+    kind: Sequence[str]
+    """Of failure; empty: it was good."""
+    times: Mapping[str, Sequence[float]]
+    """NaN: there was none. Negative: at least so long."""
+    gaps_s: Sequence[float] = ()
+    """Between words of streams, of all calls that were good or cut; negative: at least so long."""
+    gap_at_s: Sequence[float] = ()
+    """When each of them was over."""
+    tokens: Sequence[int] = ()
+    """-1: the answer does not say."""
+    attempts: Sequence[int] = ()
+    """How often each was sent."""
+
+    def samples(self, time: Time) -> Iterator[tuple[float, float]]:
+        """When and how long, of all that have such a time; negative: at least so long."""
+        if time == "itl":
+            yield from zip(self.gap_at_s, self.gaps_s, strict=True)
+            return
+        for due_s, value in zip(self.due_s, self.times.get(time, ()), strict=False):
+            if not math.isnan(value):
+                yield due_s, value
+
+    def meeting(self, within: Mapping[str, float]) -> list[bool]:
+        """Call by call, whether it was good and each of these times came within its span; one that it has not, did not."""
+        met = [one == _GOOD for one in self.outcome]
+        for time, span_s in within.items():
+            for at, value in enumerate(self.times[time]):
+                met[at] = met[at] and 0 <= value <= span_s
+        return met
+
+
+class Bound(msgspec.Struct, frozen=True, kw_only=True):
+    """What a quantile is surely no more than, or how many calls and how long a time would say so."""
+
+    value: float | None
+    """Infinite: it lies among calls that were cut. None: too few calls, or too short a time."""
+    few: bool = False
+    short: bool = False
+    calls: int
+    """So many would do."""
+    seconds: float | None
+    """Over so long a time; None: nobody says how long a stall is."""
 
 
 class Level(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +109,12 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
     """What a file says without its samples: `p50`, `p95`, `max`, in seconds."""
     void: tuple[str, ...] = ()
     """Why its numbers are the client's and not the endpoint's."""
+    calls: Calls | None = None
+    """None: nothing but latencies is known."""
+    client_s: float | None = None
+    """What may be the client's own in any time of it, at 99 % of its moments; None: nobody says."""
+    longest_turn_s: float | None = None
+    """The longest that the client did not look at its connections."""
 
     @property
     def failures(self) -> int:
@@ -51,9 +127,55 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
             return Absent(f"the file does not say {name}") if value is None else Exact(value, n=self.n)
         if not self.ok_s and not self.cut_s:
             return Absent("no call that was answered")
-        if name == "max":
-            return quantile(self.ok_s, 1.0, censored=self.cut_s, confidence=confidence)
-        return quantile(self.ok_s, int(name[1:]) / 10 ** (len(name) - 1), censored=self.cut_s, confidence=confidence)
+        return quantile(self.ok_s, QUANTILES[name], censored=self.cut_s, confidence=confidence)
+
+    def measure(self, time: Time, name: str, *, confidence: float = 0.90) -> Measure:
+        """Measure a quantile, or `max`, of any time; see `latency`."""
+        if time == "latency":
+            return self.latency(name, confidence=confidence)
+        if self.calls is None:
+            return Absent(f"the evidence holds no {time}, but latencies alone")
+        samples = [value for _, value in self.calls.samples(time)]
+        if not samples:
+            return Absent(_NONE.get(time, f"no call has a {time}"))
+        seen = [value for value in samples if value >= 0]
+        cut = [-value for value in samples if value < 0]
+        return quantile(seen, QUANTILES[name], censored=cut, confidence=confidence)
+
+    def bound(self, time: Time, name: str, *, block_s: float | None, confidence: float = 0.95) -> Bound:
+        """Bound a quantile from above, one-sided: by single calls and, with `block_s`, by blocks of that length too."""
+        q = QUANTILES[name]
+        if self.calls is not None:
+            samples = [(at, value if value >= 0 else math.inf) for at, value in self.calls.samples(time)]
+        else:
+            samples = [(0.0, value) for value in (*(self.ok_s or ()), *(math.inf for _ in self.cut_s))]
+        by_call = order_bound([value for _, value in samples], q, confidence=confidence)
+        by_block: float | None = -math.inf
+        if block_s is not None:
+            by_block = block_bound(samples, q, block_s=block_s, confidence=confidence)
+        return Bound(
+            value=None if by_call is None or by_block is None else max(by_call, by_block),
+            few=by_call is None,
+            short=by_block is None,
+            calls=samples_for_bound(q, confidence),
+            seconds=None if block_s is None else blocks_for_bound(q, confidence) * block_s,
+        )
+
+    @property
+    def seconds(self) -> float | None:
+        """From the first call that was due to the last end."""
+        if self.calls is None or not self.calls.due_s:
+            return None
+        return max(self.calls.end_s) - min(self.calls.due_s)
+
+
+_NONE: dict[str, str] = {
+    "ttft": "no stream's first word was timed: run with --stream",
+    "itl": "no stream's words were timed: run with --stream",
+    "tpot": "no stream's words were timed: run with --stream",
+    "connect": "no call opened a connection: they were open from the warm-up",
+    "tls": "no call shook hands: the connections were open from the warm-up, or in the clear",
+}
 
 
 class Interview(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +201,11 @@ class Interview(msgspec.Struct, frozen=True, kw_only=True):
         return next((level for level in self.levels if level.label == label), None)
 
 
-def quantile_name(field: str) -> str:
-    """The quantile that a limit's field is about: `p95_s` is `p95`, `max_s` is `max`."""
-    return field.removesuffix("_s")
+def limit_names() -> dict[str, tuple[Time, str]]:
+    """Every limit on a time, by its name: `p95_s` is of the latency, `ttft_p99.9_s` and `itl_max_s` of another."""
+    return {limit_name(time, name): (time, name) for time in TIMES for name in QUANTILES}
+
+
+def limit_name(time: Time, name: str) -> str:
+    """The name of one."""
+    return f"{name}_s" if time == "latency" else f"{time}_{name}_s"

@@ -1,7 +1,9 @@
 """The interview gate: the article's files as they are, and on every input that its script passed in error the right word."""
 
 import json
+import math
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drillmaster import strict
 from drillmaster.clock import parse_rfc3339
 from drillmaster.errors import Problem
-from drillmaster.gates.interview import InterviewGate, LevelLimits
+from drillmaster.gates.interview import InterviewGate
 from drillmaster.intake.interviews import judge_interview_file, open_interview_file, read_thresholds, with_breaches
-from drillmaster.interviews import Interview, Level
+from drillmaster.interviews import TIMES, Calls, Interview, Level
 from drillmaster.judge import judge
 from drillmaster.reports import form
 from drillmaster.verdict import Check, Verdict
@@ -230,12 +233,15 @@ def level(label: str, ok: list[float], *, cut: tuple[float, ...] = (), failed: i
     )
 
 
-def raw(*levels: Level, decide: str = "observed", p95_s: float = 2.0, error_rate: float = 0.1) -> Verdict:
-    gate = InterviewGate(
-        decide=decide,  # type: ignore[arg-type]
-        cold_max_s=30,
-        levels={one.label: LevelLimits(p95_s=p95_s, error_rate=error_rate) for one in levels if one.label != "cold"},
-    )
+def raw(*levels: Level, decide: str = "observed", **limits: Any) -> Verdict:
+    """Judge levels by the same limits for each; `block_s` is the gate's."""
+    gate_limits = {"block_s": limits.pop("block_s")} if "block_s" in limits else {}
+    limits = limits or {"p95_s": 2.0, "error_rate": 0.1}
+    said = {
+        "gate": "interview", "decide": decide, "cold_max_s": 30, **gate_limits,
+        "levels": {one.label: limits for one in levels if one.label != "cold"},
+    }  # fmt: skip
+    gate = strict.as_type(said, InterviewGate, place="policy.yaml", path=())
     labels = tuple(one.label for one in levels)
     interview = Interview(name="run", url="http://x", declared=labels, levels=levels, time_limit_s=60)
     verdict = judge(
@@ -248,14 +254,87 @@ def raw(*levels: Level, decide: str = "observed", p95_s: float = 2.0, error_rate
 COLD = level("cold", [3.0])
 
 
+def timed(
+    label: str,
+    took: list[float],
+    *,
+    every_s: float = 1.0,
+    kinds: dict[int, str] | None = None,
+    kind: str = "closed",
+    times: dict[str, list[float]] | None = None,
+    **more: Any,
+) -> Level:
+    """A level with its calls, one each `every_s`. Negative: cut after so long; `kinds`: of failures, by place."""
+    failed, kinds = Counter((kinds or {}).values()), kinds or {}
+    outcome = [2 if at in kinds else 1 if one < 0 else 0 for at, one in enumerate(took)]
+    due = [at * every_s for at in range(len(took))]
+    columns: dict[str, list[float]] = {name: [math.nan] * len(took) for name in TIMES}
+    columns |= {"latency": [math.nan if at in kinds else one for at, one in enumerate(took)], **(times or {})}
+    calls = Calls(
+        due_s=due,
+        end_s=[at + abs(one) for at, one in zip(due, took, strict=True)],
+        outcome=outcome,
+        kind=[kinds.get(at, "timeout" if one < 0 else "") for at, one in enumerate(took)],
+        times=columns,
+        tokens=more.pop("tokens", [10] * len(took)),
+        attempts=more.pop("attempts", [1] * len(took)),
+        gaps_s=more.pop("gaps_s", ()),
+        gap_at_s=more.pop("gap_at_s", ()),
+    )
+    cut = tuple(-one for one in took if one < 0)
+    return Level(
+        label=label, kind=kind, n=len(took), failed=failed + Counter({"timeout": len(cut)}), cut_s=cut, calls=calls,  # type: ignore[arg-type]
+        ok_s=tuple(one for at, one in enumerate(took) if one >= 0 and at not in kinds), **more,
+    )  # fmt: skip
+
+
 def test_a_policy_that_decides_on_the_bound_refuses_too_few_and_fails_what_the_bound_breaks() -> None:
-    few = raw(COLD, level("warm_c1", [1.0] * 10), decide="bound")
+    def of(*took: float, every_s: float = 5.0) -> Verdict:
+        return raw(COLD, timed("warm_c1", [*took], every_s=every_s), decide="bound", block_s=5, p95_s=2.0)
+
+    few = of(*[1.0] * 10)
     assert few.status == "refused"
-    assert by_id(few)["warm_c1.p95"].remedy == "make 59 calls at this level or more"
-    assert raw(COLD, level("warm_c1", [1.0] * 59), decide="bound").status == "pass"
-    tail = level("warm_c1", [1.0] * 57 + [1.5, 3.0])  # p95 is 1.0, and no more can be said than that it is at most 3.0
-    assert raw(COLD, tail).status == "pass"
-    assert raw(COLD, tail, decide="bound").status == "fail"
+    assert by_id(few)["warm_c1.p95"].remedy == (
+        "make 59 calls at this level or more, and let this level run for 295 s or longer, with a call in each block: --seconds 295"
+    )
+    assert of(*[1.0] * 59).status == "pass"
+    tail = [1.0] * 57 + [1.5, 3.0]  # p95 is 1.0, and no more can be said than that it is at most 3.0
+    assert raw(COLD, timed("warm_c1", tail)).status == "pass"
+    over = of(*tail)
+    assert over.status == "fail"
+    assert "95 % sure only of 3 s" in by_id(over)["warm_c1.p95"].title
+
+
+def test_many_calls_in_a_short_time_bound_nothing() -> None:
+    level = timed("warm_c1", [1.0] * 1_000, every_s=0.01)
+    verdict = raw(COLD, level, decide="bound", block_s=5, p95_s=2.0)
+    check = by_id(verdict)["warm_c1.p95"]
+    assert (verdict.status, check.remedy) == (
+        "refused", "let this level run for 295 s or longer, with a call in each block: --seconds 295",
+    )  # fmt: skip
+    assert "so short a time bounds nothing" in check.title
+
+
+def test_the_larger_of_both_bounds_decides() -> None:
+    # Two of a hundred blocks are slow: calls by the thousand hide it, blocks do not.
+    level = timed("warm_c1", [9.0 if at // 12 in (10, 61) else 1.0 for at in range(1_200)], every_s=5 / 12)
+    assert raw(COLD, level, p95_s=2.0).status == "pass"
+    assert raw(COLD, level, decide="bound", block_s=5, p95_s=2.0).status == "fail"
+    calm = timed("warm_c1", [1.0] * 1_200, every_s=5 / 12)
+    assert raw(COLD, calm, decide="bound", block_s=5, p95_s=2.0).status == "pass"
+
+
+def test_a_bound_needs_to_be_told_how_long_a_stall_is() -> None:
+    with pytest.raises(Problem, match="block_s: found nothing"):
+        raw(COLD, timed("warm_c1", [1.0] * 100), decide="bound", p95_s=2.0)
+
+
+def test_a_bound_among_cut_calls_fails_and_their_quantile_is_at_least() -> None:
+    cut = timed("warm_c1", [1.0] * 580 + [-60.0] * 20, every_s=1.0)
+    verdict = raw(COLD, cut, decide="bound", block_s=5, p95_s=2.0)
+    assert verdict.status == "fail"
+    assert "what cut calls would have taken" in by_id(verdict)["warm_c1.p95"].title
+    assert raw(COLD, cut, p95_s=2.0).status == "pass"
 
 
 def test_a_call_that_was_cut_took_at_least_so_long_and_is_no_latency() -> None:
@@ -286,7 +365,8 @@ def test_a_level_that_the_client_could_not_hold_is_void_and_refused() -> None:
 
 @pytest.mark.parametrize(("idle_s", "status"), [(120.0, "pass"), (119.0, "refused"), (None, "refused")])
 def test_a_call_is_cold_after_as_long_a_silence_as_the_policy_says(idle_s: float | None, status: str) -> None:
-    gate = InterviewGate(decide="observed", cold_max_s=30, levels={"warm_c1": LevelLimits(p95_s=2)}, min_idle_s=120)
+    limits = {"decide": "observed", "cold_max_s": 30, "levels": {"warm_c1": {"p95_s": 2}}, "min_idle_s": 120}
+    gate = strict.as_type({"gate": "interview", **limits}, InterviewGate, place="policy.yaml", path=())
     levels = (COLD, level("warm_c1", [1.0] * 10))
     interview = Interview(name="r", url="http://x", declared=("cold", "warm_c1"), levels=levels, idle_s=idle_s)
     checks = {check.id: check for check in gate.checks(interview)}

@@ -1,5 +1,6 @@
 """Sealed interviews made by hand, and what a gate is told of them."""
 
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,26 @@ def test_what_the_machine_does_on_its_own_voids_nothing(tmp_path: Path) -> None:
     records = [record(1, 300 + 100 * turn, 100, late_ms=9) for turn in range(3) for _ in range(2)]
     assert void(open_interview_run(run(tmp_path, [*WARMUP, *records], warm={"longest_turn_ms": 9.9}))) == ()
     assert void(open_interview_run(run(tmp_path / "b", warm={"cpu_s": 0.14}))) == ()
+
+
+def test_a_single_long_turn_is_no_more_of_a_level_than_its_share_of_the_time(tmp_path: Path) -> None:
+    once = {"longest_turn_ms": 60.0, "turn_p99_ms": 1.0}
+    assert void(open_interview_run(run(tmp_path, warm=once))) == ()
+    often = {"longest_turn_ms": 60.0, "turn_p99_ms": 10.5}
+    [why] = void(open_interview_run(run(tmp_path / "b", warm=often)))
+    assert "busy for 10.5 ms at a time (p99 of moments)" in why
+    level = open_interview(run(tmp_path / "c", warm=once)).level("warm_c2")
+    assert level is not None
+    assert (level.client_s, level.longest_turn_s) == (0.001, 0.06)
+
+
+def test_a_level_holds_its_calls_column_by_column(tmp_path: Path) -> None:
+    level = open_interview(run(tmp_path)).level("warm_c2")
+    assert level is not None
+    assert level.calls is not None
+    assert list(level.calls.due_s) == [0.3, 0.3, 0.4, 0.4, 0.5, 0.5]
+    assert level.calls.tokens == array("q", [4] * 6)
+    assert level.seconds == pytest.approx(0.3)
 
 
 def test_a_level_that_was_stopped_is_void_and_one_that_never_began_is_declared(tmp_path: Path) -> None:

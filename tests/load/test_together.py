@@ -10,7 +10,12 @@ def said(event: str, stage: str = "warm", **more: Any) -> dict[str, Any]:
 
 
 def ended(ns: int, done: int, **more: Any) -> dict[str, Any]:
-    return said("stage_ended", ns=ns, done=done, **{"wall_s": 1.0, "cpu_s": 0.1, "longest_turn_ms": 1.0, **more})
+    return said(
+        "stage_ended",
+        ns=ns,
+        done=done,
+        **{"wall_s": 1.0, "cpu_s": 0.1, "longest_turn_ms": 1.0, "turn_p99_ms": 1.0, **more},
+    )
 
 
 def test_a_step_is_ready_when_the_last_engine_is() -> None:

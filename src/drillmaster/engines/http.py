@@ -42,10 +42,12 @@ from drillmaster.evidence.samples import OUTCOMES, header, pack
 from drillmaster.http1 import HeadReader
 from drillmaster.proxy.means import raise_descriptors
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "turn_at"]
 
 SWEEP_NS = 50_000_000
 TELL_NS = 250_000_000
+LONG_TURN_NS = 1_000_000
+"""Turns over this are kept one by one; there are no more of them than milliseconds."""
 SPARE_DESCRIPTORS = 24
 """Of this process, that are no connections: standard streams, records, poll, timer, what the interpreter opens."""
 MEMO_HEADS = 512
@@ -114,6 +116,7 @@ class Engine:
         self.end_of_call: Callable[[Conn | None, int], None] = self._nobody_next
         self._sweep_ns = self._told_ns = 0
         self._longest_turn_ns = 0
+        self._long_turns_ns = array("q")
 
     # The run
 
@@ -151,6 +154,7 @@ class Engine:
         self.stride = stage.of
         used = resource.getrusage(resource.RUSAGE_SELF)
         self._longest_turn_ns = 0
+        self._long_turns_ns = array("q")
         self.say("stage_started", stage, begun_ns)
         turns = Turns(self, stage) if self.spec.long else None
         if turns is None and stage.first_call is None:
@@ -173,6 +177,7 @@ class Engine:
             wall_s=(ended_ns - begun_ns) / 1e9,
             cpu_s=cpu_s,
             longest_turn_ms=self._longest_turn_ns / 1e6,
+            turn_p99_ms=min(self._longest_turn_ns, turn_at(0.99, self._long_turns_ns, ended_ns - begun_ns)) / 1e6,
         )
 
     def say_trouble(self, trouble: Problem) -> None:
@@ -209,7 +214,13 @@ class Engine:
             _, _, what = heapq.heappop(self.agenda)
             what(now_ns)
             now_ns = monotonic_ns()
-        self._longest_turn_ns = max(self._longest_turn_ns, now_ns - begun_ns)
+        self._took(now_ns - begun_ns)
+
+    def _took(self, turn_ns: int) -> None:
+        if turn_ns > LONG_TURN_NS:
+            self._long_turns_ns.append(turn_ns)
+        if turn_ns > self._longest_turn_ns:
+            self._longest_turn_ns = turn_ns
 
     @contextlib.contextmanager
     def timed(self) -> Iterator[Timer]:
@@ -304,8 +315,8 @@ class Engine:
             unopened, self.unopened = self.unopened, []
             for conn, how in unopened:
                 conn.fail(how, now_ns)
-        if now_ns - begun_ns > self._longest_turn_ns:
-            self._longest_turn_ns = now_ns - begun_ns
+        if now_ns - begun_ns > self._longest_turn_ns or now_ns - begun_ns > LONG_TURN_NS:
+            self._took(now_ns - begun_ns)
         if now_ns - self._sweep_ns > SWEEP_NS:
             self._sweep_ns = now_ns
             for conn in [conn for conn in self.busy if conn.deadline_ns <= now_ns]:
@@ -402,6 +413,19 @@ class Engine:
         if size <= MEMO_BODY_BYTES:
             self._last_worth = key, known
         return known
+
+
+def turn_at(share: float, long_turns_ns: "array[int]", wall_ns: int) -> int:
+    """So large a share of all moments lies in turns no longer than this, or between turns; at least `LONG_TURN_NS`.
+
+    By moments, not by turns: a long one delays as many answers as come in its time, however many short ones there are beside it.
+    """
+    left_ns = (1 - share) * wall_ns
+    for turn_ns in sorted(long_turns_ns, reverse=True):
+        left_ns -= turn_ns
+        if left_ns < 0:
+            return turn_ns
+    return LONG_TURN_NS
 
 
 def _context(ca_file: str | None) -> ssl.SSLContext:

@@ -5,10 +5,14 @@ Rules, in the order the checks are listed:
 1. Admissions. Every level that was run has a threshold, and every threshold a level that was run; each has calls, in an order
    that can be; the client could hold it; a call may take longer than any limit, or it would be cut before it broke one.
 2. The cold call was answered, within its limit.
-3. Latency counts from when a call was due. Failed calls lower none; one that was cut took at least so long.
-4. Failed calls have a limit of their own, level by level.
+3. Latency counts from when a call was due. Failed calls lower none; one that was cut took at least so long. So it is with any
+   other time of a call.
+4. Failed calls have a limit of their own, level by level, in all and by kind. So have the calls that keep an SLO, what is spent,
+   and the time that a batch takes. All that is counted is judged as it was.
 5. `decide: observed` judges what was seen, as the article's script does, and says beside it what so few calls support.
-   `decide: bound` judges the 95 % upper bound, and refuses where there is none.
+   `decide: bound` judges the 95 % upper bound, the larger of those by single calls and by blocks of `block_s`, and refuses where
+   there is none. The bounds of shares take each call for an independent one, and say so.
+6. A limit of which the client's own share may be a visible part is not passed.
 """
 
 import math
@@ -20,35 +24,30 @@ import msgspec
 
 from drillmaster.deciding import BudgetNote, Caps, Decision, DecisionLimits, decide
 from drillmaster.gates import Gate
-from drillmaster.interviews import Interview, Level, quantile_name
-from drillmaster.policy import share_text
+from drillmaster.gates._interview_limits import Apdex, Goodput, LevelLimits, Slo, kinds_match
+from drillmaster.interviews import QUANTILES, Bound, Interview, Level, Time, limit_name
+from drillmaster.policy import seconds_text, share_text
 from drillmaster.stats import calls_for_rate, rate_bound, samples_for_bound
 from drillmaster.verdict import Absent, AtLeast, Check, Exact, Measure, Status, at_most
 
-__all__ = ["InterviewGate", "LevelLimits", "gate"]
+__all__ = ["Apdex", "Goodput", "InterviewGate", "LevelLimits", "Slo", "gate"]
 
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 _CONFIDENCE = 0.95
-
-
-class LevelLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one level may cost. At least one of them; those that are left out judge nothing."""
-
-    p50_s: _Seconds | msgspec.UnsetType = msgspec.UNSET
-    p95_s: _Seconds | msgspec.UnsetType = msgspec.UNSET
-    p99_s: _Seconds | msgspec.UnsetType = msgspec.UNSET
-    max_s: _Seconds | msgspec.UnsetType = msgspec.UNSET
-    error_rate: Annotated[float, msgspec.Meta(ge=0, lt=1)] | msgspec.UnsetType = msgspec.UNSET
-    """Share of calls without a good answer: 0.05, not 5."""
-
-    def __post_init__(self) -> None:
-        if not self.latencies() and self.error_rate is msgspec.UNSET:
-            raise ValueError("no limit: give p95_s, error_rate or another")
-
-    def latencies(self) -> dict[str, float]:
-        """The limits in seconds that are set, by field."""
-        given = {field: getattr(self, field) for field in ("p50_s", "p95_s", "p99_s", "max_s")}
-        return {field: value for field, value in given.items() if value is not msgspec.UNSET}
+_VISIBLE = 0.1
+_SMALL_GROUP = 100
+"""Of fewer calls an Apdex is marked with a star, as its specification has it."""
+_WORDS: dict[Time, str] = {
+    "latency": "",
+    "service": "service time ",
+    "ttfb": "first byte ",
+    "ttft": "first token ",
+    "itl": "gap between tokens ",
+    "tpot": "mean gap a stream ",
+    "connect": "connecting ",
+    "tls": "TLS handshake ",
+    "late": "sent late ",
+}
 
 
 class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview"):
@@ -59,14 +58,19 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
     Looks like: a latency and a share of errors for each level, each against its limit; `BREACH: none`, or what is over.
     Cannot show: another day, another place, another payload; whether the answers were good.
 
-    `levels` names each level by its label (`warm_c1`, `warm_c4`, `open_r20`, `drain`) and gives at least one of `p50_s`, `p95_s`,
-    `p99_s`, `max_s` (seconds) and `error_rate` (0 to under 1). The article's `gate.json` is read as it is. `decision` (optional)
-    says which kinds of jobs a pass is for, by `interactive_p95_s`, `degrading_ratio` and `cold_near_timeout_ratio`; its `budget`
-    holds `allowance`, `read_on` and `url` of the operator's terms. It changes no verdict.
+    `levels` names each level by its label (`warm_c1`, `warm_c4`, `open_r20`, `drain`) and gives at least one limit: on a
+    quantile of a time (`p95_s`, `max_s`, `ttft_p95_s`, `itl_p99.9_s`; times are latency, `service`, `ttfb`, `ttft`, `itl`,
+    `tpot`, `connect`, `tls`, `late`, quantiles `p50 p75 p90 p95 p99 p99.9 max`), `error_rate` (0 to under 1), `error_rates` by
+    kind, `drain_s`, `goodput`, `apdex`, `max_requests`, `max_tokens`, `min_tokens_per_s`, `min_calls_per_s`. The article's
+    `gate.json` is read as it is. `decision` (optional) says which kinds of jobs a pass is for, by `interactive_p95_s`,
+    `degrading_ratio` and `cold_near_timeout_ratio`; its `budget` holds `allowance`, `read_on` and `url` of the operator's
+    terms. It changes no verdict.
     """
 
     decide: Literal["observed", "bound"]
     """Whether what was seen decides, or what the sample bounds at 95 %."""
+    block_s: _Seconds | msgspec.UnsetType = msgspec.UNSET
+    """Several times as long as the endpoint's stalls: calls of one such block of time count as one. `bound` needs it."""
     cold_max_s: _Seconds
     levels: dict[str, LevelLimits]
     min_idle_s: _Seconds | msgspec.UnsetType = msgspec.UNSET
@@ -75,6 +79,11 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
     """What earns which kinds of jobs; without it a pass is for the interviewed job alone. It changes no verdict."""
 
     def __post_init__(self) -> None:
+        if self.decide == "bound" and self.block_s is msgspec.UNSET:
+            raise ValueError(
+                "block_s: found nothing, wanted seconds, several times as long as a stall of the endpoint: calls in one stall "
+                "are no independent ones, and a bound has to know how long that is"
+            )
         if not self.levels:
             raise ValueError("levels: found none, wanted a limit for each level that is run")
         if "cold" in self.levels:
@@ -96,7 +105,9 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
                 yield from self._level(level, limits)
 
     def headline(self, evidence: Interview) -> tuple[str, ...]:
-        way = "what was observed" if self.decide == "observed" else "the 95 % upper bound of what was observed"
+        way = "what was observed"
+        if self.decide == "bound":
+            way = f"the 95 % upper bound of what was observed, by calls and by blocks of {self.block_s:g} s"
         return (f"{evidence.url}: {len(evidence.levels)} levels, judged by {way}",)
 
     def breaches(self, evidence: Interview) -> list[str]:
@@ -104,8 +115,27 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
         found = []
         for check in self.checks(evidence):
             if check.role == "judgement" and check.status == "fail":
-                found.append(f"{check.id.replace('.', ' ')} {_seen(check)}")
+                label = next(
+                    (one for one in self.levels if check.id.startswith(f"{one}.")), ""
+                )  # open_r0.5 has a dot too
+                what = f"{label} {check.id[len(label) + 1 :]}" if label else check.id
+                found.append(f"{what} {_seen(check)}")
         return found
+
+    def wants(self) -> dict[str, tuple[int, float]]:
+        """How many calls, and how long a time, each level takes for the bounds of what is signed for it; nothing: 0."""
+        wanted = {}
+        for label, limits in self.levels.items():
+            names = [name for _, name in limits.times() if name != "max"]
+            bounds = [Level(label=label, kind="closed", n=0).bound("latency", n, block_s=self._block_s) for n in names]
+            shares = [cap for cap in (limits.error_rate,) if cap is not msgspec.UNSET and cap > 0]
+            calls = [bound.calls for bound in bounds] + [calls_for_rate(cap) for cap in shares]
+            wanted[label] = (max(calls, default=0), max((bound.seconds or 0.0 for bound in bounds), default=0.0))
+        return wanted
+
+    @property
+    def _block_s(self) -> float | None:
+        return None if self.block_s is msgspec.UNSET else self.block_s
 
     def decide_jobs(
         self, evidence: Interview, status: Status, *, measured_from: str = "", budget: BudgetNote | None = None
@@ -113,7 +143,7 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
         """Say which kinds of jobs the verdict on this interview is for."""
         caps = {
             label: Caps(
-                p95_s=None if limits.p95_s is msgspec.UNSET else limits.p95_s,
+                p95_s=limits.latencies().get("p95_s"),
                 error_rate=None if limits.error_rate is msgspec.UNSET else limits.error_rate,
             )
             for label, limits in self.levels.items()
@@ -124,6 +154,7 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
             caps,
             status=status,
             by_bound=self.decide == "bound",
+            block_s=self._block_s,
             measured_from=measured_from,
             budget=budget,
         )
@@ -180,7 +211,9 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
             return
         caps = {"cold_max_s": self.cold_max_s}
         for label, limits in self.levels.items():
-            caps |= {f"{label}.{field}": value for field, value in limits.latencies().items()}
+            caps |= {f"{label}.{limit_name(*key)}": value for key, value in limits.times().items()}
+            if limits.goodput is not msgspec.UNSET:
+                caps |= {f"{label}.goodput.slo.{time}_s": span for time, span in limits.goodput.slo.within().items()}
         blind = [f"{name} {cap:g} s" for name, cap in caps.items() if cap >= limit_s]
         if blind:
             yield Check(
@@ -212,7 +245,7 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
         return Check(
             id="cold",
             role="judgement",
-            status=_over(observed, self.cold_max_s),
+            status=at_most(observed, self.cold_max_s),
             title=f"the cold call was answered within {self.cold_max_s:g} s (observed {_shown(observed)})",
             observed=observed,
             limit=self.cold_max_s,
@@ -221,57 +254,111 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
         )
 
     def _level(self, level: Level, limits: LevelLimits) -> Iterator[Check]:
-        for field, cap in limits.latencies().items():
-            yield self._latency(level, quantile_name(field), cap)
+        for (time, name), cap in limits.times().items():
+            yield self._time(level, time, name, cap)
         if limits.error_rate is not msgspec.UNSET:
-            yield self._errors(level, limits.error_rate)
+            yield self._errors(level, level.failures, limits.error_rate)
+        for kind, cap in limits.error_rates.items() if limits.error_rates is not msgspec.UNSET else ():
+            failures = sum(count for found, count in level.failed.items() if kinds_match(kind, found))
+            yield self._errors(level, failures, cap, kind)
+        if limits.drain_s is not msgspec.UNSET:
+            yield _drained(level, limits.drain_s)
+        if limits.goodput is not msgspec.UNSET:
+            yield from self._goodput(level, limits.goodput)
+        if limits.apdex is not msgspec.UNSET:
+            yield _apdex(level, limits.apdex)
+        yield from _cost(level, limits)
 
-    def _latency(self, level: Level, name: str, cap: float) -> Check:
-        observed = level.latency(name)
-        support = _support(observed, name)
-        status = _over(observed, cap)
-        remedy = _again(observed)
-        if self.decide == "bound" and status != "fail" and isinstance(observed, Exact):
-            if name == "max":
-                pass  # the largest of all there were: a census
-            elif observed.high is None:
-                status, remedy = "refused", f"make {samples_for_bound(_q(name))} calls at this level or more"
-            elif observed.high > cap:
+    def _time(self, level: Level, time: Time, name: str, cap: float) -> Check:
+        observed = level.measure(time, name)
+        status, remedy = at_most(observed, cap), _again(observed)
+        bound = None
+        if name != "max" and isinstance(observed, Exact | AtLeast) and level.ok_s is not None:
+            bound = level.bound(time, name, block_s=self._block_s)
+        if self.decide == "bound" and name != "max" and status != "fail":  # the largest of all there were is a census
+            if bound is None or bound.value is None:
+                status, remedy = "refused", _more(bound) or remedy
+            elif bound.value > cap:
                 status = "fail"
+            elif isinstance(observed, Exact):
+                status = "pass"
+        if bound is not None and isinstance(observed, Exact):
+            high = bound.value if bound.value is not None and math.isfinite(bound.value) else None
+            observed = msgspec.structs.replace(observed, high=high)
+        judged = observed.value if isinstance(observed, Exact) else None
+        if self.decide == "bound" and bound is not None and bound.value is not None:
+            judged = bound.value
+        why = _own(level, time, name, cap, judged, status)
+        if why:
+            status = "refused"
+            remedy = "run the interview from a machine with room to spare: drillmaster interview --self-test"
+        field = limit_name(time, name).removesuffix("_s")
         return Check(
-            id=f"{level.label}.{name}",
+            id=f"{level.label}.{field}",
             role="judgement",
             status=status,
-            title=f"{level.label} {name} at most {cap:g} s (observed {_shown(observed)}, n {level.n}{support})",
+            title=f"{level.label} {_WORDS[time]}{name} at most {cap:g} s (observed {_shown(observed)}, "
+            f"n {level.n if time == 'latency' or isinstance(observed, Absent) else observed.n}{_support(observed, name, bound)})",
             observed=observed,
             limit=cap,
             unit="s",
+            why=why,
             remedy=remedy if status == "refused" else "",
         )
 
-    def _errors(self, level: Level, cap: float) -> Check:
-        rate = level.failures / level.n
-        bound = rate_bound(level.failures, level.n)
+    def _errors(self, level: Level, failures: int, cap: float, kind: str = "") -> Check:
+        rate = failures / level.n
+        bound = rate_bound(failures, level.n)
         status: Status = "fail" if rate > cap + 1e-12 else "pass"
-        kinds = ", ".join(f"{count} {kind}" for kind, count in level.failed.items() if count)
+        kinds = ", ".join(f"{count} {found}" for found, count in level.failed.items() if count)
         support = f"95 % sure only of {share_text(bound)}"
         remedy = ""
-        if cap > 0 and bound > cap and level.failures == 0:
+        if cap > 0 and bound > cap and failures == 0:
             support += f", {calls_for_rate(cap)} calls without a failure would do"
+        if self.decide == "bound":
+            support += ", if each fails on its own: of failures that come in bursts it says less"
         if self.decide == "bound" and status == "pass" and cap > 0 and bound > cap:
             status, remedy = "refused", f"make {calls_for_rate(cap)} calls at this level or more"
         return Check(
-            id=f"{level.label}.errors",
+            id=f"{level.label}.errors" + (f".{kind}" if kind else ""),
             role="judgement",
             status=status,
-            title=f"{level.label} errors at most {share_text(cap)} (observed {share_text(rate)}: {level.failures} of {level.n}; "
-            f"{support})",
+            title=f"{level.label} errors {f'of {kind} ' if kind else ''}at most {share_text(cap)} (observed {share_text(rate)}: "
+            f"{failures} of {level.n}; {support})",
             observed=Exact(rate, n=level.n, high=bound),
             limit=cap,
             unit="ratio",
             why=kinds,
             remedy=remedy,
         )
+
+    def _goodput(self, level: Level, limit: Goodput) -> Iterator[Check]:
+        within = limit.slo.within()
+        slo = " and ".join(f"{name} {span:g} s" for name, span in within.items())
+        if level.calls is None:
+            yield _untold(level, "goodput", f"goodput ({slo})")
+            return
+        met, seconds = sum(level.calls.meeting(within)), level.seconds or 0.0
+        ratio = met / level.n
+        low = 1 - rate_bound(level.n - met, level.n)
+        if limit.min_ratio is not msgspec.UNSET:
+            status = _at_least(Exact(ratio), limit.min_ratio)
+            remedy = ""
+            if self.decide == "bound" and status == "pass" and limit.min_ratio < 1 and low < limit.min_ratio:
+                status, remedy = "refused", f"make {calls_for_rate(1 - limit.min_ratio)} calls at this level or more"
+            yield Check(
+                id=f"{level.label}.goodput",
+                role="judgement",
+                status=status,
+                title=f"{level.label} goodput ({slo}) at least {share_text(limit.min_ratio)} (observed {share_text(ratio)}: "
+                f"{met} of {level.n}; 95 % sure only of {share_text(low)})",
+                observed=Exact(ratio, n=level.n, low=low),
+                limit=limit.min_ratio,
+                unit="ratio",
+                remedy=remedy,
+            )
+        if limit.min_per_s is not msgspec.UNSET:
+            yield _rate(level, "goodput_per_s", f"goodput ({slo})", met, seconds, limit.min_per_s, unit="per s")
 
 
 def _idle(idle_s: float | None, least_s: float) -> Check:
@@ -297,30 +384,186 @@ def _disorder(level: Level) -> list[str]:
     return wrong
 
 
-def _over(observed: Measure, cap: float) -> Status:
-    return at_most(observed, cap)
+def _own(level: Level, time: Time, name: str, cap: float, judged: float | None, status: Status) -> str:
+    """Why the client's own share forbids a verdict on a limit; empty: it does not. At the far end one long turn is all it takes."""
+    own_s = level.longest_turn_s if name in ("p99.9", "max") else level.client_s
+    if time == "late" or own_s is None or judged is None:
+        return ""
+    said = f"up to {own_s * 1e3:.3g} ms of it may be the client's own"
+    if status == "pass" and own_s > _VISIBLE * cap:
+        return f"{said}, a visible part of {cap:g} s"
+    return f"{said}, and without it the limit may be kept" if status == "fail" and judged - own_s <= cap else ""
 
 
-def _support(observed: Measure, name: str) -> str:
-    """Say what so many calls can support, to follow what was observed."""
+def _more(bound: Bound | None) -> str:
+    """What would make a bound of too little."""
+    if bound is None:
+        return "judge the run's folder: a file of rows holds no calls that could be counted by blocks of time"
+    wanted = []
+    if bound.few:
+        wanted.append(f"make {bound.calls} calls at this level or more")
+    if bound.short and bound.seconds is not None:
+        wanted.append(
+            f"let this level run for {seconds_text(bound.seconds)} or longer, with a call in each block: "
+            f"--seconds {bound.seconds:g}"
+        )
+    return ", and ".join(wanted)
+
+
+def _support(observed: Measure, name: str, bound: Bound | None) -> str:
+    """Say what so many calls over so long a time can support, to follow what was observed."""
     if not isinstance(observed, Exact) or name == "max":
         return ""
-    q = _q(name)
-    n = observed.n or 0
-    if observed.high is not None:
-        return f"; 95 % sure only of {observed.high:.3g} s"
+    q, n = QUANTILES[name], observed.n or 0
+    if bound is not None and bound.value is not None:
+        sure = f"{bound.value:.3g} s" if math.isfinite(bound.value) else "what cut calls would have taken"
+        return f"; 95 % sure only of {sure}"
+    if bound is not None and not bound.few and bound.seconds is not None:
+        return f"; so short a time bounds nothing, {seconds_text(bound.seconds)} would do for 95 %"
     return f"; the largest of so few bounds it with {1 - q**n:.0%}, {samples_for_bound(q)} calls would do for 95 %"
 
 
-def _q(name: str) -> float:
-    return int(name[1:]) / 10.0 ** (len(name) - 1)
+def _drained(level: Level, cap: float) -> Check:
+    seconds = level.seconds
+    observed: Measure
+    if level.kind != "drain":
+        observed = Absent("it is no drain: its calls were not due at once")
+    elif seconds is None:
+        observed = Absent("the evidence does not say when its calls ended")
+    else:
+        observed = AtLeast(seconds, level.n) if level.cut_s else Exact(seconds, level.n)
+    status = at_most(observed, cap)
+    return Check(
+        id=f"{level.label}.drain",
+        role="judgement",
+        status=status,
+        title=f"{level.label} is worked off within {cap:g} s (observed {_shown(observed)}, {level.n} calls, "
+        f"{level.failures} failed)",
+        observed=observed,
+        limit=cap,
+        unit="s",
+        remedy=(_again(observed) if seconds is not None else "sign drain_s for the drain alone")
+        if status == "refused"
+        else "",
+    )
 
 
-def _shown(observed: Measure) -> str:
+def _apdex(level: Level, limit: Apdex) -> Check:
+    """Apdex Alliance, technical specification 1.1: failed calls are frustrated ones, whenever they failed."""
+    if level.calls is None:
+        return _untold(level, "apdex", "Apdex")
+    satisfied = sum(level.calls.meeting({"latency": limit.t_s}))
+    tolerating = sum(level.calls.meeting({"latency": 4 * limit.t_s})) - satisfied
+    score = (satisfied + tolerating / 2) / level.n
+    small = "*" if level.n < _SMALL_GROUP else ""
+    return Check(
+        id=f"{level.label}.apdex",
+        role="judgement",
+        status=_at_least(Exact(score), limit.min_score),
+        title=f"{level.label} Apdex at least {limit.min_score:g} (observed {score:.2f} [{limit.t_s:g}]{small}: "
+        f"{satisfied} satisfied, {tolerating} tolerating, {level.n - satisfied - tolerating} frustrated)",
+        observed=Exact(score, n=level.n),
+        limit=limit.min_score,
+        unit="score",
+    )
+
+
+def _cost(level: Level, limits: LevelLimits) -> Iterator[Check]:
+    asked = {
+        name: getattr(limits, name) for name in ("max_requests", "max_tokens", "min_tokens_per_s", "min_calls_per_s")
+    }
+    asked = {name: limit for name, limit in asked.items() if limit is not msgspec.UNSET}
+    if level.calls is None:
+        for name in asked:
+            yield _untold(level, name, name)
+        return
+    calls, seconds = level.calls, level.seconds or 0.0
+    tokens = sum(one for one in calls.tokens if one >= 0)
+    untold = sum(1 for one, outcome in zip(calls.tokens, calls.outcome, strict=True) if one < 0 and outcome == 0)
+    said: Measure = AtLeast(tokens, level.n) if untold else Exact(tokens, level.n)
+    why = f"{untold} good answers do not say what they cost" if untold else ""
+    if "max_requests" in asked:
+        sent = sum(calls.attempts)
+        yield _count(level, "requests", "requests", Exact(sent, level.n), asked["max_requests"])
+    if "max_tokens" in asked:
+        yield _count(level, "tokens", "tokens of output", said, asked["max_tokens"], why)
+    if "min_tokens_per_s" in asked:
+        least = asked["min_tokens_per_s"]
+        yield _rate(level, "tokens_per_s", "tokens of output", tokens, seconds, least, unit="per s", untold=untold)
+    if "min_calls_per_s" in asked:
+        yield _rate(level, "calls_per_s", "good calls", level.n - level.failures, seconds, asked["min_calls_per_s"])
+
+
+def _count(level: Level, field: str, words: str, observed: Measure, cap: int, why: str = "") -> Check:
+    status = at_most(observed, cap)
+    return Check(
+        id=f"{level.label}.{field}",
+        role="judgement",
+        status=status,
+        title=f"{level.label} takes at most {cap} {words} (observed {_shown(observed, '')})",
+        observed=observed,
+        limit=cap,
+        why=why,
+        remedy="ask for usage in the answers, or sign no max_tokens" if status == "refused" else "",
+    )
+
+
+def _rate(
+    level: Level,
+    field: str,
+    words: str,
+    count: int,
+    seconds: float,
+    least: float,
+    *,
+    unit: str = "per s",
+    untold: int = 0,
+) -> Check:
+    observed: Measure = Absent("it took no time") if seconds <= 0 else Exact(count / seconds, n=level.n)
+    if untold and isinstance(observed, Exact):
+        observed = AtLeast(observed.value, level.n)
+    status = _at_least(observed, least)
+    return Check(
+        id=f"{level.label}.{field}",
+        role="judgement",
+        status=status,
+        title=f"{level.label} {words} at least {least:g} a second (observed {_shown(observed, ' a second')}: "
+        f"{count} in {seconds:.4g} s)",
+        observed=observed,
+        limit=least,
+        unit=unit,
+        why=f"{untold} good answers do not say what they cost" if untold else "",
+        remedy="ask for usage in the answers, or sign no min_tokens_per_s" if status == "refused" else "",
+    )
+
+
+def _untold(level: Level, field: str, words: str) -> Check:
+    return Check(
+        id=f"{level.label}.{field}",
+        role="judgement",
+        status="refused",
+        title=f"{level.label} {words}",
+        observed=Absent("the evidence holds no calls, but figures of them"),
+        why="one file of rows does not say what came of each call",
+        remedy="judge the run's folder: drillmaster gate interview RUN --policy FILE",
+    )
+
+
+def _at_least(observed: Measure, least: float) -> Status:
+    """Judge a measure against a lower limit; equal passes."""
+    match observed:
+        case Exact(value=value) if math.isfinite(value):
+            return "pass" if value >= least else "fail"
+        case AtLeast(value=value) if value >= least:
+            return "pass"
+    return "refused"
+
+
+def _shown(observed: Measure, unit: str = " s") -> str:
     if isinstance(observed, Absent):
         return observed.why
     at_least = "at least " if isinstance(observed, AtLeast) else ""
-    return f"{at_least}{observed.value:.4g} s"
+    return f"{at_least}{observed.value:.4g}{unit}"
 
 
 def _seen(check: Check) -> str:
@@ -332,7 +575,7 @@ def _seen(check: Check) -> str:
 
 def _again(observed: Measure) -> str:
     if isinstance(observed, Absent):
-        return "see that the endpoint answers, and run the interview again"
+        return "see that the endpoint answers what is limited, and run the interview again, or sign no such limit"
     return "give calls a longer --timeout, and run the interview again" if isinstance(observed, AtLeast) else ""
 
 

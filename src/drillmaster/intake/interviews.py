@@ -19,7 +19,7 @@ import drillmaster
 from drillmaster import strict
 from drillmaster.clock import parse_rfc3339
 from drillmaster.errors import Problem
-from drillmaster.gates.interview import InterviewGate, LevelLimits
+from drillmaster.gates.interview import InterviewGate
 from drillmaster.intake import read_bytes, read_strict
 from drillmaster.interviews import Interview, Level
 from drillmaster.judge import decode_gate, judge, load_policy
@@ -40,6 +40,12 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     p95_s: _Seconds
     max_s: _Seconds
     error_rate: Annotated[float, msgspec.Meta(ge=0, le=1)]
+    requests: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    waits: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    waited_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    unsent_turns: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    first_turns_p50_s: _Seconds | None = None
+    later_turns_p50_s: _Seconds | None = None
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -169,10 +175,10 @@ def _article(loaded: Any, place: str) -> InterviewGate:
         if label == "cold_max_s":
             continue
         cap: _Cap = strict.as_type(given, _Cap, place=place, path=(label,))
-        levels[label] = LevelLimits(p95_s=cap.p95_s, error_rate=cap.error_rate)
+        levels[label] = {"p95_s": cap.p95_s, "error_rate": cap.error_rate}
     limits = {"gate": "interview", "decide": "observed", "cold_max_s": loaded["cold_max_s"], "levels": {}}
     checked: InterviewGate = strict.as_type(
-        {**limits, "levels": {label: msgspec.to_builtins(level) for label, level in levels.items()}},
+        {**limits, "levels": levels},
         InterviewGate,
         place=place,
         path=(),

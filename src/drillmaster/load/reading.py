@@ -2,9 +2,9 @@
 
 1. Only a sealed run that is as it was sealed is read, to its sealed end.
 2. A level is void where the client is a visible part of what it measured: it held under 90 % of the calls it was to hold; how late
-   it sent (99th percentile) or its longest turn is over 10 % of the level's median; it used over 90 % of a core, or over half
-   of one and what it takes for a call, times the callers, is over 10 % of the median. What is under `FLOOR_S` and `TURN_FLOOR_S`
-   is the machine's own and voids nothing.
+   it sent (99th percentile), or the turns in which it was for more than 1 % of the time, are over 10 % of the level's median; it
+   used over 90 % of a core, or over half of one and what it takes for a call, times the callers, is over 10 % of the median. What
+   is under `FLOOR_S` and `TURN_FLOOR_S` is the machine's own and voids nothing.
 3. A level that was stopped before its end is void. One that was planned and never begun is declared and is not there.
 4. The cold call is void where somebody else called the endpoint in the idle time.
 5. Engines that shared the load are looked at one by one: what one of them could not hold voids the level, and so does a record
@@ -22,7 +22,8 @@ from drillmaster import strict, timeline
 from drillmaster.errors import Problem, Refused, one_line
 from drillmaster.evidence import Defect, rows
 from drillmaster.intake import is_there, read_bytes
-from drillmaster.interviews import Interview, Kind, Level
+from drillmaster.interviews import Calls, Interview, Kind, Level
+from drillmaster.load.columns import calls_of
 from drillmaster.load.manifest import COLD, EVENTS, InterviewManifest, ladder_files
 from drillmaster.load.tally import StepTally, batches
 from drillmaster.stats import quantile
@@ -56,6 +57,8 @@ class Fitness(msgspec.Struct, frozen=True, kw_only=True):
     late_p99_s: float
     longest_turn_s: float | None
     """None: the step did not end."""
+    turn_p99_s: float | None = None
+    """Of all moments 99 % lay in turns no longer than this; None: the engine did not say."""
     cpu_s: float
     cpu_share: float | None
     seconds: float
@@ -133,6 +136,7 @@ def open_interview_run(path: Path) -> InterviewRun:
         if tallies[label].n
     }
     lost = _shares(manifest, events, own, fitness)
+    calls = _calls(path, manifest, cold, others, sealed)
     begun = [label for label in steps if tallies[label].n]
     cut_short = begun[-1] if begun and end.get("status") != "completed" else None
     judged = [label for label, step in steps.items() if step["kind"] in _KINDS]
@@ -145,7 +149,7 @@ def open_interview_run(path: Path) -> InterviewRun:
             ]
             if steps[label]["kind"] == "cold" and idle.get("proven") is False:
                 void.append(f"it may not have been cold: {idle.get('why')}")
-            levels.append(_level(steps[label], tallies[label], tuple(void)))
+            levels.append(_level(steps[label], tallies[label], tuple(void), fitness[label], calls[label]))
     interview = Interview(
         name=manifest.run,
         url=manifest.url,
@@ -234,6 +238,7 @@ def _fitness(callers: int, tally: StepTally, ended: dict[str, Any] | None) -> Fi
         held_overall=tally.held_overall(),
         late_p99_s=tally.late_s(0.99),
         longest_turn_s=None if ended is None else ended["longest_turn_ms"] / 1e3,
+        turn_p99_s=None if ended is None or "turn_p99_ms" not in ended else ended["turn_p99_ms"] / 1e3,
         cpu_s=0.0 if ended is None else ended["cpu_s"],
         cpu_share=None if ended is None else ended["cpu_s"] / max(ended["wall_s"], 1e-6),
         seconds=tally.seconds,
@@ -304,14 +309,20 @@ def _late(fitness: Fitness, median_s: float | None) -> list[str]:
     return [f"calls were sent up to {late_ms:.3g} ms late (p99), and the median is {median_s * 1e3:.3g} ms"]
 
 
+def _turn_s(fitness: Fitness) -> float:
+    """One long turn delays what comes in it, and that is no more of a level than its share of the time."""
+    return (fitness.longest_turn_s if fitness.turn_p99_s is None else fitness.turn_p99_s) or 0.0
+
+
 def _burdened(fitness: Fitness, asked: int, calls: int, median_s: float | None) -> list[str]:
     """Where one engine is a visible part of what it measured."""
     found = []
     share = fitness.cpu_share or 0.0
-    turn_s = fitness.longest_turn_s or 0.0
+    turn_s = _turn_s(fitness)
     if median_s is not None and turn_s > max(VISIBLE * median_s, TURN_FLOOR_S):
         found.append(
-            f"the client was busy for {turn_s * 1e3:.3g} ms at a time, and the median is {median_s * 1e3:.3g} ms"
+            f"the client was busy for {turn_s * 1e3:.3g} ms at a time{'' if fitness.turn_p99_s is None else ' (p99 of moments)'}, "
+            f"and the median is {median_s * 1e3:.3g} ms"
         )
     if share > MOST_CPU:
         found.append(f"the client used {share:.0%} of a core: it had no room to measure")
@@ -326,7 +337,26 @@ def _burdened(fitness: Fitness, asked: int, calls: int, median_s: float | None) 
     return found
 
 
-def _level(step: dict[str, Any], tally: StepTally, void: tuple[str, ...]) -> Level:
+def _calls(
+    path: Path, manifest: InterviewManifest, cold: list[str], others: list[str], sealed: dict[str, Any]
+) -> dict[str, Calls]:
+    """All records once more, column by column, with the gaps of streams."""
+    files = [
+        (
+            _chunks(path, samples, sealed),
+            _chunks(path, gaps, sealed) if gaps in sealed else None,
+            labels,
+        )
+        for labels, pairs in ((cold, [COLD]), (others, ladder_files(manifest)))
+        for samples, gaps in pairs
+        if samples in sealed
+    ]
+    steps = {step["label"]: step for step in manifest.steps}
+    return calls_of(files, steps, time_limit_s=manifest.time_limit_s)
+
+
+def _level(step: dict[str, Any], tally: StepTally, void: tuple[str, ...], fitness: Fitness, calls: Calls) -> Level:
+    each = fitness.engines or (fitness,)
     return Level(
         label=step["label"],
         kind=_KINDS[step["kind"]],
@@ -335,4 +365,7 @@ def _level(step: dict[str, Any], tally: StepTally, void: tuple[str, ...]) -> Lev
         ok_s=tally.ok_s(),
         cut_s=tally.cut_s(),
         void=void,
+        calls=calls,
+        client_s=max(max(one.late_p99_s, _turn_s(one)) for one in each),
+        longest_turn_s=fitness.longest_turn_s,
     )

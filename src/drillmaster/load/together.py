@@ -103,6 +103,7 @@ class Together:
             "wall_s": round(wall_s, 6),
             "cpu_s": round(sum(said["cpu_s"] for said in ended.values()), 6),
             "longest_turn_ms": round(max(said["longest_turn_ms"] for said in ended.values()), 3),
+            "turn_p99_ms": round(max(said["turn_p99_ms"] for said in ended.values()), 3),
             "connections": sum(said["connections"] for said in ended.values()),
         }
         return found | ({"engines": self._engines} if self._engines > 1 else {})
@@ -113,6 +114,7 @@ class Together:
             "wall_s": round(said["wall_s"], 6),
             "cpu_s": round(said["cpu_s"], 6),
             "longest_turn_ms": round(said["longest_turn_ms"], 3),
+            "turn_p99_ms": round(said["turn_p99_ms"], 3),
             "connections": said["connections"],
             "calls": self.calls(said["stage"], engine),
         }

@@ -42,6 +42,7 @@ LOOK_EVERY_S = 0.25
 SILENT_S = 30.0
 """An engine says something four times a second; one that is silent for so long is stuck."""
 END_S = 10.0
+OF_A_TEAM = frozenset({"worker_clock", "worker_lost", "worker_late"})
 _CANNOT_WORK = {
     400: "the body is not what this API wants: see --dialect, --model and --payloads",
     401: "give the key from the environment: --header Authorization=NAME_OF_THE_VARIABLE",
@@ -363,8 +364,7 @@ class _Run:
                 until_s = time.monotonic() + END_S
                 while not crew.ended and time.monotonic() < until_s:
                     with contextlib.suppress(Problem):
-                        for engine, row in crew.hear(0.2):
-                            self._told(drive.together.hear(engine, row))
+                        self._heard_ending(drive)
             ends = crew.close(within_s=2.0)
             self._count(drive)
         for engine, end in enumerate(ends):
@@ -389,6 +389,9 @@ class _Run:
         done_before = done = 0
         while not drive.crew.ended:
             for engine, said in drive.crew.hear(LOOK_EVERY_S):
+                if said["event"] in OF_A_TEAM:
+                    self._of_the_team(engine, said)
+                    continue
                 for row in drive.together.hear(engine, said):
                     self._told([row])
                     if row["event"] == "stage_ready":
@@ -428,14 +431,29 @@ class _Run:
         drive.crew.ask_to_stop()
         until_s = time.monotonic() + END_S
         while not drive.crew.ended and time.monotonic() < until_s:
-            for other, said in drive.crew.hear(0.2):
-                self._told(drive.together.hear(other, said))
+            self._heard_ending(drive)
         end = drive.crew.close(within_s=2.0)[engine]
         stage, over = drive.together.under_way(engine)
         where = f"in {stage}, after {over} calls of it" if stage else "before its first step"
         how = "was lost" if end.code is None else f"ended with code {end.code}"
         last = f": {end.why}" if end.why else ""
         return f"{self._team.name(engine)} {how} {where}{last}; the others were stopped"
+
+    def _heard_ending(self, drive: "_Drive") -> None:
+        """Hear engines that were told to stop."""
+        for engine, said in drive.crew.hear(0.2):
+            if said["event"] in OF_A_TEAM:
+                self._of_the_team(engine, said)
+            else:
+                self._told(drive.together.hear(engine, said))
+
+    def _of_the_team(self, engine: int, said: Mapping[str, Any]) -> None:
+        """Put on record what a team says of its members; one that came too late is none."""
+        fields = dict(said)
+        event = fields.pop("event")
+        self._writer.write(event, **({"engine": engine + 1} if engine >= 0 else {}), **fields)
+        if event == "worker_late":
+            self._progress.line(f"a worker came when the run had begun, and was sent away: {said['worker']}")
 
     def _told(self, rows: list[dict[str, Any]]) -> None:
         """Put on record what follows from an engine's words."""

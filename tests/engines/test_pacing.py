@@ -66,7 +66,7 @@ def test_an_open_stage_has_no_pauses() -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{}, {"calls": 1, "seconds": 1}, {"calls": 5, "kind": "open"}, {"calls": 1, "level": 0}]
+    "fields", [{}, {"calls": 1, "seconds": 1, "kind": "open"}, {"calls": 5, "kind": "open"}, {"calls": 1, "level": 0}]
 )
 def test_a_stage_without_an_end_or_a_caller_is_refused(fields: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="stage"):

@@ -324,6 +324,31 @@ def test_the_larger_of_both_bounds_decides() -> None:
     assert raw(COLD, calm, decide="bound", block_s=5, p95_s=2.0).status == "pass"
 
 
+def gate_of(**said: Any) -> InterviewGate:
+    return strict.as_type({"gate": "interview", "cold_max_s": 30, **said}, InterviewGate, place="policy.yaml", path=())
+
+
+def test_a_gate_says_before_any_load_what_its_bounds_take() -> None:
+    levels = {
+        "warm_c1": {"p95_s": 2, "max_s": 9},
+        "warm_c4": {"ttft_p99_s": 1, "error_rate": 0.01},
+        "warm_c8": {"max_s": 9},
+    }
+    assert gate_of(decide="bound", block_s=5, levels=levels).wants() == {
+        "warm_c1": (59, 295.0), "warm_c4": (299, 1_495.0), "warm_c8": (0, 0.0),
+    }  # fmt: skip
+    assert gate_of(decide="observed", levels=levels).wants() == {}
+
+
+def test_what_will_be_refused_whatever_comes_of_it_is_known_before_any_load() -> None:
+    gate = gate_of(decide="observed", levels={"warm_c1": {"p95_s": 60}, "warm_c4": {"p95_s": 2}})
+    found = gate.foreseen(("cold", "warm_c1", "warm_c8"), 60.0)
+    assert [check.id for check in found] == ["complete", "time-limit"]
+    assert "no threshold for warm_c8" in found[0].why
+    assert "warm_c4 has a threshold and was not run" in found[0].why
+    assert gate.foreseen(("cold", "warm_c1", "warm_c4"), 61.0) == []
+
+
 def test_a_bound_needs_to_be_told_how_long_a_stall_is() -> None:
     with pytest.raises(Problem, match="block_s: found nothing"):
         raw(COLD, timed("warm_c1", [1.0] * 100), decide="bound", p95_s=2.0)

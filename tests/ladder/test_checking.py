@@ -64,6 +64,8 @@ def test_the_articles_own_numbers_are_a_plan() -> None:
         ({}, {"timeout_s": 0}, "/timeout_s", "0"),
         ({}, {"timeout_s": float("nan")}, "/timeout_s", "nan"),
         ({}, {"timeout_s": float("inf")}, "/timeout_s", "inf"),
+        ({}, {"seconds": 0}, "/seconds", "0"),
+        ({}, {"seconds": 40_000}, "/seconds", "40000 s for each of 3 levels"),
         ({}, {"idle_s": -1}, "/idle_s", "-1"),
         ({}, {"idle_s": float("nan")}, "/idle_s", "nan"),
         ({}, {"open": [{"rate": 0, "seconds": 5}]}, "/open/0/rate", "0"),
@@ -151,6 +153,36 @@ def test_what_ten_calls_can_show_is_said_before_any_load() -> None:
     text = " ".join(support(plan(warm=59, levels=[1])))
     assert "59 calls a level bound p95 from above" in text
     assert "while it empties" not in text
+
+
+def test_how_long_a_level_has_to_last_is_said_before_any_load() -> None:
+    assert "a bound of p95 takes 59 blocks of time" in " ".join(support(plan()))
+    assert "of 5 s that is --seconds 295" in " ".join(support(plan()))
+    text = " ".join(support(plan(seconds=300, warm=5_000)))
+    assert "each lasts 300 s, or 5000 calls if those are over before" in text
+    assert "25.9 %" not in text
+
+
+def test_a_plan_is_held_against_what_the_signed_thresholds_take() -> None:
+    wanted = {"warm_c1": (59, 295.0), "warm_c4": (299, 1_495.0), "open_r5": (59, 295.0)}
+    one = plan(levels=[1, 4], warm=100, open=[{"rate": 5, "seconds": 60}])
+    said = [line for line in support(one, wanted) if line.startswith("what is signed")]
+    assert said == [
+        "what is signed for warm_c1 takes 59 calls over 295 s, and the plan has 100 calls, however long they take: --seconds 295",
+        "what is signed for warm_c4 takes 299 calls over 1495 s, and the plan has 100 calls, however long they take: "
+        "--warm 299 --seconds 1495",
+        "what is signed for open_r5 takes 59 calls over 295 s, and the plan has 300 calls: a longer --open",
+    ]
+    long = plan(levels=[1], warm=5_000, seconds=300)
+    assert "what is signed for warm_c1 takes 59 calls over 295 s; the plan has 5000 calls in 300 s at most" in support(
+        long, wanted
+    )
+    assert not any("what is signed" in line or "blocks" in line for line in support(one, {}))
+
+
+def test_a_level_that_lasts_so_long_takes_no_longer() -> None:
+    assert longest_s(plan(levels=[1], warm=10_000, seconds=300, idle_s=0)) == 60 + 60 + 300 + 60
+    assert longest_s(plan(levels=[1], warm=2, seconds=300, idle_s=0)) == 60 + 60 + 120
 
 
 def test_compression_leaves_calls_and_time_limits() -> None:

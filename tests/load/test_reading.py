@@ -47,6 +47,7 @@ def run(
     warm: dict[str, Any] | None = None,
     status: str | None = "completed",
     tail: bytes = b"",
+    steps: tuple[dict[str, Any], ...] = STEPS,
 ) -> Path:
     path = folder / "run"
     (path / "events").mkdir(parents=True)
@@ -63,7 +64,7 @@ def run(
         payload_sha256="y",
         payloads=1,
         payload="{}",
-        steps=STEPS,
+        steps=steps,
         idle_s=1,
         time_limit_s=5,
         versions={},
@@ -139,6 +140,15 @@ def test_a_single_long_turn_is_no_more_of_a_level_than_its_share_of_the_time(tmp
     level = open_interview(run(tmp_path / "c", warm=once)).level("warm_c2")
     assert level is not None
     assert (level.client_s, level.longest_turn_s) == (0.001, 0.06)
+
+
+def test_a_level_that_was_to_last_so_long_is_whole_when_its_time_is_over(tmp_path: Path) -> None:
+    def of(folder: str, **more: Any) -> tuple[str, ...]:
+        steps = (*STEPS[:2], {**STEPS[2], "calls": 1_000, "seconds": 0.3})
+        return void(open_interview_run(run(tmp_path / folder, steps=steps, **more)))
+
+    assert of("whole") == ()
+    assert "after 6 of 1000 calls" in of("stopped", status="aborted")[0]
 
 
 def test_a_level_holds_its_calls_column_by_column(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ class Stage(_Part, frozen=True, kw_only=True):
     calls: int | None = None
     """How many calls, in all."""
     seconds: float | None = None
-    """For how long calls begin."""
+    """For how long calls begin; closed, with `calls`: or until so many have begun."""
     rate: float = 1.0
     """Open: arrivals a second, at the start of the stage."""
     rate_to: float | None = None
@@ -113,8 +113,10 @@ class Stage(_Part, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not 0 <= self.nth < self.of:
             raise ValueError("an engine's share of the arrivals is the nth of so many, counted from 0")
-        if (self.calls is None) == (self.seconds is None) or self.level < 1:
+        if (self.calls is None and self.seconds is None) or self.level < 1:
             raise ValueError("a stage has calls or seconds, and a level of at least 1")
+        if self.kind == "open" and self.calls is not None:
+            raise ValueError("the calls of an open stage come by the clock")
         if self.kind == "open" and (self.seconds is None or self.pauses is not None):
             raise ValueError("an open stage has seconds and no pauses")
 

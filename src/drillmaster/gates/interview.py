@@ -122,9 +122,17 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
                 found.append(f"{what} {_seen(check)}")
         return found
 
+    def foreseen(self, labels: tuple[str, ...], time_limit_s: float) -> list[Check]:
+        """What of a plan will be refused whatever comes of it; `labels` are its levels', the cold call's among them."""
+        levels = tuple(Level(label=label, kind="cold" if label == "cold" else "closed", n=1) for label in labels)
+        planned = Interview(name="", url="", declared=labels, levels=levels, time_limit_s=time_limit_s)
+        return [check for check in (self._complete(planned), *self._cuttable(planned)) if check.status != "pass"]
+
     def wants(self) -> dict[str, tuple[int, float]]:
-        """How many calls, and how long a time, each level takes for the bounds of what is signed for it; nothing: 0."""
-        wanted = {}
+        """How many calls, over how long a time, the bounds of each level take; 0: none is signed. Empty: what is seen decides."""
+        wanted: dict[str, tuple[int, float]] = {}
+        if self.decide == "observed":
+            return wanted
         for label, limits in self.levels.items():
             names = [name for _, name in limits.times() if name != "max"]
             bounds = [Level(label=label, kind="closed", n=0).bound("latency", n, block_s=self._block_s) for n in names]

@@ -181,7 +181,10 @@ class InterviewPlan(_Part, frozen=True, kw_only=True):
     levels: tuple[int, ...] = (1, 4, 8)
     """Callers, level by level."""
     warm: int = 10
-    """Calls of each level, its warm-up not counted."""
+    """Calls of each level, its warm-up not counted; with `seconds` the most that it makes."""
+    seconds: float | None = None
+    """How long each level makes calls; null: until all of `warm` are made. What bounds a quantile needs a length of time, since
+    calls of one stall are not independent."""
     idle_s: float = 120
     """Silence before the cold call."""
     timeout_s: float = 60
@@ -210,10 +213,12 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     callers: int
     """Calls at once. Open: at most."""
     calls: int
-    """How many; open: about."""
+    """How many; open: about; with `seconds` at most."""
     arrivals: Arrivals | None = None
     think: Think | None = None
     """Pauses between its calls; None: there are none."""
+    seconds: float | None = None
+    """Closed: how long calls begin, unless all are made before; None: until then."""
 
 
 def steps(plan: InterviewPlan) -> tuple[Step, ...]:
@@ -222,7 +227,11 @@ def steps(plan: InterviewPlan) -> tuple[Step, ...]:
     found = [Step(label="cold", kind="cold", callers=1, calls=1)]
     for level in plan.levels:
         found.append(Step(label=f"warmup_c{level}", kind="warmup", callers=level, calls=level))
-        found.append(Step(label=f"warm_c{level}", kind="closed", callers=level, calls=plan.warm, think=think))
+        found.append(
+            Step(
+                label=f"warm_c{level}", kind="closed", callers=level, calls=plan.warm, think=think, seconds=plan.seconds
+            )
+        )
     for one in plan.open:
         found.append(
             Step(

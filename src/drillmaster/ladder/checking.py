@@ -25,7 +25,7 @@ from drillmaster.sanity import (
     seat_problems,
     split_url,
 )
-from drillmaster.stats import rate_bound, samples_for_bound
+from drillmaster.stats import blocks_for_bound, rate_bound, samples_for_bound
 
 __all__ = ["Place", "check", "compressed", "longest_s", "support"]
 
@@ -78,6 +78,8 @@ def _numbers(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
                 remedy="write it once; for more calls raise --warm",
             )
     positive: dict[str, float] = {"/warm": plan.warm, "/timeout_s": plan.timeout_s}
+    if plan.seconds is not None:
+        positive["/seconds"] = plan.seconds
     for at, one in enumerate(plan.open):
         positive |= {f"/open/{at}/rate": one.rate, f"/open/{at}/seconds": one.seconds}
         if one.rate_to is not None:
@@ -299,6 +301,13 @@ def _bounds(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
         yield Problem(
             place.at("/warm"), found=f"{calls:,} calls in all", wanted=f"at most {MAX_CALLS:,}", remedy="take fewer"
         )
+    if plan.seconds is not None and plan.seconds * len(plan.levels) > MAX_SPAN_S:
+        yield Problem(
+            place.at("/seconds"),
+            found=f"{plan.seconds:g} s for each of {len(plan.levels)} levels",
+            wanted=f"at most {MAX_SPAN_S} s in all",
+            remedy="shorten them",
+        )
     open_s = sum(one.seconds for one in plan.open)
     if open_s > MAX_SPAN_S:
         yield Problem(
@@ -372,13 +381,18 @@ def _span_s(plan: InterviewPlan, call_s: float, pause_s: float) -> float:
         if step.arrivals is not None:
             return step.arrivals.seconds + call_s
         turns = math.ceil(step.calls / step.callers)
+        if step.seconds is not None and step.seconds / (call_s or 1.0) < turns:
+            return step.seconds + call_s + pause_s * (step.think is not None)
         return turns * call_s + (turns - 1) * (0 if step.think is None else pause_s)
 
     return plan.idle_s + sum(step_s(step) for step in steps(plan))
 
 
-def support(plan: InterviewPlan) -> tuple[str, ...]:
-    """Say what so many calls can show, and how long they take: before any load."""
+def support(plan: InterviewPlan, wanted: Mapping[str, tuple[int, float]] | None = None) -> tuple[str, ...]:
+    """Say what so many calls over so long a time can show, and how long they take: before any load.
+
+    `wanted`: level by level the calls and seconds that a policy's bounds take; None: nobody has signed one.
+    """
     planned = steps(plan)
     calls = sum(step.calls for step in planned)
     n = plan.warm
@@ -390,7 +404,8 @@ def support(plan: InterviewPlan) -> tuple[str, ...]:
     said = [
         f"{calls} calls: {', '.join(_step_text(step.label, step.calls, step.callers) for step in planned if step.kind != 'warmup')}"
         ", each level after one warm-up call a caller",
-        shows,
+        *([shows] if plan.seconds is None else []),
+        *_lengths(plan, wanted),
         f"takes about {_span(likely_s(plan, 1.0))} at 1 s a call, at most {_span(longest_s(plan))} where every call is cut at "
         f"{plan.timeout_s:g} s",
     ]
@@ -405,13 +420,51 @@ def support(plan: InterviewPlan) -> tuple[str, ...]:
             f"a 429 or 503 that says how long to wait is waited for, {plan.retry.max_wait_s:g} s in all, and sent again, up to "
             f"{plan.retry.max_attempts} times: latencies count on meanwhile"
         )
-    emptying = [level for level in plan.levels if level > 1 and n < 10 * level]
+    emptying = [level for level in plan.levels if level > 1 and n < 10 * level and plan.seconds is None]
     if emptying:
         said.append(
             f"the last calls of a level run while it empties: of {n} at {max(emptying)} callers the last {max(emptying)}; "
             f"{10 * max(emptying)} calls would keep that to one in ten"
         )
     return tuple(said)
+
+
+def _lengths(plan: InterviewPlan, wanted: Mapping[str, tuple[int, float]] | None) -> Iterator[str]:
+    """How long the levels have to last for a bound that takes calls of one stall for one."""
+    lasts = (
+        ""
+        if plan.seconds is None
+        else f"; each lasts {plan.seconds:g} s, or {plan.warm} calls if those are over before"
+    )
+    if wanted is None:
+        blocks = blocks_for_bound(0.95)
+        yield (
+            f"calls of one stall count as one: a bound of p95 takes {blocks} blocks of time, each several times as long as a "
+            f"stall; of 5 s that is --seconds {5 * blocks}{lasts}"
+        )
+        return
+    for step in steps(plan):
+        calls, seconds = wanted.get(step.label, (0, 0.0))
+        if not calls and not seconds:
+            continue
+        has_s = step.arrivals.seconds if step.arrivals is not None else step.seconds
+        short = seconds > 0 and step.kind in ("closed", "open") and (has_s is None or has_s < seconds)
+        few = step.calls < calls
+        said = f"what is signed for {step.label} takes {calls} calls" + (f" over {seconds:g} s" if seconds else "")
+        has = f"{step.calls} calls" + (
+            "" if has_s is None else f" in {has_s:g} s at most" if step.arrivals is None else ""
+        )
+        if short or few:
+            how = [f"--warm {calls}"] if few and step.arrivals is None else []
+            how += [f"--seconds {seconds:g}"] if short and step.arrivals is None else []
+            how += ["a longer --open"] if step.arrivals is not None else []
+            said += (
+                f", and the plan has {has}{'' if has_s is not None or not short else ', however long they take'}: "
+                + " ".join(how)
+            )
+        else:
+            said += f"; the plan has {has}"
+        yield said
 
 
 def _step_text(label: str, calls: int, callers: int) -> str:
@@ -426,11 +479,12 @@ def _span(seconds: float) -> str:
 
 
 def compressed(plan: InterviewPlan, factor: float) -> InterviewPlan:
-    """Divide the idle time, pauses and the seconds of open stages; all else stays."""
+    """Divide the idle time, pauses and the seconds of levels and open stages; all else stays."""
     shorter: tuple[Arrivals, ...] = tuple(
         msgspec.structs.replace(one, seconds=one.seconds / factor) for one in plan.open
     )
     think = msgspec.structs.replace(
         plan.think, turn_s=plan.think.turn_s / factor, session_s=plan.think.session_s / factor
     )
-    return msgspec.structs.replace(plan, idle_s=plan.idle_s / factor, open=shorter, think=think)
+    seconds = None if plan.seconds is None else plan.seconds / factor
+    return msgspec.structs.replace(plan, idle_s=plan.idle_s / factor, open=shorter, think=think, seconds=seconds)

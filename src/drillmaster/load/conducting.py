@@ -107,7 +107,7 @@ def conduct(
         raise problems[0]
     ready = ready_for(plan, place, options, environ if team is None else _LeftToWorkers())
     room_for(ready, place, options)
-    for line in support(plan):
+    for line in support(plan, options.wanted):
         options.progress.line(line)
     if options.confirm is not None:
         options.confirm()
@@ -267,7 +267,7 @@ class _Run:
                 kind=step.kind,
                 callers=step.callers,
                 calls=step.calls,
-                seconds=None if step.arrivals is None else step.arrivals.seconds,
+                seconds=step.seconds if step.arrivals is None else step.arrivals.seconds,
             )
         writer.write("target_reached", address=self._addresses[0], port=ready.port)
         self._idle()
@@ -469,7 +469,8 @@ class _Run:
     def _row(self, step: Step, wall_s: float) -> None:
         """One step ended: its row is kept and said, unless the engine was ended within it."""
         tally = self._tallies[step.label]
-        if tally.n < step.calls if step.arrivals is None else wall_s < step.arrivals.seconds - 0.1:
+        seconds = step.seconds if step.arrivals is None else step.arrivals.seconds
+        if (step.arrivals is not None or tally.n < step.calls) and (seconds is None or wall_s < seconds - 0.1):
             return
         row = row_of(step.label, tally)
         if step.kind == "warmup":
@@ -496,6 +497,8 @@ class _Run:
             left_s = step.arrivals.seconds - spent_s
         elif done > 0:
             left_s = spent_s / done * max(0, step.calls - done)
+        if step.seconds is not None:
+            left_s = min(max(0.0, step.seconds - spent_s), step.seconds if left_s is None else left_s)
         counts = {"ok": tally.n - tally.failures, "failed": tally.failures}
         if (p95_s := tally.p95_s()) is not None:
             counts["p95_ms"] = round(p95_s * 1e3)
@@ -627,6 +630,7 @@ class _Run:
             payload=screen_text(ready.shot.payloads[0])[:2_000],
             steps=tuple(
                 {"label": step.label, "kind": step.kind, "callers": step.callers, "calls": step.calls}
+                | ({} if step.seconds is None else {"seconds": step.seconds})
                 for step in ready.steps
             ),
             engines=self._team.record() if self._team.size > 1 else {},
@@ -684,7 +688,7 @@ class _Drive:
             if said is not None and said != found:
                 return f"{team.name(engine)} made {said} calls in {label}, and records of {found} are there"
             planned = mine[self._labels.index(label)].calls
-            if len(self._shares) > 1 and planned != found:
+            if len(self._shares) > 1 and planned != found and self.steps[label].seconds is None:
                 return f"{team.name(engine)} had {planned} calls to make in {label}, and made {found}"
         return None
 

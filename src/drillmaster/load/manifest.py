@@ -44,7 +44,7 @@ class InterviewManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     payload: str
     """The first of them, screened."""
     steps: tuple[dict[str, Any], ...]
-    """`label`, `kind`, `callers`, `calls` of each step, in order."""
+    """`label`, `kind`, `callers`, `calls` of each step, in order; `seconds` of a level that is as long at most."""
     engines: dict[str, Any] = {}
     """Where several shared the load: `kind` (`processes`, `locust`), `size`, and what is known of each (`members`)."""
     shares: tuple[dict[str, Any], ...] = ()

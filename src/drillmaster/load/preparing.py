@@ -49,6 +49,8 @@ class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Is given each row as it ends, and what the article's script prints."""
     confirm: Callable[[], None] | None = None
     """Asks a person, when all has been said and before anything is sent; raises Problem for a no."""
+    wanted: Mapping[str, tuple[int, float]] | None = None
+    """Level by level the calls and seconds that bounds of the signed thresholds take; None: nobody named thresholds."""
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):

@@ -278,7 +278,8 @@ def _shares(
 
 def _void(step: dict[str, Any], tally: StepTally, fitness: Fitness, *, cut_short: bool) -> list[str]:
     """Why a level's numbers are the client's. `cut_short`: it is the last one of a run that did not come to its end."""
-    stopped = tally.n < step["calls"] if step["kind"] != "open" else cut_short
+    by_clock = step["kind"] == "open" or step.get("seconds") is not None
+    stopped = cut_short if by_clock else tally.n < step["calls"]
     if stopped or fitness.longest_turn_s is None or fitness.cpu_share is None:
         return [f"it was stopped before its end, after {tally.n} of {step['calls']} calls"]
     if step["kind"] == "cold":

@@ -47,6 +47,7 @@ def stage_of(step: Step) -> Stage:
             kind="closed",
             level=step.callers,
             calls=step.calls,
+            seconds=step.seconds,
             takes=_TAKES[step.kind],
             pauses=None
             if step.think is None

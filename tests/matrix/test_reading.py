@@ -72,7 +72,12 @@ BREAKER = {"attempts": (), "says": "small-model"}
         ("html-200", [NOT_TOLD] * 3, "not told", "nobody says whose"),
         ("html-200", [NOT_TOLD | {"told": "primary"}] * 3, "answered with garbage", "passed on"),
         ("html-200", [NOT_TOLD | {"told": "fallback"}] * 3, "survived by fallback", "3 of 3"),
-        ("duplicate-events", [TOOK_ALTERED] * 3, "no fallback needed", "3 of them as the fault had altered it"),
+        ("split-utf8", [TOOK_ALTERED] * 3, "no fallback needed", "3 of them as the fault had altered it"),
+        ("wrong-model", [TOOK_ALTERED] * 3, "no fallback needed", "3 of them as the fault had altered it"),
+        # Whole, by the API's own word, and yet no user got the model's words.
+        ("duplicate-events", [TOOK_ALTERED] * 3, "answered with garbage", "3 passed on what the fault sent, of 3"),
+        ("reordered-events", [TOOK_ALTERED] * 3, "answered with garbage", "3 passed on what the fault sent, of 3"),
+        ("duplicate-events", [TOOK_ALTERED | {"says": "small-model"}] * 3, "survived by fallback", "3 of 3"),
         ("cut-answer", [TOOK_ALTERED] * 3, "answered with garbage", "3 passed on what the fault sent"),
         ("login-redirect", [PAGE_TAKEN] * 3, "answered with garbage", "3 passed on what the fault sent, of 3"),
         ("login-redirect", [PAGE_TAKEN | {"says": None}] * 3, "not told", "nobody says whose"),

@@ -61,6 +61,20 @@ def test_a_narrow_terminal_gets_lines_that_fit() -> None:
     assert " ".join(text(table(), columns=80).split()) == " ".join(text(table()).split())
 
 
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_a_long_why_and_a_narrow_terminal_leave_no_line_past_the_edge_but_the_cells_own(columns: int) -> None:
+    found = table()
+    long = msgspec.structs.replace(
+        found.results[1], why="put {nonce} into target.url, " * 8, label="a-fault-with-a-name"
+    )
+    said = text(msgspec.structs.replace(found, results=(long,)), columns=columns).splitlines()
+    cells = [line for line in said if line.startswith("  w")]
+    assert len(cells) == 1 and "{nonce}" not in cells[0]
+    rows = said[said.index(cells[0]) + 1 : said.index("", said.index(cells[0]))]
+    assert max(map(len, rows)) <= columns
+    assert " ".join("\n".join(rows).split()).startswith(" ".join(long.why.split()))
+
+
 def test_without_a_policy_nothing_is_judged() -> None:
     assert summary(table(None)) == ["measured; there is no policy, and nothing is judged"]
 

@@ -300,6 +300,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """What it says in the API's place, where that is a text that an agent can take for the model's and hand on."""
     leads_to: ClassVar[str] = ""
     """A path of its own that it leads clients to: who aims it lets it meet that too, or they are led to the real endpoint."""
+    rewrites: ClassVar[bool] = False
+    """True: an answer that it altered ends as the API's own, and its words are no longer those of the model."""
     group: ClassVar[Group] = "other"
     seen: ClassVar[tuple[Seen, ...]] = ()
     """What a plain client may be left with once it was met; which of several depends on parameters, API and time limit."""

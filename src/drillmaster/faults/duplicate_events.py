@@ -1,6 +1,6 @@
 """The fault `duplicate-events`."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
@@ -20,6 +20,7 @@ class DuplicateEvents(StreamFault, frozen=True, kw_only=True, tag="duplicate-eve
     """
 
     seen = ("complete",)
+    rewrites: ClassVar[bool] = True
 
     every: Annotated[int, Meta(ge=1, le=1_000_000, description="of the events with words or tool calls; 1: each")] = 1
 

@@ -1,5 +1,7 @@
 """The fault `reordered-events`."""
 
+from typing import ClassVar
+
 from drillmaster.dialects import Says
 from drillmaster.faults import Frame, Script, Send
 from drillmaster.faults._streams import Events, StreamFault
@@ -18,6 +20,7 @@ class ReorderedEvents(StreamFault, frozen=True, kw_only=True, tag="reordered-eve
     """
 
     seen = ("complete",)
+    rewrites: ClassVar[bool] = True
 
     def strike(self, events: Events) -> Script:
         while (event := (yield from events.next())) is not None:

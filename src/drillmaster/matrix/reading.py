@@ -190,7 +190,8 @@ class _Reading:
         self.unknown = [r for r in self.judged if self._is_unknown(r)]
         self.garbage = [r for r in self.judged if r.outcome in _GARBAGE or self._took_the_faults(r)]
         self.altered = [r for r in self.judged if r.outcome == "ok_primary" and self._took_altered(r)]
-        if set(faults.load(cell.fault).seen) - {"complete"}:
+        kind = faults.load(cell.fault)
+        if kind.rewrites or set(kind.seen) - {"complete"}:
             self.garbage += self.altered
         bad = {r.id for r in (*self.garbage, *self.unknown)}
         self.fell = [r for r in self.judged if r.outcome in ("ok_fallback", "ok") and r.id not in bad]

@@ -99,7 +99,10 @@ def lines(table: Table, *, colour: bool, columns: int | None = None) -> Iterator
         for r in table.results:
             code = _GREEN if r.word in GOOD else _RED if r.word in BAD else _YELLOW
             word = paint(f"{r.word:{words}}", code)
-            yield f"{r.cell:>4}  {r.label:{labels}}  {asked(r.dialect, r.stream):{ways}}  {word}  {one_line(r.why)}".rstrip()
+            row, why = f"{r.cell:>4}  {r.label:{labels}}  {asked(r.dialect, r.stream):{ways}}  {word}", one_line(r.why)
+            fits = columns is None or 10 + labels + ways + words + len(why) <= columns
+            yield f"{row}  {why}".rstrip() if fits else row.rstrip()
+            yield from () if fits else _wrapped(why, 8 + labels, columns)
             for row in _wrapped(one_line(behind(r)), 8 + labels, columns):
                 yield paint(row, _DIM)
         yield ""
@@ -159,10 +162,10 @@ def grouped(not_run: Iterable[LeftOut]) -> list[tuple[str, list[str]]]:
 
 def _wrapped(text: str, indent: int, columns: int | None) -> list[str]:
     """Break text at blanks so that it fits, each line this far from the edge."""
-    left = " " * indent
-    if columns is None or columns < indent + 30:
-        return [f"{left}{text}"]
-    return textwrap.wrap(text, columns, initial_indent=left, subsequent_indent=left, break_on_hyphens=False)
+    if columns is None:
+        return [f"{' ' * indent}{text}"]
+    left = " " * (indent if columns >= indent + 30 else 6)
+    return textwrap.wrap(text, max(columns, 20), initial_indent=left, subsequent_indent=left, break_on_hyphens=False)
 
 
 def _counted(counts: Mapping[str, int]) -> str:

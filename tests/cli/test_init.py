@@ -85,3 +85,50 @@ def test_on_a_terminal_answers_are_filled_in_and_an_empty_one_leaves_the_blank(t
     assert 'lead: "Ana"' in plan and plan.count('"Ana"') == 1
     assert 'upstream: "https://api.openai.com"' in plan
     assert "/target/url" in out.decode() and "/service" not in out.decode()
+
+
+def _interview(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(init, ["interview", *(str(a) for a in arguments)])
+
+
+def test_an_interview_has_plan_thresholds_and_a_job_for_ci(tmp_path: Path) -> None:
+    result = _interview("--dir", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"interview-{n}.yaml" for n in ("ci", "plan", "policy")]
+    assert "/gates/0/levels/warm_c8/error_rate" in result.stdout
+    assert result.stdout.splitlines()[-2:] == [
+        f"next: fill in the blanks of the plan, then drillmaster interview {tmp_path / 'interview-plan.yaml'}",
+        f"then: drillmaster gate interview RUN --policy {tmp_path / 'interview-policy.yaml'}",
+    ]
+
+
+def test_what_options_say_is_filled_in_and_the_next_command_needs_nothing_more(tmp_path: Path) -> None:
+    done = _interview("--dir", tmp_path, "--job", "diff: #1", "--url", "http://127.0.0.1:9/x", "--dialect", "plain")
+    assert f"next: drillmaster interview {tmp_path / 'interview-plan.yaml'}" in done.stdout
+    assert 'job: "diff: #1"' in (tmp_path / "interview-plan.yaml").read_text()
+    assert '  JOB: "diff: #1"' in (tmp_path / "interview-ci.yaml").read_text()
+    again = _interview("--dir", tmp_path, "--job", "another")
+    assert "what the options say is not written into it" in again.stderr
+    assert 'job: "diff: #1"' in (tmp_path / "interview-plan.yaml").read_text()
+
+
+def test_another_host_is_said_to_need_permission(tmp_path: Path) -> None:
+    done = _interview("--dir", tmp_path, "--job", "x", "--url", "https://api.example.com/v1", "--dialect", "plain")
+    assert "api.example.com is not loopback: take `permit:`" in done.stdout
+    assert "--permit-host api.example.com" in done.stdout.splitlines()[-2]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--url", "api.example.com"), "--url 'api.example.com': that is no URL"),
+        (("--url", "http://u:p@127.0.0.1/"), "without a user or password"),
+        (("--dialect", "openai-chatt"), "did you mean openai_chat?"),
+        (("--driver", "Ana", "--reader", "Ana"), "--reader 'Ana': Ana is the Driver already"),
+        (("--job", " "), "--job ' ': an empty one"),
+    ],
+)
+def test_an_option_that_cannot_be_writes_nothing(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    done = _interview("--dir", tmp_path, *words)
+    assert done.exit_code == 2 and said in done.output
+    assert list(tmp_path.iterdir()) == []

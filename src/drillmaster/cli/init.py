@@ -1,6 +1,7 @@
 """`drillmaster init`: a plan and a policy for one's own service."""
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -9,13 +10,24 @@ from drillmaster.cli import _completions as completions
 
 __all__ = ["command"]
 
-_QUESTIONS = (
+Questions = Sequence[tuple[str, str]]
+_QUESTIONS: Questions = (
     ("/service", "What is the service called?"),
     ("/target/url", "Which URL do its users call?"),
     ("/proxy/upstream", "Which model endpoint does it use (no key)?"),
     ("/seats/lead", "Who is the Lead (injects)?"),
     ("/seats/scribe", "Who is the Scribe (writes down)?"),
     ("/seats/verifier", "Who is the Verifier (judges)?"),
+)
+_INTERVIEW_QUESTIONS: Questions = (
+    ("/job", "Which one job is this about?"),
+    ("/target/url", "Which URL does it call (no key)?"),
+    ("/target/dialect", "Whose API is it?"),
+    ("/target/model", "Which model does it ask for?"),
+    ("/seats/driver", "Who is the Driver (runs it)?"),
+    ("/seats/reader", "Who is the Reader (signs)?"),
+    ("/seats/recorder", "Who is the Recorder (writes the page)?"),
+    ("/measured_from", "Where does the load come from?"),
 )
 
 
@@ -70,7 +82,64 @@ def matrix(folder: Path, as_json: bool) -> None:
     _make_kit("matrix", folder, as_json=as_json, then="--rehearsal --faults reset,503")
 
 
-def _make_kit(kit: str, folder: Path, *, as_json: bool, then: str) -> None:
+@command.command("interview")
+@click.option("--job", metavar="NAME", help="The one recurring job that this is about.")
+@click.option("--url", metavar="URL", help="The endpoint's whole URL, as the job calls it, without a key.")
+@click.option("--dialect", metavar="NAME", help="Whose API it is: openai_chat, anthropic, ..., or plain.")
+@click.option("--model", metavar="NAME", help="The model's name, where the API is asked by one.")
+@click.option("--driver", metavar="NAME", help="Who runs it.")
+@click.option("--reader", metavar="NAME", help="Who keeps the thresholds and signs.")
+@click.option("--recorder", metavar="NAME", help="Who writes the page.")
+@click.option("--from", "measured_from", metavar="TEXT", help='Where the load comes from: "CI runner, Frankfurt".')
+@_DIR
+@_JSON
+def interview(
+    job: str | None,
+    url: str | None,
+    dialect: str | None,
+    model: str | None,
+    driver: str | None,
+    reader: str | None,
+    recorder: str | None,
+    measured_from: str | None,
+    folder: Path,
+    as_json: bool,
+) -> None:
+    """Write interview-plan.yaml, interview-policy.yaml and a job for CI, with blanks, each explained where it stands.
+
+    What options say is filled in. On a terminal the rest of the plan is asked for; an empty answer leaves a blank open. Limits are
+    never asked for and have no defaults: they are agreed on and written down before anybody sees a number. Files that are already
+    there are left as they are.
+
+    \b
+    Examples:
+      drillmaster init interview
+      drillmaster init interview --dir interviews/
+      drillmaster init interview --job "diff summary" --url http://127.0.0.1:9000/v1/chat --dialect plain
+    """
+    given = {
+        "/job": job,
+        "/target/url": url,
+        "/target/dialect": dialect,
+        "/target/model": model,
+        "/seats/driver": driver,
+        "/seats/reader": reader,
+        "/seats/recorder": recorder,
+        "/measured_from": measured_from,
+    }
+    answers = _given({pointer: text for pointer, text in given.items() if text is not None})
+    _make_kit("interview", folder, as_json=as_json, then="", questions=_INTERVIEW_QUESTIONS, answers=answers)
+
+
+def _make_kit(
+    kit: str,
+    folder: Path,
+    *,
+    as_json: bool,
+    then: str,
+    questions: Questions = _QUESTIONS,
+    answers: Mapping[str, str] | None = None,
+) -> None:
     """Write a kit's files, ask on a terminal for a few of the blanks, and say what is left and what to type next."""
     from drillmaster.cli import say_json
     from drillmaster.intake import read_bytes
@@ -80,9 +149,14 @@ def _make_kit(kit: str, folder: Path, *, as_json: bool, then: str) -> None:
 
     texts = template(kit)
     plan_name = next(iter(texts))
-    if not as_json and sys.stdin.isatty() and sys.stderr.isatty() and not (folder / plan_name).exists():
-        answers = _asked(blanks(texts[plan_name]))
-        texts[plan_name] = fill(texts[plan_name], answers)
+    known = dict(answers or {})
+    if (folder / plan_name).exists() and known:
+        click.echo(f"{folder / plan_name} is there: what the options say is not written into it", err=True)
+    elif not as_json and sys.stdin.isatty() and sys.stderr.isatty() and not (folder / plan_name).exists():
+        known |= _asked(blanks(texts[plan_name]), questions, known)
+    texts[plan_name] = fill(texts[plan_name], known)
+    if "/job" in known and f"{kit}-ci.yaml" in texts:
+        texts[f"{kit}-ci.yaml"] = fill(texts[f"{kit}-ci.yaml"], {"/env/JOB": known["/job"]})
     written = {name: write_new(folder / name, text) for name, text in texts.items()}
     open_blanks = {
         name: list(blanks(text if written[name] else read_bytes(folder / name, 1 << 20).decode("utf-8", "replace")))
@@ -103,24 +177,84 @@ def _make_kit(kit: str, folder: Path, *, as_json: bool, then: str) -> None:
         click.echo(f"{folder / name}: {state}{said_left}")
         if left:
             click.echo(f"  {' '.join(open_blanks[name])}")
+    if kit == "interview":
+        _then_interview(folder, open_blanks)
+        return
     first = "fill in the blanks, then " if any(open_blanks.values()) else ""
     plan = short(folder / plan_name)
     click.echo(f"next: {first}drillmaster run {kit} {plan} {then}")
 
 
-def _asked(examples: dict[str, str]) -> dict[str, str]:
-    """Ask for a few blanks; an empty answer leaves one as it is, one that cannot be is asked for again."""
+def _then_interview(folder: Path, open_blanks: Mapping[str, list[str]]) -> None:
+    """Say what to type next: the interview wants its plan alone, and thresholds are signed before its numbers are seen."""
+    from drillmaster.intake import read_strict
+    from drillmaster.intake.blanks import may_stay_open
+    from drillmaster.intake.runs import short
+    from drillmaster.sanity import is_loopback, split_url
+
+    plan_name, policy_name, ci_name = (f"interview-{part}.yaml" for part in ("plan", "policy", "ci"))
+    plan, policy = short(folder / plan_name), short(folder / policy_name)
+    waiting = [pointer for pointer in open_blanks[plan_name] if not may_stay_open(pointer)]
+    host = ""
+    if not waiting:
+        said = read_strict(folder / plan_name, dict)
+        url = str((said.get("target") or {}).get("url", ""))
+        parts = split_url(url)
+        host = parts.hostname or "" if parts is not None else ""
+    permit = ""
+    if host and not is_loopback(host):
+        permit = f" --permit-host {host}"
+        click.echo(
+            f"{host} is not loopback: take `permit:` of the plan into use, with who allowed the load, and how much"
+        )
+    if open_blanks[policy_name]:
+        click.echo(f"limits: agree on them and fill in {policy} before anybody sees a number")
+    click.echo(f"ci: copy {short(folder / ci_name)} to where your CI looks for jobs")
+    click.echo(
+        f"next: {'fill in the blanks of the plan, then ' if waiting else ''}drillmaster interview {plan}{permit}"
+    )
+    click.echo(f"then: drillmaster gate interview RUN --policy {policy}")
+
+
+def _given(answers: Mapping[str, str]) -> dict[str, str]:
+    """What options say, held against the same rules as what a person types. Raises UsageError."""
+    known: dict[str, str] = {}
+    for pointer, answer in answers.items():
+        wrong = _wrong(pointer, answer.strip(), known) if answer.strip() else "an empty one: leave the option out"
+        if wrong is not None:
+            option = {"/measured_from": "from"}.get(pointer, pointer.rpartition("/")[2])
+            raise click.UsageError(f"--{option} {answer!r}: {wrong}")
+        known[pointer] = answer.strip()
+    return known
+
+
+def _wrong(pointer: str, answer: str, known: Mapping[str, str]) -> str | None:
+    """What is wrong with an answer, given those before; None where it will do."""
     from drillmaster.sanity import answer_problem
 
+    taken = next((other for other, name in known.items() if "/seats/" in other and name == answer), None)
+    if "/seats/" in pointer and taken:
+        return f"{answer} is the {taken.rpartition('/')[2].capitalize()} already: one person, one seat"
+    if pointer == "/target/dialect":
+        from drillmaster import strict
+        from drillmaster.ladder.bodies import DIALECTS
+
+        if answer not in DIALECTS:
+            meant = strict.near(answer, list(DIALECTS))
+            return f"one of {', '.join(DIALECTS)}" + (f"; did you mean {meant}?" if meant else "")
+    return answer_problem(pointer, answer)
+
+
+def _asked(examples: dict[str, str], questions: Questions, known: Mapping[str, str]) -> dict[str, str]:
+    """Ask for a few blanks; an empty answer leaves one as it is, one that cannot be is asked for again."""
     answers: dict[str, str] = {}
     click.echo("An empty answer leaves the blank for later.", err=True)
-    for pointer, question in _QUESTIONS:
+    for pointer, question in questions:
+        if pointer in known or (pointer == "/target/model" and answers.get("/target/dialect") == "plain"):
+            continue
         hint = f" [such as {examples[pointer]}]" if examples.get(pointer) else ""
         while answer := click.prompt(f"{question}{hint}", default="", show_default=False, err=True).strip():
-            wrong = answer_problem(pointer, answer)
-            taken = next((other for other, name in answers.items() if "/seats/" in other and name == answer), None)
-            if "/seats/" in pointer and taken:
-                wrong = f"{answer} is the {taken.rpartition('/')[2].capitalize()} already: one person, one seat"
+            wrong = _wrong(pointer, answer, {**known, **answers})
             if wrong is None:
                 answers[pointer] = answer
                 break

@@ -7,15 +7,19 @@
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
-__all__ = ["blanks", "keys", "left_open", "template"]
+from drillmaster.errors import Problem
 
-_FILES = ("plan", "policy")
-_MAY_STAY_OPEN = "/seats/"
-"""A seat that nobody holds makes the run a rehearsal."""
+__all__ = ["blanks", "keys", "left_open", "may_stay_open", "none_left_open", "template"]
+
+_FILES = ("plan", "policy", "ci")
+_MAY_STAY_OPEN = ("/seats/", "/measured_from", "/target/model")
+"""A seat that nobody holds makes the run a rehearsal; where an interview was measured from, its page then says OPEN; not every API
+is asked by a model's name."""
 
 
 def template(kit: str) -> dict[str, str]:
@@ -55,8 +59,32 @@ def left_open(value: Mapping[str, Any], kit: str, kind: str) -> dict[str, str]:
     return {
         pointer: by_name[name]
         for pointer in _nulls(value, "")
-        if (name := re.sub(r"^/gates/\d+", "/gates/*", pointer)) in by_name and not name.startswith(_MAY_STAY_OPEN)
+        if (name := re.sub(r"^/gates/\d+", "/gates/*", pointer)) in by_name and not may_stay_open(name)
     }
+
+
+def may_stay_open(pointer: str) -> bool:
+    """Whether a blank of a plan refuses nothing while it is open."""
+    return pointer.startswith(_MAY_STAY_OPEN)
+
+
+def none_left_open(files: Mapping[Path, Mapping[str, str]], line: Callable[[str], None]) -> None:
+    """Name every blank of some files at once, each with its example, to `line`. Raises Problem where there is one."""
+    left = {path: found for path, found in files.items() if found}
+    if not left:
+        return
+    for path, found in left.items():
+        line(f"{path}: {len(found)} to fill in")
+        for pointer, example in found.items():
+            line(f"  {pointer:<36} such as {example}" if example else f"  {pointer}")
+    count = sum(len(found) for found in left.values())
+    raise Problem(
+        " and ".join(map(str, left)),
+        found=f"{count} blank{'s' if count != 1 else ''}: "
+        + ", ".join(pointer for found in left.values() for pointer in found),
+        wanted="a value behind each colon; limits have no default",
+        remedy="fill them in: the comment above each says what it is, with an example",
+    )
 
 
 def _nulls(value: object, pointer: str) -> Iterator[str]:

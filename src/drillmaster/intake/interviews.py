@@ -21,6 +21,7 @@ from drillmaster.clock import parse_rfc3339
 from drillmaster.errors import Problem
 from drillmaster.gates.interview import InterviewGate
 from drillmaster.intake import read_bytes, read_strict
+from drillmaster.intake.blanks import left_open, none_left_open
 from drillmaster.interviews import Interview, Level
 from drillmaster.judge import decode_gate, judge, load_policy
 from drillmaster.policy import Pin
@@ -149,6 +150,9 @@ def read_thresholds(path: Path) -> Thresholds:
                 wanted=".json, .yaml or .toml",
                 remedy="rename it by what it holds",
             )
+        loaded = strict.load(raw, place=place, fmt=fmt[path.suffix])
+        if isinstance(loaded, dict):
+            none_left_open({path: left_open(loaded, "interview", "policy")}, lambda _: None)
         policy, digest = load_policy(raw, place=place, fmt=fmt[path.suffix])
         gate = decode_gate(policy, "interview", place=place)
         assert isinstance(gate, InterviewGate)

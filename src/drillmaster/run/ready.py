@@ -12,7 +12,7 @@ import msgspec
 from drillmaster.errors import Problem
 from drillmaster.gates.eviction import Eviction
 from drillmaster.intake import read_strict
-from drillmaster.intake.blanks import left_open
+from drillmaster.intake.blanks import left_open, none_left_open
 from drillmaster.intake.verdicts import read_policy
 from drillmaster.matrix import Wanted
 from drillmaster.plan import Plan, Worker
@@ -240,28 +240,14 @@ def _what_is_it(plan_path: Path, progress: Progress) -> None:
     plan: dict[str, Any] = read_strict(plan_path, dict)
     _check_kind(plan, "plan", plan_path, remedy=f"name the plan: drillmaster run eviction {_beside(plan_path)}")
     kit = "matrix" if plan.get("drill") == "matrix" else "eviction"
-    files = [(plan_path, left_open(plan, kit, "plan"))]
+    files = {plan_path: left_open(plan, kit, "plan")}
     named = plan.get("policy")
     policy_path = plan_path.parent / named if isinstance(named, str) else None
     if policy_path is not None and policy_path.is_file():
         policy: dict[str, Any] = read_strict(policy_path, dict)
         _check_kind(policy, "policy", policy_path, remedy=f"name the policy in {plan_path}: /policy")
-        files.append((policy_path, left_open(policy, "eviction", "policy")))
-    files = [(path, blanks) for path, blanks in files if blanks]
-    if not files:
-        return
-    for path, blanks in files:
-        progress.line(f"{path}: {len(blanks)} to fill in")
-        for pointer, example in blanks.items():
-            progress.line(f"  {pointer:<36} such as {example}" if example else f"  {pointer}")
-    count = sum(len(blanks) for _, blanks in files)
-    raise Problem(
-        " and ".join(str(path) for path, _ in files),
-        found=f"{count} blank{'s' if count != 1 else ''}: "
-        + ", ".join(pointer for _, blanks in files for pointer in blanks),
-        wanted="a value behind each colon; limits have no default",
-        remedy="fill them in: the comment above each says what it is, with an example",
-    )
+        files[policy_path] = left_open(policy, "eviction", "policy")
+    none_left_open(files, progress.line)
 
 
 def _check_kind(value: Mapping[str, Any], wanted: str, path: Path, *, remedy: str) -> None:

@@ -8,9 +8,10 @@
 3. A request is judged where its end was the agent's own doing. What the lift ended is counted apart; one that waited for the lift
    longer than any other took is hung.
 4. The words, by the users that met the fault. `hung`: one gave up, or waited for the lift. `answered with garbage`: one had half an
-   answer, none in it, or what the fault itself had sent or made of it. `never engaged`: all failed; `engaged in part`: some. All were
-   answered: `survived by fallback` where the primary had no part in one of the answers, `survived by retry` where it answered at a later
-   attempt, `no fallback needed` where it answered the attempt that met the fault. `not told`: answered, and nobody says by whom.
+   answer, none in it, or what the fault itself had sent or made of it. `never engaged`: all failed; `engaged in part`: some.
+   All were answered: `survived by fallback` where the primary had no part in one of the answers, `survived by retry` where it
+   answered at a later attempt, `no fallback needed` where it answered the attempt that met the fault. `not told`: answered, and
+   nobody says by whom.
 5. A policy's share of failed requests is held against each cell by itself: a mean over cells would hide one in another. It is
    a share of those whose end is known, and of too few it is no pass.
 6. The table is read from the sealed run and can be read again by anybody; nothing in it comes from memory.

@@ -377,7 +377,7 @@ class _Run:
             )
         first = next((engine for engine, end in enumerate(ends) if end.code != 0), None)
         if why is None and first is not None:
-            why = f"{self._team.name(first)} ended with code {ends[first].code}: {ends[first].why}"
+            why = self._how_it_fell(drive, first, ends[first])
         if why is not None:
             self._partial_rows(planned)
             raise _Stop(why)
@@ -433,11 +433,14 @@ class _Run:
         while not drive.crew.ended and time.monotonic() < until_s:
             self._heard_ending(drive)
         end = drive.crew.close(within_s=2.0)[engine]
+        return f"{self._how_it_fell(drive, engine, end)}; the others were stopped"
+
+    def _how_it_fell(self, drive: "_Drive", engine: int, end: Ended) -> str:
+        """Who it was, how it ended, and how far it was heard of."""
         stage, over = drive.together.under_way(engine)
         where = f"in {stage}, after {over} calls of it" if stage else "before its first step"
         how = "was lost" if end.code is None else f"ended with code {end.code}"
-        last = f": {end.why}" if end.why else ""
-        return f"{self._team.name(engine)} {how} {where}{last}; the others were stopped"
+        return f"{self._team.name(engine)} {how} {where}" + (f": {end.why}" if end.why else "")
 
     def _heard_ending(self, drive: "_Drive") -> None:
         """Hear engines that were told to stop."""

@@ -28,7 +28,7 @@ from locust.runners import WorkerRunner
 
 from drillmaster.adapters.drill.meeting import Meeting, Where, versions, wrong_versions
 from drillmaster.engines import Address, Spec
-from drillmaster.errors import Exit, Problem, Refused
+from drillmaster.errors import Aborted, Exit, Problem, Refused
 from drillmaster.load.process import EngineProcess
 from drillmaster.plan import Permit
 from drillmaster.run.parts import raise_descriptor_limit
@@ -119,6 +119,8 @@ class _Worker:
         with contextlib.suppress(Exception):  # Locust's last words, to a master that may be gone
             environment.events.quitting.fire(environment=environment, reverse=True)
             gevent.sleep(0.2)
+        if self._code == Exit.ABORTED:
+            raise Aborted("locust-worker", found=self._why, wanted="a run to its end", remedy="start both sides again")
         if self._code:
             raise Problem("locust-worker", found=self._why, wanted="a run to its end", remedy="see the master's words")
         self._say(f"worker: {self._why}")
@@ -234,7 +236,8 @@ class _Worker:
         self._upto[msg.data["kind"]] = msg.data["upto"]
 
     def bye(self, environment: Any, msg: Any) -> None:
-        self._end(msg.data["why"], int(msg.data.get("code", 0)))
+        if not self._interrupted:  # whoever leaves says why itself
+            self._end(msg.data["why"], int(msg.data.get("code", 0)))
 
     # The engine
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import re
 import signal
 import subprocess
@@ -18,17 +17,9 @@ import pytest
 from drillmaster.sdkcheck import Table
 from drillmaster.sdkcheck.checking import check as measure
 from drillmaster.sdkcheck.checking import installed
-from drillmaster.sdkcheck.hosts import PROBES
+from tests.e2e.sdklab import POLICY, check, here, rows
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(500)]
-
-POLICY = """
-kind: sdk-expectations
-source: docs/runbooks/clients.md
-owner: platform team
-review_by: "2099-01-01"
-expect:
-"""
 
 SAME = "openai groq"
 THREE = "openai anthropic groq"
@@ -172,24 +163,6 @@ def moved(table: Table, stream: bool) -> Iterator[str]:
                 yield f"{client} {label}: {said} / {row.attempts}, was {wanted} / {attempts} ({row.log})"
 
 
-def check(tmp_path: Path, *argv: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "drillmaster", "sdk-check", *argv],
-        cwd=tmp_path,
-        env={**os.environ, **environ},
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
-
-
-def rows(found: subprocess.CompletedProcess[str]) -> dict[tuple[str, str, bool], dict[str, Any]]:
-    assert found.returncode == 0, found.stderr
-    table = json.loads(found.stdout)
-    return {(row["client"], row["label"], row["stream"]): row for row in table["results"]}
-
-
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Table]:
     """Every client of this environment under all that was measured by hand; and the folder."""
@@ -288,55 +261,6 @@ def test_an_interpreter_without_clients_is_refused_with_the_remedy(tmp_path: Pat
     assert found.returncode == 2
     assert "--python" in found.stderr
     assert not (tmp_path / "runs").exists()
-
-
-STRAY = """
-import socket
-class Stray:
-    caught = (ValueError,)
-    def defaults(self): return {}
-    def client(self, job): return None
-    def call(self, one, job): ACT
-PROBES = {"stray": Stray}
-"""
-
-
-def hosted(tmp_path: Path, act: str, kill_s: float = 5) -> dict[str, Any]:
-    """What a host says of a client that does this when it is called."""
-    (tmp_path / "host.py").write_bytes((PROBES / "host.py").read_bytes())
-    (tmp_path / "clients.py").write_text(STRAY.replace("ACT", act))
-    job = {"id": "a", "client": "stray", "calls": 1, "kill_s": kill_s, "warm": False}
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        [sys.executable, str(tmp_path / "host.py"), "serve", "stray"], stdin=pipe, stdout=pipe
-    ) as host:
-        assert host.stdin is not None and host.stdout is not None
-        assert json.loads(host.stdout.readline()) == {"client": "stray", "defaults": {}}
-        host.stdin.write(json.dumps(job).encode() + b"\n")
-        host.stdin.flush()
-        row: dict[str, Any] = json.loads(host.stdout.readline())
-        host.stdin.close()
-        assert host.wait(10) == 0
-    return row
-
-
-@pytest.mark.parametrize(
-    "act",
-    [
-        "socket.create_connection(('192.0.2.1', 9), 1)",
-        "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('192.0.2.1', 9))",
-        "socket.getaddrinfo('192.0.2.1', 9)",
-    ],
-)
-def test_a_client_that_wants_to_leave_loopback_is_not_let(tmp_path: Path, act: str) -> None:
-    row = hosted(tmp_path, act)
-    assert (row["how"], row["class"], row["left_loopback"]) == ("raised", "OSError", ["192.0.2.1"])
-
-
-def test_a_call_that_does_not_return_is_waiting_and_one_that_dies_has_crashed(tmp_path: Path) -> None:
-    assert hosted(tmp_path, "__import__('time').sleep(60)", kill_s=0.5)["how"] == "waiting"
-    assert hosted(tmp_path, "__import__('os').abort()")["how"] == "crashed"
-    assert hosted(tmp_path, "exit(3)")["class"] == "SystemExit"
 
 
 @pytest.mark.needs("strace")
@@ -443,7 +367,10 @@ def test_a_proxy_that_fails_is_no_result(tmp_path: Path) -> None:
         asyncio.run(one_check(tmp_path / "logs", lambda: asyncio.get_running_loop().call_soon(fail)))
 
 
-def test_a_check_that_is_stopped_keeps_what_it_measured_and_leaves_nobody(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_check_that_is_stopped_keeps_what_it_measured_and_leaves_nobody(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     argv = [
         sys.executable,
         "-m",
@@ -460,18 +387,11 @@ def test_a_check_that_is_stopped_keeps_what_it_measured_and_leaves_nobody(tmp_pa
         due = time.monotonic() + 60
         while not (tmp_path / "logs/httpx2/throttle-whole/client.json").exists() and time.monotonic() < due:
             time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         err = process.communicate(timeout=30)[1]
     assert process.returncode == 3
     assert "what was measured so far: logs/table.json" in err
     table = msgspec.json.decode((tmp_path / "logs/table.json").read_bytes(), type=Table)
     assert table.results
     assert any(entry.why == "the check was stopped before" for entry in table.not_run)
-    assert tmp_path not in {_cwd(path) for path in Path("/proc").glob("[0-9]*/cwd")}
-
-
-def _cwd(path: Path) -> Path | None:
-    try:
-        return path.readlink()
-    except OSError:
-        return None  # it has ended, or is somebody else's
+    assert not here(tmp_path)

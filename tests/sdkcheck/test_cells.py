@@ -132,3 +132,39 @@ class Good:
 )
 def test_an_answer_is_looked_at_and_never_trusted(answer: Any, said: dict[str, Any]) -> None:
     assert runpy.run_path(str(PROBES / "clients.py"))["whole_chat"](answer) == said
+
+
+class Limits:
+    connect, read = 5.0, 60.0
+
+
+@pytest.mark.parametrize(
+    ("of", "connect_s", "read_s"),
+    [
+        (None, None, None),
+        (Limits(), 5.0, 60.0),
+        (600, 600, 600),
+        (2.5, 2.5, 2.5),
+    ],  # one number is a limit of everything
+)
+def test_a_clients_own_limits_are_read_in_each_form(of: Any, connect_s: float | None, read_s: float | None) -> None:
+    limits = runpy.run_path(str(PROBES / "clients.py"))["limits"]
+    assert limits(of, 2) == {"connect_s": connect_s, "read_s": read_s, "retries": 2}
+
+
+@pytest.mark.parametrize(
+    ("host", "ours"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("localhost", True),
+        ("127.example", False),  # a name, which would be looked up
+        ("127.0.0.1.example", False),
+        ("192.0.2.1", False),
+        ("0.0.0.0", False),
+        ("", False),
+    ],
+)
+def test_only_an_address_of_loopback_is_one(host: str, ours: bool) -> None:
+    assert runpy.run_path(str(PROBES / "host.py"))["loopback"](host) is ours

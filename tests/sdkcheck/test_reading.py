@@ -105,6 +105,22 @@ def test_a_wait_that_was_asked_for_counts_for_each_retry_that_is_left(attempts: 
     assert (found.outcome, found.fallback, found.worst_s) == ("waiting", False, worst_s)
 
 
+@pytest.mark.parametrize(
+    ("fault", "attempts", "worst_s"),
+    [
+        ("hang", 2, 1800.0),  # its limit ended the first: it ends each of the three
+        ("hang", 1, None),  # its limit, if it has one, did not hold here
+        ("stall", 2, 1800.0),
+        ("ping-stall", 2, None),  # something always comes
+        ("reset", 2, None),  # no limit ended that one, and nothing says what it waits for
+    ],
+)
+def test_a_client_that_is_still_at_its_retries_has_its_own_limit_for_each(
+    fault: str, attempts: int, worst_s: float | None
+) -> None:
+    assert result(Said(how="waiting", seconds=6.5), rows(attempts), cell(fault)).worst_s == worst_s
+
+
 def test_any_other_wait_has_no_end() -> None:
     assert result(Said(how="waiting", seconds=9.0), rows(1)).worst_s is None
     assert result(Said(how="waiting", seconds=9.0), rows(1, status=429)).worst_s is None

@@ -19,6 +19,7 @@ from drillmaster.sdkcheck.table import (
     span,
     summary,
     text,
+    unseen,
 )
 
 
@@ -148,6 +149,65 @@ def test_only_what_matters_is_a_change() -> None:
 def test_a_new_version_is_a_change() -> None:
     client = Client(name="openai", dist="openai", dialect="openai_chat", family="SDKs", version="4.0.0")
     assert changes(table(one()), table(one(), clients=(client,))) == ["openai: 3.57.0 -> 4.0.0"]
+
+
+def test_limits_and_worst_cases_that_moved_are_changes() -> None:
+    own = {"openai": Defaults(connect_s=5.0, read_s=60.0, retries=1)}
+    moved = changes(table(one()), table(one(worst_s=60.0), defaults=own))
+    assert moved == [
+        "openai: by default 5.0 s to connect, 10 min to read, 2 retries -> 5.0 s to connect, 60.0 s to read, 1 retries",
+        "openai, stall, streamed: APITimeoutError / 1 / 1.5 s, worst 10 min -> APITimeoutError / 1 / 1.5 s, worst 60.0 s",
+    ]
+    assert len(changes(table(one()), table(one(worst_s=None)))) == 1
+    assert len(changes(table(one(worst_s=None)), table(one()))) == 1
+
+
+def test_tables_that_were_measured_otherwise_say_so_first() -> None:
+    assert changes(table(one()), table(one(), limit_s=3.0, watch_s=15.0)) == [
+        "measured with another --limit-s: 1.5 -> 3; cells may have moved for that alone",
+        "measured with another --watch-s: 9 -> 15; cells may have moved for that alone",
+    ]
+
+
+def test_what_was_not_asked_for_is_not_gone() -> None:
+    groq = Client(name="groq", dist="groq", dialect="groq", family="others", version="1.7.0")
+    old = table(one(), one(stream=False), FOOLED, one(client="groq"))
+    old = msgspec.structs.replace(old, clients=(*old.clients, groq))
+    assert changes(old, table(one()), asked=True) == ["openai, stall, whole: gone, was APITimeoutError / 1 / 1.5 s"]
+    assert changes(old, table(one(), one(stream=False), FOOLED)) == [
+        "groq: 1.7.0 -> not there",
+        "groq, stall, streamed: gone, was APITimeoutError / 1 / 1.5 s",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "chosen"),
+    [
+        ({"client": "*", "fault": "stall"}, ["groq, all: ImportError", "openai, stall: its process ended"]),
+        ({"client": "groq", "fault": "503"}, ["groq, all: ImportError"]),
+        ({"client": "openai", "fault": "503"}, []),
+        ({"client": "openai", "fault": "clean*"}, ["openai, clean-end: it wanted to go elsewhere"]),
+        ({"client": "openai", "fault": "tool-*"}, []),  # no check can measure these
+    ],
+)
+def test_what_an_expectation_chose_and_nobody_measured_is_told(rule: dict[str, Any], chosen: list[str]) -> None:
+    groq = NotRun(client="groq", label="all", why="ImportError", failed=True)
+    elsewhere = NotRun(client="openai", label="clean-end", why="it wanted to go elsewhere", failed=True)
+    tools = NotRun(client="every client", label="tool-unknown", why="no tools")
+    crash = one(outcome="crashed", what="its process ended")
+    found = table(crash, MISSED, not_run=(tools, groq, elsewhere))
+    got = [what for _, what in unseen([Expectation(**rule)], found)]
+    assert sorted(got) == sorted(chosen)
+
+
+def test_a_clients_words_stay_on_their_line() -> None:
+    found = table(one(), not_run=(NotRun(client="groq", label="all", why="no such\n\x1b[31mthing"),))
+    assert "not run: all (groq): no such\\x0a\\x1b[31mthing\n" in text(found)
+    assert "\x1b" not in markdown(found, "x")
+
+
+def test_a_cells_link_holds_whatever_its_folder_is_called() -> None:
+    assert 'href="a%20%23b%3F/openai/stall-stream/proxy.jsonl"' in render(table(one(), logs="a #b?"))
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,27 @@
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from drillmaster.cli import _completions as completions
-from drillmaster.errors import Exit, Problem, Refused
+from drillmaster.errors import Exit, Problem, Refused, one_line
 
 if TYPE_CHECKING:
-    from drillmaster.sdkcheck import Table
+    from collections.abc import Coroutine, Sequence
+
+    from drillmaster.sdkcheck import Client, Table
     from drillmaster.sdkcheck.table import Expectations
 
 __all__ = ["command"]
+
+TRIES = 3
+"""What the SDKs make of one call by themselves."""
+LEAST_PAUSES_S = 1.0
+"""The least that they take between them."""
+PAUSES_S = 3.5
+"""What they take in old releases, and room for a busy machine."""
 
 
 @click.command("sdk-check")
@@ -22,7 +31,7 @@ __all__ = ["command"]
     "--python",
     default=sys.executable,
     metavar="PATH",
-    help="The interpreter that has the clients; by default this one.",
+    help="The interpreter that has the clients, or the folder of its environment; by default this one.",
     shell_complete=completions.files,
 )
 @click.option(
@@ -67,7 +76,9 @@ __all__ = ["command"]
     "--limit-s", default=1.0, show_default=True, type=click.FloatRange(0.2, 60), help="The clients' time limit."
 )
 @click.option(
-    "--watch-s", default=6.5, show_default=True, type=click.FloatRange(1, 600), help="How long a cell is watched."
+    "--watch-s",
+    type=click.FloatRange(1, 600),
+    help="How long a cell is watched; by default three times --limit-s and 3.5 s for the pauses between.",
 )
 @click.option(
     "--lanes",
@@ -89,7 +100,7 @@ def command(
     expect: Path | None,
     logs: Path | None,
     limit_s: float,
-    watch_s: float,
+    watch_s: float | None,
     lanes: int,
 ) -> None:
     """Measure what your installed model clients do under each fault.
@@ -114,17 +125,17 @@ def command(
             raise Problem(
                 f"{option} {path}", found="no such folder", wanted="a file in a folder", remedy="make it first"
             )
+    watch_s = _watch_s(watch_s, limit_s)
     _not_the_baseline(as_json, compare)
     rules = None if expect is None else _expectations(expect)
     old = None if compare is None else _table(compare)
     version, clients = asyncio.run(installed(python, node))
     if listing:
-        for client in clients:
-            click.echo(f"{client.name:20} {client.version}")
+        _list(clients, as_json)
         return
     logs = logs or Path("runs") / f"sdk-check-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     try:
-        table = asyncio.run(
+        table = _run(
             check(
                 version,
                 clients,
@@ -139,19 +150,60 @@ def command(
                 on=_bar if sys.stderr.isatty() else _no_bar,
             )
         )
-    except KeyboardInterrupt:
-        click.echo(f"what was measured so far: {logs}/table.json", err=True)
-        raise
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        if (logs / "table.json").exists():
+            click.echo(f"what was measured so far: {logs}/table.json", err=True)
+        raise KeyboardInterrupt from None
     words = ["drillmaster", "sdk-check", *(word for name in wanted for word in ("--client", name))]
     words += [*(word for tag in tags for word in ("--fault", tag)), *(() if node is None else ("--node", "DIR"))]
     _write(table, as_json, as_html, as_markdown, " ".join(words))
     if old is not None:
         from drillmaster.sdkcheck.table import changes
 
-        for line in changes(old, table) or ["nothing changed"]:
-            click.echo(line, err=str(as_json) == "-")
+        for line in changes(old, table, asked=bool(wanted or tags)) or ["nothing changed"]:
+            click.echo(one_line(line), err=str(as_json) == "-")
     if rules is not None:
         _judge(rules, table, str(expect), out=str(as_json) != "-")
+
+
+def _run(checking: "Coroutine[Any, Any, Table]") -> "Table":
+    """Carry it out; a signal that ends a process ends it as Ctrl-C does, with what there is of the table written."""
+    import asyncio
+    import signal
+
+    async def heard() -> "Table":
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, task.cancel)
+        return await checking
+
+    return asyncio.run(heard())
+
+
+def _watch_s(watch_s: float | None, limit_s: float) -> float:
+    """How long to watch. Raises Refused for less than three attempts of `limit_s` take: each would be taken for endless."""
+    if watch_s is None:
+        return TRIES * limit_s + PAUSES_S
+    least_s = TRIES * limit_s + LEAST_PAUSES_S
+    if watch_s < least_s:
+        raise Refused(
+            f"--watch-s {watch_s:g}",
+            found=f"less than {TRIES} attempts of {limit_s:g} s and the pauses between them take",
+            wanted=f"{least_s:g} or more",
+            remedy="watch for longer, or give the clients less: --limit-s",
+        )
+    return watch_s
+
+
+def _list(clients: "Sequence[Client]", as_json: Path | None) -> None:
+    if str(as_json) == "-":
+        from drillmaster.cli import say_json
+
+        say_json(clients)
+        return
+    for client in clients:
+        click.echo(f"{client.name:20} {client.version}")
 
 
 def _not_the_baseline(as_json: Path | None, compare: Path | None) -> None:
@@ -196,7 +248,15 @@ def _expectations(path: Path) -> "Expectations":
     for field, found, wanted in pin_problems(rules.pin, now_ns=SystemClock().wall_ns()):
         raise Problem(f"{path}: {field}", found=found, wanted=wanted, remedy=f"correct {field}")
     for number, rule in enumerate(rules.expect):
-        if (rule.outcome, rule.fallback, rule.max_attempts, rule.max_worst_s) == (None,) * 4:
+        for field, value in (("max_attempts", rule.max_attempts), ("max_worst_s", rule.max_worst_s)):
+            if value is not None and value < 0:
+                raise Problem(
+                    f"{path}: expect[{number}].{field}",
+                    found=f"{value:g}",
+                    wanted="0 or more",
+                    remedy=f"correct {field}",
+                )
+        if (rule.outcome or None, rule.fallback, rule.max_attempts, rule.max_worst_s) == (None,) * 4:
             raise Refused(
                 f"{path}: expect[{number}]",
                 found="no limit",
@@ -261,19 +321,35 @@ def _keep_old(path: Path) -> None:
 
 
 def _judge(rules: "Expectations", table: "Table", place: str, out: bool) -> None:
-    """Exit 1 when one is broken, 2 when one chose nothing: it would have passed without having looked."""
-    from drillmaster.sdkcheck.table import broken
+    """Exit 1 when one is broken, 2 when one chose nothing or what was not measured: it would pass without having looked."""
+    from drillmaster.sdkcheck.table import broken, unseen
 
     said, idle = broken(rules.expect, table.results)
     for line in said:
-        click.echo(f"BROKEN: {line}", err=not out)
+        click.echo(f"BROKEN: {one_line(line)}", err=not out)
     if said:
         sys.exit(Exit.FAIL)
+    refused = None
+    missing = unseen(rules.expect, table)
     if idle:
-        raise Refused(
+        refused = Refused(
             f"{place}: expect[{idle[0]}]",
             found="no measured cell that it chooses",
             wanted="one at least",
             remedy="see the table for the names of clients and faults, and correct it",
         )
+    elif missing:
+        number = missing[0][0]
+        what = "; ".join(what for whose, what in missing if whose == number)
+        refused = Refused(
+            f"{place}: expect[{number}]",
+            found=f"cells that it chooses and that were not measured: {what}",
+            wanted="all of them",
+            remedy="mend the client, or let the expectation name those that are there",
+        )
+    if refused is not None:
+        if out:
+            raise refused
+        click.echo(f"drillmaster: {refused}", err=True)  # the one document on stdout is the table
+        sys.exit(refused.exit)
     click.echo(f"PASS {len(rules.expect)} expectations hold", err=not out)

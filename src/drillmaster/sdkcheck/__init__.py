@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["BUSY_RATIO", "Cell", "Client", "Defaults", "NotRun", "Outcome", "Result", "Runtime", "Table"]
+__all__ = ["ALL", "BUSY_RATIO", "Cell", "Client", "Defaults", "NotRun", "Outcome", "Result", "Runtime", "Table"]
 
 Outcome = Literal["answered", "raised", "fooled", "waiting", "not-met", "crashed"]
 """`answered`: the right answer, whatever it took. `fooled`: something else was returned as if it were one. `waiting`: no
@@ -22,6 +22,8 @@ outcome when the watch ended. `crashed`: the client's process ended without a wo
 
 BUSY_RATIO = 0.5
 """Of the clients' time limit: a call that lost more to a busy machine may have timed out or tried again for that alone."""
+ALL = "all"
+"""The label of what was not run of a client at all."""
 Runtime = Literal["python", "node"]
 
 
@@ -75,7 +77,10 @@ class NotRun(msgspec.Struct, frozen=True, kw_only=True):
     client: str
     """Its name, or `every client`."""
     label: str
+    """The fault's, or `ALL`."""
     why: str
+    failed: bool = False
+    """Whether it was to be measured and could not be; else no check of this kind can."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,7 +26,7 @@ from drillmaster.clock import SystemClock
 from drillmaster.proxy import Settings
 from drillmaster.proxy.control import Inject
 from drillmaster.proxy.server import Server
-from drillmaster.sdkcheck import BUSY_RATIO, Cell, Client, Defaults, NotRun, Result
+from drillmaster.sdkcheck import ALL, BUSY_RATIO, Cell, Client, Defaults, NotRun, Result
 from drillmaster.sdkcheck.hosts import IMPORT_S, Host, command
 from drillmaster.sdkcheck.reading import Said, Wire, read, wire_of
 from drillmaster.standins.provider import PRIMARY_MODEL, Latency
@@ -171,7 +171,7 @@ class Bench:
             if said.how != "returned" or not said.text:
                 why = f"its call without a fault failed: {said.message or said.class_ or 'it returned no text'}"
         if why is not None:
-            self.not_run.append(NotRun(client=client.name, label="all", why=why[:200]))
+            self.not_run.append(NotRun(client=client.name, label=ALL, why=why[:200], failed=True))
             self._count(sum(cell.client == client.name for cell in cells))
             return None
         defaults = self.defaults[client.name] = host.ready[client.name]
@@ -200,7 +200,7 @@ class Bench:
             return
         if said.left_loopback:
             why = f"it wanted to connect to {said.left_loopback[0]}, which was refused: not a measure of this fault"
-            self.not_run.append(NotRun(client=cell.client, label=cell.label, why=why))
+            self.not_run.append(NotRun(client=cell.client, label=cell.label, why=why, failed=True))
         else:
             plain, defaults = subject.plain[cell.stream], subject.defaults
             self.results.append(read(cell, said, wire, plain, defaults, limit_s=self.limit_s, log=log))

@@ -14,7 +14,7 @@ from drillmaster import dialects, faults
 from drillmaster.errors import Problem
 from drillmaster.sdkcheck import Cell, Client, NotRun
 
-__all__ = ["CLIENTS", "EVERYONE", "choose", "is_asked_for_status", "plan"]
+__all__ = ["CLIENTS", "EVERYONE", "SLOW", "choose", "is_asked_for_status", "plan"]
 
 _LABS, _OTHERS, _LAYERS = "OpenAI's and Anthropic's SDKs", "other providers' SDKs", "layers above SDKs"
 _HTTP, _NODE = "HTTP clients", "clients of Node"
@@ -67,6 +67,7 @@ UNMET: dict[str, str] = {
 }
 """What a fault needs and no call has."""
 SLOW = frozenset(("unanswered", "silent", "stalled"))
+"""How a fault is seen that nothing but a time limit of the client's ends."""
 
 
 def is_asked_for_status(client: Client) -> bool:

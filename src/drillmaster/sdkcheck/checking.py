@@ -1,6 +1,8 @@
 """One check from finding the clients to the table."""
 
 import asyncio
+import errno
+import os
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -9,17 +11,17 @@ from pathlib import Path
 
 import msgspec
 
-from drillmaster.errors import Refused
+from drillmaster.errors import Problem, Refused
 from drillmaster.sdkcheck import Client, NotRun, Runtime, Table, cells
 from drillmaster.sdkcheck.bench import Bench, Progress
-from drillmaster.sdkcheck.hosts import find
+from drillmaster.sdkcheck.hosts import find, interpreter
 
 __all__ = ["check", "installed"]
 
 
 async def installed(python: str, node: str | None) -> tuple[str, list[Client]]:
     """The interpreter's version, and the clients that it and Node have, with theirs. Raises Problem, Refused for none."""
-    version, clients = await _found("python", python)
+    version, clients = await _found("python", interpreter(python))
     if node is not None:
         clients += (await _found("node", node))[1]
     if not clients:
@@ -64,7 +66,7 @@ async def check(
     todo, left_out = cells.plan(chosen, tags)
     now = datetime.now(UTC)
     _make(logs)
-    bench = Bench(logs, python, node, limit_s=limit_s, watch_s=watch_s, lanes=lanes, on=on)
+    bench = Bench(logs, interpreter(python), node, limit_s=limit_s, watch_s=watch_s, lanes=lanes, on=on)
     began = time.monotonic()
 
     def table() -> Table:
@@ -98,10 +100,17 @@ async def check(
         table()
         raise
     except BaseExceptionGroup as several:
-        raise _first(several) from None
+        raise _first(several, logs) from None
+    except OSError as error:
+        raise _unwritten(logs, error) from None
     if not bench.results:
-        why = bench.not_run[0].why if bench.not_run else "no cell"
-        raise Refused("sdk-check", found=f"nothing measured: {why}", wanted="one cell at least", remedy="see --list")
+        whys = dict.fromkeys(f"{entry.client}: {entry.why}" for entry in bench.not_run)
+        raise Refused(
+            "sdk-check",
+            found=f"nothing measured: {'; '.join(whys) or 'no cell'}",
+            wanted="one cell at least",
+            remedy="see --list",
+        )
     return table()
 
 
@@ -113,6 +122,20 @@ def _make(logs: Path) -> None:
     logs.mkdir(parents=True, exist_ok=True)
 
 
-def _first(several: BaseExceptionGroup[BaseException]) -> BaseException:
+def _first(several: BaseExceptionGroup[BaseException], logs: Path) -> BaseException:
     one = several.exceptions[0]
-    return _first(one) if isinstance(one, BaseExceptionGroup) else one
+    if isinstance(one, BaseExceptionGroup):
+        return _first(one, logs)
+    return _unwritten(logs, one) if isinstance(one, OSError) else one
+
+
+def _unwritten(logs: Path, error: OSError) -> BaseException:
+    """What the wire's events could not be kept for, as a problem of the folder that they go to; else the error itself."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        return error
+    return Problem(
+        f"--logs {logs}",
+        found=(os.strerror(error.errno)).lower(),
+        wanted="room for the wire's events, some 10 MB for all clients",
+        remedy="make room, or name another folder: --logs DIR",
+    )

@@ -20,7 +20,7 @@ import msgspec
 from drillmaster.errors import Problem
 from drillmaster.sdkcheck import Client, Defaults, Runtime
 
-__all__ = ["IMPORT_S", "PROBES", "Host", "clean_environment", "command", "find"]
+__all__ = ["IMPORT_S", "PROBES", "Host", "clean_environment", "command", "find", "interpreter"]
 
 PROBES = Path(__file__).resolve().parent / "probes"
 FIND_S = 30.0
@@ -45,10 +45,31 @@ def clean_environment(home: Path) -> dict[str, str]:
         # key of this one was thrown away: nobody can be trusted by it.
         "SSL_CERT_FILE": str(PROBES / "authority.pem"),
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else it is downloaded at import
+        "LITELLM_MODE": "PRODUCTION",  # else it reads the .env of the caller's project, keys and proxies with it
         "LITELLM_LOG": "ERROR",
         "LANGSMITH_TRACING": "false",
         "DO_NOT_TRACK": "1",
     }
+
+
+def interpreter(where: str) -> str:
+    """The Python that `where` names: itself, or the one of an environment that is named by its folder or its `bin`.
+
+    Raises Problem for a folder that has none.
+    """
+    folder = Path(where)
+    if not folder.is_dir():
+        return where
+    inside = (folder / "bin" / "python", folder / "python", folder / "bin" / "python3", folder / "python3")
+    for file in inside:
+        if file.is_file():
+            return str(file)
+    raise Problem(
+        f"--python {where}",
+        found="a folder without bin/python",
+        wanted="a Python interpreter, or the folder of its environment",
+        remedy="name the python that your agent runs in: --python .venv/bin/python",
+    )
 
 
 def command(runtime: Runtime, where: str, verb: str) -> list[str]:
@@ -68,15 +89,24 @@ async def find(runtime: Runtime, where: str, names: Iterable[str]) -> tuple[str,
     with tempfile.TemporaryDirectory() as home:
         out = await _ask([*command(runtime, where, "find"), *names], Path(home), place)
     try:
-        told = json.loads(out)
+        told = next(row for line in out.splitlines() if "found" in (row := _row(line)))
         return str(told["version"]), {str(name): str(version) for name, version in told["found"].items()}
-    except (ValueError, KeyError, TypeError):
+    except (StopIteration, KeyError, TypeError, AttributeError):
         raise Problem(
             place,
             found="no word from it",
             wanted="a Python interpreter, 3.9 or later" if runtime == "python" else "Node.js, 20.3 or later",
             remedy="name the one that your agent runs in",
         ) from None
+
+
+def _row(line: bytes) -> dict[str, Any]:
+    """A line of a host's; an empty row where it is none: an interpreter's own start may print, before a host can help it."""
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return {}
+    return row if isinstance(row, dict) else {}
 
 
 async def _ask(argv: list[str], home: Path, place: str) -> bytes:
@@ -87,6 +117,7 @@ async def _ask(argv: list[str], home: Path, place: str) -> bytes:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
             env=clean_environment(home),
+            start_new_session=True,
         )
     except OSError as error:
         raise Problem(
@@ -119,59 +150,83 @@ class Host:
         """Why a client cannot be used."""
         self._waiting: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._tasks: list[asyncio.Task[Any]] = []
+        self._complaint = b""
 
     @classmethod
     async def start(cls, argv: Sequence[str], clients: Sequence[Client], home: Path) -> "Host":
         """Start it, and hear from it of each client."""
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
-            *argv, *(c.name for c in clients), stdin=pipe, stdout=pipe, stderr=pipe, env=clean_environment(home)
+            *argv,
+            *(c.name for c in clients),
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            env=clean_environment(home),
+            start_new_session=True,  # a terminal's Ctrl-C is for us: what a client makes of it is no measure
         )
         host = cls(process)
+        drain = asyncio.create_task(host._drain())
         why = ""
         try:
             async with asyncio.timeout(IMPORT_S):
-                for _ in clients:
+                while len(host.ready) + len(host.unusable) < len(clients):
                     await host._hear()
         except TimeoutError:
             why = f"no import within {IMPORT_S:g} s"
-        except ValueError:  # an end where a line was due
-            assert process.stderr is not None
-            said = (await process.stderr.read(65_536)).decode("utf-8", "replace").strip().splitlines()
+        except EOFError:
+            await asyncio.wait([drain], timeout=KILL_GRACE_S)  # a child of it may hold the pipe
+            said = host._complaint.decode("utf-8", "replace").strip().splitlines()
             why = said[-1] if said else "its process ended"
         except BaseException:
             _kill(process)
+            drain.cancel()
             raise
         host.unusable |= {client.name: why for client in clients if why and client.name not in host.ready}
-        host._tasks = [asyncio.create_task(host._read()), asyncio.create_task(host._drain())]
+        host._tasks = [asyncio.create_task(host._read()), drain]
         return host
 
     async def _hear(self) -> None:
-        assert self.process.stdout is not None
-        told = json.loads(await self.process.stdout.readline())
+        """Take one line. Raises EOFError."""
+        told = await self._line()
         if "defaults" in told:
-            self.ready[told["client"]] = msgspec.convert(told["defaults"], Defaults)
-        else:
+            try:
+                self.ready[told["client"]] = msgspec.convert(told["defaults"], Defaults)
+            except msgspec.ValidationError as error:
+                self.unusable[told["client"]] = f"what it limits by itself cannot be read: {error}"
+        elif "client" in told:
             self.unusable[told["client"]] = told["message"]
 
-    async def _read(self) -> None:
+    async def _line(self) -> dict[str, Any]:
+        """The next line as a row, an empty one where it is none of a host's. Raises EOFError."""
         assert self.process.stdout is not None
         try:
-            while line := await self.process.stdout.readline():
-                row = json.loads(line)
-                waiting = self._waiting.pop(row["id"], None)
+            line = await self.process.stdout.readline()
+        except ValueError:  # longer than any of a host's
+            return {}
+        if not line:
+            raise EOFError
+        return _row(line)
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                row = await self._line()
+                waiting = self._waiting.pop(row.get("id", ""), None)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(row)
+        except EOFError:
+            pass
         finally:
             for waiting in self._waiting.values():
                 if not waiting.done():
                     waiting.set_result({"how": "crashed", "message": "the client's host process ended"})
 
     async def _drain(self) -> None:
-        """Take what clients complain of; a full pipe would stop them."""
+        """Take what clients complain of; a full pipe would stop them. The end of it is kept."""
         assert self.process.stderr is not None
-        while await self.process.stderr.read(65_536):
-            pass
+        while said := await self.process.stderr.read(65_536):
+            self._complaint = (self._complaint + said)[-4_096:]
 
     async def call(self, job: dict[str, Any]) -> dict[str, Any]:
         """What came of one job; `crashed` where its host does not tell in time."""

@@ -2,6 +2,7 @@
 
 import os
 from importlib import resources
+from urllib.parse import quote
 
 import jinja2
 from markupsafe import Markup
@@ -91,7 +92,7 @@ def render(table: Table, beside: str = ".") -> str:
         style=Markup(_style()),  # noqa: S704 # the reports' own style sheet, part of the package
         lines=summary(table),
         parts=parts(table),
-        link=lambda cell: f"{logs}/{cell.log}/proxy.jsonl",
+        link=lambda cell: quote(f"{logs}/{cell.log}/proxy.jsonl", errors="surrogateescape"),
         shown=shown,
         span=span,
         colour=lambda cell: {True: "s-pass", False: "s-fail", None: ""}[cell.fallback],

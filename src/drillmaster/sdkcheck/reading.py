@@ -5,7 +5,8 @@
 3. A client that was stopped by its time limit says so, took at least `attempts x limit`, and was told no error. Its
    worst case has its own default in place of that limit; what else it spent (its own back-off) stays. A client that waits
    behind an answer that asked it to would wait as long for each retry that it has left. One that waits in silence, since
-   its limit ends with an answer's head, has what its transport allows. Any other wait has no end: None.
+   its limit ends with an answer's head, has what its transport allows. One that is still at its retries when the watch
+   ends, its limit having ended attempts before, has its own limit for each attempt. Any other wait has no end: None.
 4. A fallback in `except` of the client's own error class engages on what that catches, and on nothing else: not on another
    exception, not on what looked like success, not while the client waits.
 """
@@ -17,6 +18,7 @@ import msgspec
 
 from drillmaster import faults
 from drillmaster.sdkcheck import Cell, Defaults, Outcome, Result
+from drillmaster.sdkcheck.cells import SLOW
 
 __all__ = ["Said", "Wire", "read", "wire_of"]
 
@@ -164,7 +166,15 @@ def _waited_s(cell: Cell, said: Said, wire: Wire, attempts: int | None, defaults
         return max(said.seconds, round(wire.asked_s * left, 3))
     if defaults.body_s is not None and not wire.over and not _goes_on(cell.fault):
         return defaults.body_s
+    retried = attempts is not None and attempts > 1 and not wire.error_told
+    if retried and defaults.read_s is not None and _silent(cell.fault) and not _goes_on(cell.fault):
+        return max(said.seconds, (defaults.retries + 1) * defaults.read_s)
     return None
+
+
+def _silent(fault: str) -> bool:
+    """Whether nothing but a time limit ends an attempt under it."""
+    return bool(SLOW & set(faults.load(fault).seen))
 
 
 def _goes_on(fault: str) -> bool:

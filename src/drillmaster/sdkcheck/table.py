@@ -8,13 +8,28 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
+from drillmaster.errors import one_line
 from drillmaster.policy import Pin
-from drillmaster.sdkcheck import BUSY_RATIO, Outcome, Result, Table
+from drillmaster.sdkcheck import ALL, BUSY_RATIO, Defaults, Outcome, Result, Table
 from drillmaster.sdkcheck.cells import is_asked_for_status
 
-__all__ = ["Expectation", "Expectations", "broken", "changes", "markdown", "parts", "shown", "span", "summary", "text"]
+__all__ = [
+    "Expectation",
+    "Expectations",
+    "broken",
+    "changes",
+    "markdown",
+    "parts",
+    "shown",
+    "span",
+    "summary",
+    "text",
+    "unseen",
+]
 
 NO_END = "no end"
+WORST_GRAIN_S = 3.0
+"""By how much worst cases of one kind differ from run to run: back-off, and a busy machine."""
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -91,7 +106,7 @@ def text(table: Table) -> str:
                 f"  {result.client:{width}}  {mode}  {shown(result):60}  {engaged:16}  worst {span(result.worst_s):8}  {result.log}"
             )
     lines += ["", *_left_out(table), *summary(table), *_status_asked(table)]
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+    return "\n".join(one_line(line.rstrip()) for line in lines) + "\n"
 
 
 _LEGEND = (
@@ -234,24 +249,58 @@ def _busy(table: Table) -> list[str]:
     ]
 
 
-def changes(old: Table, new: Table) -> list[str]:
-    """What is different: versions, then cells whose outcome, class, attempts or fallback moved. Seconds always differ."""
+def changes(old: Table, new: Table, *, asked: bool = False) -> list[str]:
+    """What is different: how it was measured, versions, limits, then cells whose outcome, class, attempts, fallback or worst
+    case moved. Seconds always differ. `asked`: only some clients or faults were; what the old table has beside them is not
+    gone.
+    """
     lines = []
+    for name, was_s, is_s in (("--limit-s", old.limit_s, new.limit_s), ("--watch-s", old.watch_s, new.watch_s)):
+        if was_s != is_s:
+            lines.append(f"measured with another {name}: {was_s:g} -> {is_s:g}; cells may have moved for that alone")
     before_version = {client.name: client.version for client in old.clients}
     for client in new.clients:
         was = before_version.get(client.name)
         if was != client.version:
             lines.append(f"{client.name}: {was or 'not there'} -> {client.version}")
+    names = {client.name for client in new.clients}
+    if not asked:
+        lines += [f"{name}: {was} -> not there" for name, was in before_version.items() if name not in names]
+    for name, own in new.defaults.items():
+        had = old.defaults.get(name)
+        if had is not None and had != own:
+            lines.append(f"{name}: by default {_limits(had)} -> {_limits(own)}")
     before = {_key(result): result for result in old.results}
     after = {_key(result): result for result in new.results}
     for key, result in after.items():
         was_result = before.get(key)
         if was_result is None:
             lines.append(f"{_name(result)}: new: {shown(result)}")
-        elif _essence(was_result) != _essence(result):
-            lines.append(f"{_name(result)}: {shown(was_result)} -> {shown(result)}")
-    lines += [f"{_name(result)}: gone, was {shown(result)}" for key, result in before.items() if key not in after]
+        elif _essence(was_result) != _essence(result) or not _alike(was_result.worst_s, result.worst_s):
+            lines.append(f"{_name(result)}: {_with_worst(was_result)} -> {_with_worst(result)}")
+    labels = {result.label for result in new.results}
+    for key, result in before.items():
+        if key not in after and not (asked and (result.client not in names or result.label not in labels)):
+            lines.append(f"{_name(result)}: gone, was {shown(result)}")
     return lines
+
+
+def _alike(was_s: float | None, is_s: float | None) -> bool:
+    """Whether two worst cases are one but for what back-off and a busy machine add."""
+    if was_s is None or is_s is None:
+        return was_s is is_s
+    return abs(was_s - is_s) <= max(WORST_GRAIN_S, 0.1 * max(was_s, is_s))
+
+
+def _limits(own: Defaults) -> str:
+    """What a client limits by itself, in words."""
+    said = f"{span(own.connect_s) if own.connect_s is not None else 'no limit'} to connect, "
+    said += f"{span(own.read_s) if own.read_s is not None else 'no limit'} to read"
+    if own.total_s is not None:
+        said += f", {span(own.total_s)} in all"
+    if own.body_s is not None:
+        said += f", {span(own.body_s)} of silence in a body"
+    return f"{said}, {own.retries} retries"
 
 
 def broken(expect: Sequence[Expectation], results: Iterable[Result]) -> tuple[list[str], list[int]]:
@@ -274,6 +323,18 @@ def broken(expect: Sequence[Expectation], results: Iterable[Result]) -> tuple[li
     return said, idle
 
 
+def unseen(expect: Sequence[Expectation], table: Table) -> list[tuple[int, str]]:
+    """What expectations chose and nobody measured: a client that could not be called, a call that ended without a word."""
+    lost = [(entry.client, entry.label, entry.why) for entry in table.not_run if entry.failed]
+    lost += [(r.client, r.label, r.what) for r in table.results if r.outcome == "crashed"]
+    return [
+        (number, f"{client}, {label}: {why}")
+        for number, rule in enumerate(expect)
+        for client, label, why in lost
+        if fnmatchcase(client, rule.client) and (label == ALL or fnmatchcase(label, rule.fault))
+    ]
+
+
 def _breaks(rule: Expectation, result: Result) -> list[str]:
     found = []
     if rule.outcome is not None and result.outcome not in rule.outcome:
@@ -281,7 +342,8 @@ def _breaks(rule: Expectation, result: Result) -> list[str]:
     if rule.fallback is not None and result.fallback is not None and result.fallback != rule.fallback:
         found.append(f"{shown(result)}, wanted {'a' if rule.fallback else 'no'} fallback")
     if rule.max_attempts is not None and (result.attempts is None or result.attempts > rule.max_attempts):
-        found.append(f"{result.attempts} requests on the wire, wanted at most {rule.max_attempts}")
+        seen = "nobody knows how many" if result.attempts is None else result.attempts
+        found.append(f"{seen} requests on the wire, wanted at most {rule.max_attempts}")
     if rule.max_worst_s is not None and (result.worst_s is None or result.worst_s > rule.max_worst_s):
         found.append(f"worst case {span(result.worst_s)}, wanted at most {rule.max_worst_s:g} s")
     return found
@@ -340,7 +402,7 @@ def _left_out(table: Table) -> list[str]:
         if result.outcome == "not-met":
             unmet.setdefault(result.label, []).append(f"{result.client} {'streamed' if result.stream else 'whole'}")
     lines += [f"{label} ({', '.join(cells)}): it met nothing to act on" for label, cells in unmet.items()]
-    return [f"not run: {line}" for line in lines]
+    return [one_line(f"not run: {line}") for line in lines]
 
 
 def _title(table: Table) -> str:

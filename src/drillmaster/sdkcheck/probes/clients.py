@@ -7,6 +7,7 @@ Runs in the interpreter under check: standard library alone, Python 3.9 or later
 
 import asyncio
 import importlib
+import inspect
 import json
 from collections.abc import Iterable
 from typing import Any
@@ -37,7 +38,9 @@ class Probe:
 
 
 def limits(of: Any, retries: int) -> dict[str, Any]:
-    """Read a `Timeout` of httpx or httpx2; None: no limit at all."""
+    """Read a `Timeout` of httpx or httpx2, or one number for all of it; None: no limit at all."""
+    if isinstance(of, (int, float)):
+        return {"connect_s": of, "read_s": of, "retries": retries}
     return {"connect_s": getattr(of, "connect", None), "read_s": getattr(of, "read", None), "retries": retries}
 
 
@@ -126,12 +129,18 @@ class OpenAIResponses(OpenAI):
 
 
 class Anthropic(Stainless):
-    """`messages.create`."""
+    """`messages.create`. In old releases (0.28) it has a time limit of its own, which is stronger than the client's."""
 
     sdk, kind, error = "anthropic", "Anthropic", "anthropic.APIError"
+    method = "create"
+
+    def defaults(self) -> dict[str, Any]:
+        one = self.made(api_key="none", base_url=NOWHERE)
+        own = inspect.signature(getattr(one.messages, self.method)).parameters["timeout"].default
+        return limits(own if isinstance(own, (int, float)) else one.timeout, one.max_retries)
 
     def asked(self, job: dict[str, Any]) -> dict[str, Any]:
-        return {**asked_chat(job), "max_tokens": 500}
+        return {**asked_chat(job), "max_tokens": 500, "timeout": job["limit_s"]}
 
     def call(self, one: Any, job: dict[str, Any]) -> dict[str, Any]:
         answer = one.messages.create(stream=job["stream"], **self.asked(job))
@@ -151,6 +160,8 @@ class Anthropic(Stainless):
 
 class AnthropicHelper(Anthropic):
     """The `messages.stream()` helper."""
+
+    method = "stream"
 
     def call(self, one: Any, job: dict[str, Any]) -> dict[str, Any]:
         with one.messages.stream(**self.asked(job)) as stream:

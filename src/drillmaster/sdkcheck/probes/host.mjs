@@ -2,8 +2,10 @@
 // `host.mjs find DIR NAME...` says which packages DIR/node_modules holds. `host.mjs serve DIR CLIENT...` tells the defaults
 // of each client, then takes jobs, one JSON object a line, side by side: a call that does not return is aborted.
 import { AsyncLocalStorage } from "node:async_hooks";
+import dgram from "node:dgram";
+import dns from "node:dns";
 import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
+import { createRequire, syncBuiltinESMExports } from "node:module";
 import net from "node:net";
 import path from "node:path";
 import readline from "node:readline";
@@ -26,16 +28,49 @@ function starved() {
 
 const jobs = new AsyncLocalStorage();
 
-// No packet leaves loopback: what would is refused, and told.
+// No packet leaves loopback: what would is refused, and told. A name such as 127.example is no address.
+const home = (host) => host === undefined || host === null || /^(127(\.\d{1,3}){3}|::1|localhost)$/.test(host);
+const refused = (host) => {
+  jobs.getStore()?.left.push(String(host));
+  return new Error(`sdk-check allows loopback only, not ${host}`);
+};
+
+// What `connect` is told: an object, a port and perhaps a host, a path; as they come or in a list.
+function host(args) {
+  const [to, second] = Array.isArray(args[0]) ? args[0] : args;
+  if (typeof to === "object" && to !== null) return to.path === undefined ? to.host : undefined;
+  return typeof second === "string" ? second : undefined;
+}
+
 const connect = net.Socket.prototype.connect;
 net.Socket.prototype.connect = function (...args) {
-  const to = Array.isArray(args[0]) ? args[0][0] : args[0];
-  const host = typeof to === "object" && to !== null ? to.host ?? "localhost" : "localhost";
-  if (/^(127\.|::1$|localhost$)/.test(host)) return connect.apply(this, args);
-  jobs.getStore()?.left.push(host);
-  this.destroy(new Error(`sdk-check allows loopback only, not ${host}`));
+  const to = host(args);
+  if (home(to)) return connect.apply(this, args);
+  this.destroy(refused(to));
   return this;
 };
+const send = dgram.Socket.prototype.send;
+dgram.Socket.prototype.send = function (...args) {
+  const to = args.slice(1).find((arg) => typeof arg === "string");
+  if (!home(to)) throw refused(to);
+  return send.apply(this, args);
+};
+for (const [module, names] of [
+  [dns, ["lookup", "resolve", "resolve4", "resolve6"]],
+  [dns.promises, ["lookup", "resolve", "resolve4", "resolve6"]],
+]) {
+  for (const name of names) {
+    const ask = module[name];
+    module[name] = function (to, ...more) {
+      if (home(to)) return ask.call(this, to, ...more);
+      const error = refused(to);
+      const back = more.at(-1);
+      if (module === dns.promises) return Promise.reject(error);
+      process.nextTick(back, error);
+    };
+  }
+}
+syncBuiltinESMExports();
 
 // An error that no promise carries would end a program that uses this client; here it ends the job that it belongs to.
 const lost = (error) => jobs.getStore()?.over({ how: "crashed", message: clip(`uncaught ${error}`) });

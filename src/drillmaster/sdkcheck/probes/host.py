@@ -22,6 +22,14 @@ RESULT_BYTES = 3_500
 """A line of this length goes into an empty pipe at once."""
 LEFT: list[str] = []
 """Where a client wanted to go, and was not let."""
+IMPORT_S = 130
+"""Longer than anybody waits for an import; then the kernel ends this process, whoever is left to hear of it."""
+CHILD_GRACE_S = 5
+NAMED = frozenset(("localhost", "127.0.0.1", "::1"))
+"""What may be looked up; nothing of it is asked of the network."""
+ASKING = frozenset(("socket.gethostbyname", "socket.gethostbyaddr", "socket.getaddrinfo"))
+"""gethostbyname_ex raises the event of gethostbyname."""
+SENDING = frozenset(("socket.connect", "socket.sendto", "socket.sendmsg", "socket.getnameinfo"))
 
 
 def find(names: list[str]) -> dict[str, Any]:
@@ -38,16 +46,24 @@ def stay_home() -> None:
     """Refuse, for good, every connection that is not to loopback, before a packet leaves."""
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
-        if event in ("socket.connect", "socket.sendto") and isinstance(args[1], tuple):
-            host = str(args[1][0])
-            if not host.startswith("127.") and host != "::1":
-                LEFT.append(host)
-                raise OSError(f"sdk-check allows loopback only, not {host}")
-        elif event == "socket.getaddrinfo" and args[0] not in (None, "127.0.0.1", "::1", "localhost", b"127.0.0.1"):
-            LEFT.append(str(args[0]))
-            raise OSError(f"sdk-check looks up no names: {args[0]}")
+        if event in SENDING:
+            address = args[0] if event == "socket.getnameinfo" else args[1]
+            if isinstance(address, tuple) and not loopback(str(address[0])):
+                LEFT.append(str(address[0]))
+                raise OSError(f"sdk-check allows loopback only, not {address[0]}")
+        elif event in ASKING and args[0] is not None:
+            name = args[0].decode("ascii", "replace") if isinstance(args[0], (bytes, bytearray)) else str(args[0])
+            if name not in NAMED:
+                LEFT.append(name)
+                raise OSError(f"sdk-check looks up no names: {name}")
 
     sys.addaudithook(hook)
+
+
+def loopback(host: str) -> bool:
+    """Whether this is an address of loopback: numbers alone, since a name such as 127.example is looked up."""
+    parts = host.split(".")
+    return host in NAMED or (len(parts) == 4 and parts[0] == "127" and all(part.isdigit() for part in parts))
 
 
 def starved_s(pid: Any = "self") -> float:
@@ -106,6 +122,7 @@ class Child:
             os.close(out)
             return
         try:
+            signal.alarm(int(job["kill_s"]) + CHILD_GRACE_S)  # where nobody is left to kill it
             null = os.open(os.devnull, os.O_RDWR)
             for fd in (0, 1, 2):
                 os.dup2(null, fd)
@@ -143,45 +160,51 @@ def serve(clients: list[str], probes: dict[str, Any]) -> None:
 
     ready = {}
     for name in clients:
+        signal.alarm(IMPORT_S)
         try:
             probe = probes[name]()
             tell({"client": name, "defaults": probe.defaults()})
             ready[name] = probe
         except BaseException as error:  # noqa: BLE001 # an import may raise anything, and another client may do
             tell({"client": name, "message": f"{type(error).__name__}: {error}"[:SAID_CHARACTERS]})
+    signal.alarm(0)
     running: dict[int, Child] = {}
     held, more = b"", True
-    while more or running:
-        wait_s = min((child.kill_at for child in running.values() if child.starved_s is None), default=None)
-        watched = [*running, 0] if more else [*running]
-        timeout_s = None if wait_s is None else max(0.0, wait_s - time.monotonic())
-        readable = select.select(watched, [], [], timeout_s)[0]
-        for pipe in readable:
-            if pipe:
-                tell(running.pop(pipe).result())
-                continue
-            data = os.read(0, 65_536)
-            more = bool(data)
-            *lines, held = (held + data).split(b"\n")
-            for line in lines:
-                job = json.loads(line)
-                probe = ready[job["client"]]
-                if job["warm"]:  # what a client imports at its first call is imported here, once for all children
-                    tell({"id": job["id"], **call(probe, job)})
-                    gc.collect()
-                    gc.freeze()  # else the collector of each child copies what they share
-                else:
-                    child = Child(probe, job)
-                    running[child.pipe] = child
+    try:
+        while more or running:
+            wait_s = min((child.kill_at for child in running.values() if child.starved_s is None), default=None)
+            watched = [*running, 0] if more else [*running]
+            timeout_s = None if wait_s is None else max(0.0, wait_s - time.monotonic())
+            readable = select.select(watched, [], [], timeout_s)[0]
+            for pipe in readable:
+                if pipe:
+                    tell(running.pop(pipe).result())
+                    continue
+                data = os.read(0, 65_536)
+                more = bool(data)
+                *lines, held = (held + data).split(b"\n")
+                for line in lines:
+                    job = json.loads(line)
+                    probe = ready[job["client"]]
+                    if job["warm"]:  # what a client imports at its first call is imported here, once for all children
+                        tell({"id": job["id"], **call(probe, job)})
+                        gc.collect()
+                        gc.freeze()  # else the collector of each child copies what they share
+                    else:
+                        child = Child(probe, job)
+                        running[child.pipe] = child
+            for child in running.values():
+                if child.starved_s is None and (not more or time.monotonic() >= child.kill_at):
+                    child.kill()
+    finally:  # whatever ended this: a reader that is gone, too
         for child in running.values():
-            if child.starved_s is None and (not more or time.monotonic() >= child.kill_at):
-                child.kill()
+            child.kill()
 
 
 if __name__ == "__main__":
     here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 # no more imports than are needed
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]  # noqa: PTH100 # likewise
     if sys.argv[1] == "find":
-        print(json.dumps(find(sys.argv[2:])), flush=True)
+        print("\n" + json.dumps(find(sys.argv[2:])), flush=True)  # what started before may have begun a line
     else:
         serve(sys.argv[2:], runpy.run_path(os.path.join(here, "clients.py"))["PROBES"])  # noqa: PTH118 # likewise

@@ -165,3 +165,23 @@ def test_any_value_fits_or_is_malformed_and_what_fits_is_what_msgspec_takes(valu
 )
 def test_a_near_miss_is_found_and_a_far_one_is_not(word: str, meant: str | None) -> None:
     assert near(word, ["fault", "run", "max_fallback_s"]) == meant
+
+
+class Bounded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    low: int
+    high: int
+
+    def __post_init__(self) -> None:
+        if self.low > self.high:
+            raise ValueError("low is over high")
+
+
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    rows: dict[str, Bounded]
+
+
+def test_what_a_type_itself_objects_to_is_named_by_its_key() -> None:
+    with pytest.raises(Malformed) as caught:
+        fit({"rows": {"a": {"low": 1, "high": 2}, "b": {"low": 3, "high": 2}}}, Table)
+    assert caught.value.path == ("rows", "b")
+    assert "low is over high" in str(caught.value)

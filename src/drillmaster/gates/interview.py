@@ -283,7 +283,9 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
         bound = None
         if name != "max" and isinstance(observed, Exact | AtLeast) and level.ok_s is not None:
             bound = level.bound(time, name, block_s=self._block_s)
-        if self.decide == "bound" and name != "max" and status != "fail":  # the largest of all there were is a census
+        if (
+            self.decide == "bound" and name != "max" and status != "fail" and not isinstance(observed, Absent)
+        ):  # the largest of all there were is a census
             if bound is None or bound.value is None:
                 status, remedy = "refused", _more(bound) or remedy
             elif bound.value > cap:

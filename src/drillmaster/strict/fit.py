@@ -37,6 +37,10 @@ _LISTS = (types.ListType, types.VarTupleType, types.SetType, types.FrozenSetType
 def fit(value: object, type_: type[T], path: Path = ()) -> T:
     """Return the value as `type_`, or raise `Malformed` with a path that begins with `path`."""
     _check(value, types.type_info(type_), path)
+    return _convert(value, type_, path)
+
+
+def _convert(value: object, type_: type[T], path: Path) -> T:
     try:
         return msgspec.convert(value, type_, strict=True)
     except msgspec.ValidationError as error:
@@ -88,6 +92,8 @@ def _check(value: object, info: types.Type, path: Path) -> None:
             for name, item in value.items():
                 _check(name, key, (*path, name))
                 _check(item, inner, (*path, name))
+                if isinstance(inner, types.StructType):  # what its own `__post_init__` objects to names no key of ours
+                    _convert(item, inner.cls, (*path, name))
         case types.TupleType(item_types=inners):
             if not isinstance(value, list) or len(value) != len(inners):
                 raise _misfit(value, info, path)

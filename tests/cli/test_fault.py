@@ -1,6 +1,7 @@
 """`drillmaster fault` as far as it needs no socket: list, show, and what `try` refuses before it starts anything."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,7 +67,15 @@ def test_words_group_and_scope_choose() -> None:
         (("try", "reset", "--when", "modle=x"), "did you mean model?"),
         (("try", "reset", "--when", "stream=yes"), "write --when stream=true"),
         (("try", "reset", "--when", "header=x"), "header.FIELD"),
-        (("try", "refused", "--when", "model=x"), "correct it"),
+        (("try", "refused", "--when", "model=x"), "leave --when out"),
+        (("try", "503", "--when", "model="), "--when model: found an empty text"),
+        (("try", "503", "--when", "header.a b=x"), "--when header: found 'a b'"),
+        (("try", "504"), "any status is the fault `status`: --param status=504"),
+        (("show", "418"), "any status is the fault `status`: --param status=418"),
+        (("try", "status", "--param", "status=429", "--param", "condition=rate-tokns"), "did you mean rate-tokens?"),
+        (("try", "error-event", "--param", "shape=falt"), "--param shape: found shape='falt'"),
+        (("try", "reset", "--url", "x"), "--url: found 'x', wanted a URL on this machine"),
+        (("try", "reset", "--time-limit", "nan"), "found nan, wanted a finite number"),
         (("try", "reset", "--rules", "x.yaml"), "write the fault as a rule"),
         (("try", "--rules", "no-such.yaml"), "no-such.yaml"),
         (("try", "reset", "--header", "host: x"), "x-tenant: blue"),
@@ -85,6 +94,22 @@ def test_what_cannot_work_is_refused_with_what_does(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...], remedy: str
 ) -> None:
     assert remedy in refused(capsys, *words)
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("mode: stall, params: {after_events: -1}", "/rules/1/params: found after_events=-1, wanted after_events as"),
+        ("mode: stall, first: 0", "/rules/1/first: found 0, wanted at least 1; correct it\n"),
+        ("mode: refused", "/rules/1/mode: found refused, which acts on the port"),
+    ],
+)
+def test_a_rule_that_makes_no_sense_is_refused_where_it_stands(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, rule: str, said: str
+) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(f"rules:\n  - {{mode: 503}}\n  - {{{rule}}}\n")
+    assert f"--rules {file}: {said}" in refused(capsys, "try", "--rules", str(file))
 
 
 @pytest.mark.parametrize("tag", faults.names())

@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,27 @@ def test_a_crash_or_an_interrupt_never_looks_like_a_failed_gate(
         cli.main(click.Command("boom", callback=body), [])
     assert ended.value.code == code
     assert "Traceback" not in capsys.readouterr().err
+
+
+def _numbers(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Parameter]]:
+    for param in command.params:
+        if isinstance(param.type, click.types.FloatParamType):
+            yield words, param
+    if isinstance(command, click.Group):
+        ctx = click.Context(command)
+        for name in command.list_commands(ctx):
+            inner = command.get_command(ctx, name)
+            assert inner is not None
+            yield from _numbers(inner, (*words, name))
+
+
+def test_no_option_of_any_verb_takes_what_is_no_number_or_has_no_end() -> None:
+    options = list(_numbers(cli._root))
+    assert len(options) > 10
+    for words, param in options:
+        for value in ("nan", "inf", "-inf", "1e999"):
+            with pytest.raises(click.BadParameter, match=r"finite|not in the range|<=|>="):
+                param.process_value(click.Context(click.Command(" ".join(words))), value)
 
 
 def test_python_dash_m_is_the_same_program() -> None:

@@ -75,6 +75,30 @@ def test_what_a_fault_does_not_strike_is_not_met_and_says_why() -> None:
         assert why in came.why_not
 
 
+def test_what_a_fault_needs_is_all_that_it_strikes() -> None:
+    """As `fault show` says it: all else passes, untouched and not met."""
+    todo = []
+    for tag in faults.names():
+        params, _ = filled(tag, faults.load(tag), {})
+        fault = faults.make(tag, params)
+        for dialect, stream in (("openai_chat", False), ("openai_chat", True), ("anthropic", True), ("mcp", False)):
+            if why_not(fault, dialect, stream=stream) is not None:
+                ask = ask_for(fault, dialect, stream=stream)
+                todo.append(Trial.of(tag, params, dialect=dialect, stream=stream, ask=ask, repeat=1, limit_s=PATIENT_S))
+    assert len(todo) > 20
+    with ThreadPoolExecutor(LANES) as lanes:
+        came = list(lanes.map(run, todo))
+    wrong = [one for one in came if one.met or one.requests[0].outcome.seen != one.baseline.seen]
+    assert not wrong, [(one.fault, one.dialect, one.stream, one.requests) for one in wrong]
+
+
+def test_half_a_head_is_shown_as_far_as_it_came() -> None:
+    code, out, _ = fault_try("header-drip", "--time-limit", "0.9")
+    assert code == 0
+    assert "< HTTP/1.1 200 OK" in out.splitlines()
+    assert "nothing at all" not in out
+
+
 def test_nothing_of_a_trial_is_left_behind() -> None:
     before = set(os.listdir("/proc/self/fd"))
     one = trial("hang", "openai_chat", stream=False)
@@ -128,6 +152,9 @@ def test_a_stream_that_ends_early_and_in_order_is_shown_for_what_it_is() -> None
         (("malformed-chunk", "--param", "where=framing"), "cannot be read: bad chunk size", "broken"),
         (("slow-close", "--param", "delay_ms=700"), "ended with the connection (FIN)", "complete"),
         (("header-drip",), "that head came in", "complete"),
+        (("header-drip", "--time-limit", "0.9"), " bytes of a head", "silent"),
+        (("mcp-error", "--param", "how=tool"), "its length is complete", "complete"),
+        (("error-event", "--param", "shape=flat"), "openai_chat has no shape flat", "error"),
     ],
 )
 def test_what_happens_to_the_connection_has_a_line_of_its_own(words: tuple[str, ...], happens: str, seen: str) -> None:

@@ -107,6 +107,36 @@ def test_a_parameter_that_is_missing_or_goes_with_no_other_is_named_with_what_is
     assert caught.value.remedy == f"see: drillmaster fault show {tag}"
 
 
+@pytest.mark.parametrize(
+    ("tag", "params", "found", "remedy"),
+    [
+        ("status", {"status": 429, "condition": "rate-tokns"}, "condition='rate-tokns'", "did you mean rate-tokens?"),
+        ("error-event", {"condition": "overlaoded"}, "condition='overlaoded'", "did you mean overloaded?"),
+        ("error-event", {"shape": "rate"}, "shape='rate'", "see docs/reference/dialects.md, or leave it out"),
+        ("error-event", {"shape": "falt"}, "shape='falt'", "did you mean flat?"),
+        ("error-in-200", {"condition": "x"}, "condition='x'", "see docs/reference/dialects.md, or leave it out"),
+    ],
+)
+def test_a_word_that_no_api_has_is_a_slip_of_the_pen(tag: str, params: dict[str, Any], found: str, remedy: str) -> None:
+    with pytest.raises(Problem) as caught:
+        faults.make(tag, params)
+    assert (caught.value.found, caught.value.remedy) == (found, remedy)
+
+
+def test_a_word_that_some_api_has_may_be_asked_of_all() -> None:
+    assert faults.make("error-event", {"shape": "x-groq-error"}) and faults.make("error-event", {"shape": "failed"})
+    assert faults.make("status", {"status": 402, "condition": "money-deepseek"})
+
+
+def test_a_value_that_cannot_be_is_found_and_what_can_is_wanted() -> None:
+    with pytest.raises(Problem) as caught:
+        faults.make("stall", {"after_events": -1})
+    assert (caught.value.found, caught.value.wanted) == ("after_events=-1", "after_events as `int` >= 0")
+    with pytest.raises(Problem) as caught:
+        faults.make("cut-body", {"after_bytes": 1, "how": "slow"})
+    assert (caught.value.found, caught.value.wanted) == ("how='slow'", "how as one of fin, rst")
+
+
 @pytest.mark.parametrize("params", [{"x": 1}, {"type": "hang", "after_bytes": 1}])
 def test_an_unknown_parameter_is_a_problem(params: dict[str, Any]) -> None:
     with pytest.raises(Problem, match="its parameters: none"):

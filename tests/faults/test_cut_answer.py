@@ -20,3 +20,8 @@ def test_the_reason_is_the_apis_own_word(dialect: str, length: bytes, content_fi
     asked = b'{"model":"m","stream":%b}' % stream
     assert length in play("cut-answer", [], dialect=dialect, asked=asked, path=PATHS[dialect]).body
     assert content_filter in play("cut-answer", [], dialect=dialect, asked=asked, reason="content_filter").body
+
+
+def test_a_call_of_a_tool_passes() -> None:
+    played = play("cut-answer", [], dialect="mcp", asked=b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}')
+    assert played.end == "passed" and not played.met

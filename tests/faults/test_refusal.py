@@ -20,3 +20,8 @@ def test_others_have_their_own_way(dialect: str, wanted: bytes, stream: bytes) -
     played = play("refusal", [], dialect=dialect, asked=b'{"model":"m","stream":%b}' % stream)
     assert wanted in played.body
     assert b"sorry" in played.body
+
+
+def test_a_call_of_a_tool_passes() -> None:
+    played = play("refusal", [], dialect="mcp", asked=b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}')
+    assert played.end == "passed" and not played.met

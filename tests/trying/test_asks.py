@@ -9,7 +9,7 @@ from drillmaster.errors import Problem
 from drillmaster.http1 import HeadReader
 from drillmaster.proxy.hub import NAMED
 from drillmaster.standins.provider import reply_to
-from drillmaster.trying.asks import ask_for, usual, why_not
+from drillmaster.trying.asks import ask_for, by_analogy, usual, why_not
 from drillmaster.trying.parameters import filled
 from drillmaster.trying.playing import said
 
@@ -69,6 +69,16 @@ def test_what_a_fault_needs_is_what_is_asked() -> None:
 def test_why_a_request_passes_is_said(tag: str, dialect: str, stream: bool, why: str | None) -> None:
     found = why_not(fault(tag), dialect, stream=stream)
     assert (found is None) if why is None else (found is not None and why in found)
+
+
+def test_a_word_that_an_api_lacks_is_told() -> None:
+    assert by_analogy({}, "openai_chat") == by_analogy({"status": 500}, "mcp") == ()
+    assert by_analogy({"condition": "rate-tokens"}, "openai_chat") == ()
+    assert by_analogy({"shape": "data-error"}, "openai_chat") == ()
+    (told,) = by_analogy({"condition": "money-deepseek"}, "anthropic")
+    assert told.startswith("anthropic documents no condition money-deepseek")
+    (told,) = by_analogy({"shape": "flat", "after_events": 1}, "openai_chat")
+    assert told.startswith("openai_chat has no shape flat")
 
 
 def test_a_fault_says_by_itself_what_each_api_would() -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import itertools
+import math
 import os
 import pkgutil
 import signal
@@ -33,6 +34,7 @@ class Verbs(click.Group):
             return None
         module = importlib.import_module(f"{self._package}.{cmd_name.replace('-', '_')}")
         command: click.Command = module.command
+        _finite(command)
         return command
 
     def resolve_command(
@@ -46,6 +48,21 @@ class Verbs(click.Group):
             meant = near(verb, self.list_commands(ctx))
             raise click.UsageError(f"No such command {verb!r}." + (f" Did you mean {meant!r}?" if meant else ""), ctx)
         return super().resolve_command(ctx, args)
+
+
+def _finite(command: click.Command) -> None:
+    """Have every option that is a number refuse what is none: Click takes `nan`, in a range too."""
+    for param in command.params:
+        if isinstance(param.type, click.types.FloatParamType) and param.callback is None:
+            param.callback = _is_finite
+    for inner in getattr(command, "commands", {}).values():
+        _finite(inner)
+
+
+def _is_finite(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"found {value}, wanted a finite number", ctx, param)
+    return value
 
 
 @click.command(cls=Verbs, package="drillmaster.cli", context_settings={"help_option_names": ["-h", "--help"]})

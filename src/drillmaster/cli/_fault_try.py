@@ -11,15 +11,17 @@ import msgspec
 
 from drillmaster.dialects import peek_json
 from drillmaster.errors import Exit, Problem, Refused, one_line
+from drillmaster.faults import load, make
 from drillmaster.proxy.settings import Upstream
 from drillmaster.screen import screen_text
 from drillmaster.strict import near
-from drillmaster.targeting import Rule, Rules, When
+from drillmaster.targeting import Rule, Rules, When, what_is_wrong
 from drillmaster.trying import Trial
+from drillmaster.trying.asks import by_analogy
 from drillmaster.trying.telling import Teller, summary
 from drillmaster.trying.trial import run
 
-__all__ = ["body_of", "fields_of", "loopback", "play", "rules_of", "streams", "when_of"]
+__all__ = ["body_of", "check", "fields_of", "loopback", "play", "rules_of", "streams", "when_of"]
 
 MAX_DATA_BYTES = 16 << 20
 _FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)[ \t]*:[ \t]*([^\x00\r\n]*)")
@@ -43,6 +45,8 @@ def play(trial: Trial, examples: tuple[str, ...], *, as_json: bool, colour: bool
     behind = trial.upstream or "the stand-in provider"
     what = screen_text(f"fault {trial.title}{f' ({said})' if said else ''}, {trial.dialect}, {how}")
     write(one_line(f"* {what}, {behind} behind the proxy"))
+    for told in by_analogy(params, trial.dialect):
+        write(f"* {told}")
     if examples:
         write(f"* {', '.join(examples)}: an example of the entry's; choose with --param {examples[0]}=...")
     teller = Teller(write, colour=colour and not as_json)
@@ -97,6 +101,29 @@ def rules_of(path: str) -> tuple[Rule, ...]:
     return rules
 
 
+def check(rules: tuple[Rule, ...], file: str | None) -> None:
+    """Raises Problem for a rule that makes no sense, where it was written: in a file, or as TAG and --when."""
+    for at, rule in enumerate(rules):
+        try:
+            make(rule.tag, rule.params)
+        except Problem as problem:
+            if file is None:
+                raise
+            raise Problem(
+                f"--rules {file}: /rules/{at}/params",
+                found=problem.found,
+                wanted=problem.wanted,
+                remedy=problem.remedy,
+            ) from None
+    for wrong in what_is_wrong(rules, lambda tag: load(tag).scope, ""):
+        place, remedy = f"--rules {file}: /rules{wrong.pointer}", wrong.remedy
+        if file is None and "/when/" in wrong.pointer:
+            place = f"--when {wrong.pointer.rpartition('/')[2]}"
+        elif file is None:
+            place, remedy = f"fault {rules[0].tag}", "leave --when out"
+        raise Problem(place, found=wrong.found, wanted=wrong.wanted, remedy=remedy)
+
+
 def fields_of(words: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """Header fields of the request from `NAME: VALUE` words. Raises Problem; their values are in none."""
     fields = []
@@ -116,7 +143,12 @@ def fields_of(words: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 
 def loopback(url: str) -> str:
     """The endpoint, if it is on this machine. A /v1 at its end belongs to the paths that are asked for."""
-    upstream = Upstream.parse(url)
+    try:
+        upstream = Upstream.parse(url)
+    except Problem as problem:
+        raise Problem(
+            "--url", found=problem.found, wanted="a URL on this machine", remedy="write it as http://127.0.0.1:11434"
+        ) from None
     try:
         near_by = upstream.host == "localhost" or ipaddress.ip_address(upstream.host).is_loopback
     except ValueError:

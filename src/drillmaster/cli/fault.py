@@ -244,6 +244,7 @@ def try_(
         kind = _kind(tag)
         given, examples = filled(tag, kind, parse(tag, kind, params))
         rules = (Rule(mode=tag, params=given, when=read.when_of(conditions), name=tag if conditions else ""),)
+    read.check(rules, rules_file)
     fault = faults.make(rules[0].tag, rules[0].params)
     asked_dialect, asked_stream = usual(fault)
     dialect = dialect or asked_dialect
@@ -304,12 +305,16 @@ def _kind(tag: str) -> "type[Fault]":
 
     if tag in faults.names():
         return faults.load(tag)
-    near = near_misses(tag)
+    if tag.isdecimal() and len(tag) == 3:
+        remedy = f"any status is the fault `status`: --param status={tag}"
+    else:
+        near = near_misses(tag)
+        remedy = f"did you mean {' or '.join(near)}?" if near else "see: drillmaster fault list"
     raise Problem(
         "fault",
         found=repr(one_line(tag[:40])),
         wanted="a tag of `drillmaster fault list`",
-        remedy=f"did you mean {' or '.join(near)}?" if near else "see: drillmaster fault list",
+        remedy=remedy,
     )
 
 

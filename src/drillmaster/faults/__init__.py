@@ -25,7 +25,9 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from drillmaster.dialects import Dialect
+from drillmaster.dialects import CONDITIONS, Dialect
+from drillmaster.dialects import load as load_dialect
+from drillmaster.dialects import names as dialect_names
 from drillmaster.errors import Problem
 from drillmaster.http1 import Answer, RequestHead
 
@@ -396,7 +398,7 @@ def with_fields(answer: Answer, *fields: tuple[str, str], without: tuple[str, ..
 
 _DIGITS_FILE = re.compile(r"status_([0-9]{3})")
 _STATUS = re.compile("[1-9][0-9]{2}")
-_AT = re.compile(r"Expected (.+?)(?:, got .+)? - at `\$\.(\w+)`")
+_AT = re.compile(r"(?:Expected (.+?)(?:, got .+)?|Invalid enum value .+) - at `\$\.(\w+)`", re.S)
 _MISSING = re.compile("Object missing required field `([^`]+)`")
 
 
@@ -435,7 +437,7 @@ def make(tag: str, params: dict[str, Any] | None = None) -> Fault:
     """The fault of this tag with these parameters. Raises Problem for an unknown tag, a missing or a wrong parameter."""
     kind = load(tag)
     try:
-        return msgspec.convert({**(params or {}), "type": tag}, kind)
+        fault = msgspec.convert({**(params or {}), "type": tag}, kind)
     except msgspec.ValidationError as error:
         found, _, wanted = str(error).partition(", wanted ")  # what an entry says of several of its parameters together
         missing = _MISSING.fullmatch(found)
@@ -443,7 +445,10 @@ def make(tag: str, params: dict[str, Any] | None = None) -> Fault:
             found, wanted = f"no {missing[1]}", f"{missing[1]}, which has no default"
         off = _AT.fullmatch(found)
         if off is not None:
-            found, wanted = f"{off[2]}={(params or {}).get(off[2])!r}"[:80], f"{off[2]} as {off[1]}"
+            found, wanted = (
+                f"{off[2]}={(params or {}).get(off[2])!r}"[:80],
+                f"{off[2]} as {off[1] or _choices(kind, off[2])}",
+            )
         fields = ", ".join(kind.__struct_fields__) or "none"
         raise Problem(
             f"fault {tag}",
@@ -451,3 +456,41 @@ def make(tag: str, params: dict[str, Any] | None = None) -> Fault:
             wanted=wanted or f"its parameters: {fields}",
             remedy=f"see: drillmaster fault show {tag}",
         ) from None
+    for field, usual in (("condition", CONDITIONS), ("shape", ())):
+        word = getattr(fault, field, None)
+        # An API that lacks it says its usual one, so that a set of APIs can be asked; what none has is a slip of the pen.
+        if word is not None and word not in usual and word not in _api_words(field):
+            near = difflib.get_close_matches(word, sorted(_api_words(field)), 1)
+            raise Problem(
+                f"fault {tag}",
+                found=f"{field}={word!r}",
+                wanted=f"a {field} that some API has",
+                remedy=f"did you mean {near[0]}?" if near else "see docs/reference/dialects.md, or leave it out",
+            )
+    return fault
+
+
+def _choices(kind: type[Fault], name: str) -> str:
+    """The words that a parameter is one of."""
+    struct = msgspec.inspect.type_info(kind)
+    assert isinstance(struct, msgspec.inspect.StructType)
+    todo: list[msgspec.inspect.Type] = [field.type for field in struct.fields if field.name == name]
+    words: list[str] = []
+    for one in todo:
+        match one:
+            case msgspec.inspect.Metadata(type=inner):
+                todo.append(inner)
+            case msgspec.inspect.UnionType(types=inner):
+                todo += inner
+            case msgspec.inspect.LiteralType(values=values):
+                words += map(str, values)
+    return "one of " + ", ".join(words)
+
+
+@functools.cache
+def _api_words(field: str) -> frozenset[str]:
+    """The names of all conditions, or of all shapes, of all APIs."""
+    every = [load_dialect(name) for name in dialect_names()]
+    if field == "shape":
+        return frozenset(shape.name for dialect in every for shape in dialect.shapes)
+    return frozenset(CONDITIONS) | {row.name for dialect in every for row in dialect.table}

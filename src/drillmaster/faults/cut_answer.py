@@ -31,6 +31,8 @@ class CutAnswer(Fault, frozen=True, kw_only=True, tag="cut-answer"):
     words: ClassVar[str] = _TEXT
 
     def script(self, cx: Cx) -> Script:
+        if cx.dialect.name == "mcp":
+            return  # a call of a tool is no request to a model
         asked = yield from read_asked(cx)
         if asked is not None:
             yield from speak(cx, asked, text=_TEXT, finish=self.reason)

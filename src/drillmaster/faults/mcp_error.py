@@ -23,7 +23,7 @@ class McpError(Fault, frozen=True, kw_only=True, tag="mcp-error"):
     """
 
     group = "tools"
-    seen = ("error",)
+    seen = ("error", "complete")  # a result that says isError is a result
     needs = ("mcp",)
 
     method: Method = "tools/call"

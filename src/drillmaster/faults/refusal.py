@@ -25,6 +25,8 @@ class Refusal(Fault, frozen=True, kw_only=True, tag="refusal"):
     words: ClassVar[str] = _TEXT
 
     def script(self, cx: Cx) -> Script:
+        if cx.dialect.name == "mcp":
+            return  # a call of a tool is no request to a model
         asked = yield from read_asked(cx)
         if asked is not None:
             yield from speak(cx, asked, text=_TEXT, finish="refusal")

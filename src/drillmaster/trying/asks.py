@@ -1,16 +1,17 @@
 """A request of each API, as a plain client would put it. Pure: a table, and nothing is sent here."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
+from drillmaster.dialects import load
 from drillmaster.errors import Problem
 from drillmaster.faults import Fault
 from drillmaster.standins.provider import PRIMARY_MODEL
 from drillmaster.trying import Ask
 
-__all__ = ["KEY", "PROMPT", "ask_for", "usual", "why_not"]
+__all__ = ["KEY", "PROMPT", "ask_for", "by_analogy", "usual", "why_not"]
 
 PROMPT = "What about my order?"
 KEY = "sk-standin-0000"
@@ -129,6 +130,17 @@ def why_not(fault: Fault, dialect: str, *, stream: bool) -> str | None:
     return None
 
 
+def by_analogy(params: Mapping[str, Any], dialect: str) -> tuple[str, ...]:
+    """What this API says otherwise than these parameters ask for, since it has no such word; a sentence each."""
+    api, told = load(dialect), []
+    condition, shape = params.get("condition"), params.get("shape")
+    if condition is not None and not api.documents(condition):
+        told.append(f"{dialect} documents no condition {condition}: it is worded by its status")
+    if shape is not None and shape not in {one.name for one in api.shapes}:
+        told.append(f"{dialect} has no shape {shape}: its usual one is said, where it has one")
+    return tuple(told)
+
+
 def ask_for(fault: Fault, dialect: str, *, stream: bool, model: str | None = None, body: bytes | None = None) -> Ask:
     """The request that the fault is tried on. `body` None: a question to the model, or what the fault strikes of MCP.
 
@@ -151,8 +163,6 @@ def _made(fault: Fault, dialect: str, stream: bool, model: str) -> tuple[str, di
         return "/mcp", {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
     make = _MAKES.get(dialect)
     if make is None:
-        from drillmaster.dialects import load
-
         load(dialect)  # tells what there is
         raise Problem("--dialect", found=dialect, wanted="a dialect that a request is known for", remedy="name another")
     return make(model, stream, "tools" in fault.needs)

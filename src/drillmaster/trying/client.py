@@ -94,6 +94,8 @@ class _Request:
         self._began = time.monotonic()
         self._last_ms = 0.0
         self._refused_it: ConnectionError | None = None
+        self._part = b""
+        """What came of a head that is not whole."""
 
     def ms(self) -> float:
         return (time.monotonic() - self._began) * 1e3
@@ -181,16 +183,17 @@ class _Request:
                     # A RST is told once, to the write; a read behind it looks like a FIN.
                     raise self._refused_it
                 if not data:
-                    self.end("closed", "the server closed the connection (FIN) before an answer" + _after(buf))
+                    self.end("closed", "the server closed the connection (FIN) before an answer")
                     return None
                 buf += data
+                self._part = buf
             head = HeadReader(response=True).response(buf[:end])
             for text in buf[: end - 4].split(b"\r\n"):
                 self._tell(Event("<", self.ms(), text))
             self._tell(Event("<", self.ms(), b""))
             if head.status >= 200:
                 break
-            buf = buf[end:]
+            self._part = buf = buf[end:]
         if reads > 2:
             self.say(f"that head came in {reads} pieces")
         self.got.head, self.got.head_ms = head, self.ms()
@@ -243,6 +246,11 @@ class _Request:
         self.drop()
 
     def end(self, how: How, why: str) -> None:
+        part = self._part if self.got.head is None else b""
+        if part and how != "malformed":
+            for text in part.split(b"\r\n"):
+                self._tell(Event("<", self.ms(), text))
+            why += f", after {len(part)} bytes of a head"
         self.got.how, self.got.why = how, why
         self.got.end_ms = self.ms()
         if why:
@@ -252,10 +260,6 @@ class _Request:
         if self.line is not None:
             self.line.close()
             self.line = None
-
-
-def _after(buf: bytes) -> str:
-    return f", after {len(buf)} bytes of a head" if buf else ""
 
 
 def _slices(body: Body, data: bytes) -> Iterator[bytes]:

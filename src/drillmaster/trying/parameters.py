@@ -102,10 +102,12 @@ def filled(tag: str, kind: type[Fault], params: Mapping[str, Any]) -> tuple[dict
 
 def _nearer(tag: str, kind: type[Fault], params: Mapping[str, Any], problem: Problem) -> Problem:
     """The same problem at the parameter that has it, where one was given that has it."""
-    where = re.search(r"^(\w+)=| - at `\$\.(\w+)`", problem.found)
-    one = next((one for one in parameters(kind) if where and one.name in where.groups() and one.name in params), None)
+    name = problem.found.partition("=")[0]
+    one = next((one for one in parameters(kind) if one.name == name and name in params), None)
     if one is None:
         return problem
+    if not problem.wanted.startswith(f"{one.name} as "):  # it says more than the schema does
+        return Problem(f"--param {one.name}", found=problem.found, wanted=problem.wanted, remedy=problem.remedy)
     takes = ", ".join(part for part in (one.kind, one.unit, one.bounds) if part)
     return Problem(
         f"--param {one.name}",

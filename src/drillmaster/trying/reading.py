@@ -108,7 +108,7 @@ _SENTENCES = {
     "unanswered": "nothing: only a time limit on the connect raises; without one, the kernel's after two minutes",
     "reset": "an exception before any byte of an answer: connection reset",
     "closed": "an exception before any byte of an answer: the server disconnected",
-    "silent": "nothing at all: only a time limit of the client's own raises",
+    "silent": "no answer, not even a whole head of one: only a time limit of the client's own raises",
     "stalled": "half an answer, then nothing: only a time limit on the whole of it surely raises",
     "broken": "an exception while the answer is read, often not of the SDK's own class",
     "status": "an error status: SDKs raise their own class, plain HTTP clients nothing",

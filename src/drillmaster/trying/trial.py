@@ -4,8 +4,9 @@ from drillmaster.dialects import Dialect
 from drillmaster.dialects import load as load_dialect
 from drillmaster.errors import Problem
 from drillmaster.faults import NEEDS, Fault
+from drillmaster.faults import load as load_fault
 from drillmaster.proxy.switch import Armed, arm
-from drillmaster.targeting import named
+from drillmaster.targeting import named, what_is_wrong
 from drillmaster.trying import Met, Outcome, Trial, Tried
 from drillmaster.trying.asks import why_not
 from drillmaster.trying.client import Event, Line, Tell, request
@@ -58,14 +59,9 @@ def run(trial: Trial, tell: Tell = lambda event: None) -> Tried:
 
 
 def _arm(trial: Trial) -> tuple[Armed, ...]:
-    try:
-        return arm(trial.rules, 1)
-    except ValueError as error:
-        found, _, wanted = str(error).partition(", wanted ")
-        place, _, found = found.rpartition(": found ")
-        raise Problem(
-            place or "rules", found=found, wanted=wanted or "rules that make sense", remedy="correct it"
-        ) from None
+    for wrong in what_is_wrong(trial.rules, lambda tag: load_fault(tag).scope, ""):
+        raise Problem(f"rules{wrong.pointer}", found=wrong.found, wanted=wrong.wanted, remedy=wrong.remedy)
+    return arm(trial.rules, 1)
 
 
 def _at_most(trial: Trial, armed: tuple[Armed, ...]) -> int:
@@ -88,7 +84,7 @@ def _met(came: Outcome, names: list[str], faults: dict[str, Fault], dialect: Dia
     by = [(name, faults[name]) for name in dict.fromkeys(names) if name in faults]
     described = tuple(dict.fromkeys(seen for _, fault in by for seen in fault.seen))
     if dialect.name == "plain" and {"cut", "error", "incomplete"} & set(described):
-        described = (*described, "complete")  # it knows no end of an answer but its framing's
+        described = tuple(dict.fromkeys((*described, "complete")))  # it knows no end of an answer but its framing's
     tags = tuple(name or str(fault.__struct_config__.tag) for name, fault in by)
     good = bool(by) and (not described or came.seen in described)
     return Met(outcome=came, met=bool(by), by=tags, described=described, as_described=good)
@@ -104,6 +100,8 @@ def _why_not(trial: Trial, armed: tuple[Armed, ...], baseline: Outcome, fitted: 
             "the request fits, and no rule took one: what they count, draw or wait for did not come; give --repeat more"
         )
     fault = armed[0].fault
-    needs = ", ".join(NEEDS[need] for need in fault.needs)
-    passed = f"it let every request pass; it strikes only {needs}" if needs else "it let every request pass"
+    # That it wants a stream, or none, is no reason where it was given what it wants.
+    needs = ", ".join(NEEDS[need] for need in fault.needs if need not in ("stream", "whole"))
+    only = f"it strikes only {needs}, and" if needs else "with these parameters"
+    passed = f"it let every request pass; {only} what came gave it nothing to strike"
     return why_not(fault, trial.dialect, stream=trial.stream) or passed

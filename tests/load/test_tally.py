@@ -20,9 +20,10 @@ def record(
     connect_ms: float = 0,
     status: int = 200,
     **more: int,
-) -> Call:
+) -> tuple[int, ...]:
+    """A call as `batches` gives it: of the second format where more is said of it."""
     sent = due_ms if sent_ms is None else sent_ms
-    return Call(
+    call = Call(
         due_ns=round(due_ms * MS),
         sent_ns=round(sent * MS),
         end_ns=round(end_ms * MS),
@@ -34,9 +35,10 @@ def record(
         outcome=OUTCOMES.index(outcome),
         **more,
     )
+    return call if more else call[: -len(Call._field_defaults)]
 
 
-def tally(*rows: Call, limit_s: float = 5, batch: bool = False) -> StepTally:
+def tally(*rows: tuple[int, ...], limit_s: float = 5, batch: bool = False) -> StepTally:
     one = StepTally(limit_s, batch=batch)
     one.add(rows[:1])
     one.add(rows[1:])
@@ -120,7 +122,7 @@ def test_records_of_both_formats_are_cut_by_their_header() -> None:
     for size in (1, LONG_RECORD.size, len(data)):
         found = batches(data[at : at + size] for at in range(0, len(data), size))
         calls = [call for _, some in found for call in some]
-        assert calls == [(n, n + 1, n + 5, 2, 1, n, 0, 200, 0, n, 2 * n, 3, 2) for n in range(1, 9)]
+        assert calls == [(n, n + 1, n + 5, 2, 1, n, 0, 200, 0, n, 2 * n, 77, 3, 2) for n in range(1, 9)]
         assert found.torn_bytes == 4
 
 
@@ -132,17 +134,31 @@ def test_records_of_an_unknown_format_are_refused(data: bytes) -> None:
 
 def test_a_caller_who_pauses_as_planned_is_held() -> None:
     pause = {"paused_ns": 100 * MS}
-    one = tally(record(1, 101), record(201, 301, **pause), record(401, 501, **pause), record(601, 701, **pause))
+    one = tally(
+        record(1, 101, session=0),
+        record(201, 301, session=1, **pause),
+        record(401, 501, session=2, **pause),
+        record(601, 701, session=3, **pause),
+    )
     assert one.held() == pytest.approx(1)
     assert one.held_overall() == pytest.approx(1)
     assert tally(record(1, 101), record(201, 301), record(401, 501), record(601, 701)).held() == pytest.approx(0.5)
 
 
+def test_callers_of_sessions_are_held_until_the_last_session_begins() -> None:
+    # Two callers. One has two sessions of one turn; the other one session of four, and three turns of it alone.
+    long = [record(1 + 100 * turn, 101 + 100 * turn, session=0, turn=turn) for turn in range(4)]
+    one = tally(long[0], record(1, 101, session=1), long[1], record(101, 201, session=2), *long[2:])
+    assert one.held() == 2
+    assert one.held_overall() == pytest.approx(1.5)
+    assert tally(*long[:2], record(1, 51, session=1)).held() == 2
+
+
 def test_waits_that_were_asked_for_are_in_the_latency_and_counted() -> None:
     one = tally(
-        record(1, 101, waited_ns=80 * MS, attempts=2),
-        record(1, 51),
-        record(1, 301, "attempts_spent", status=429, waited_ns=200 * MS, attempts=3),
+        record(1, 101, waited_ns=80 * MS, attempts=2, session=0),
+        record(1, 51, session=1),
+        record(1, 301, "attempts_spent", session=2, status=429, waited_ns=200 * MS, attempts=3),
     )
     assert one.ok_s() == (0.1, 0.05)
     assert (one.n, one.requests, one.waits) == (3, 6, 2)

@@ -10,10 +10,11 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
+from drillmaster.cli._interview_asks import NAMES, PLACES, arrivals, asking, drain, fields, retry, think
 from drillmaster.errors import Exit, Problem
 
 if TYPE_CHECKING:
-    from drillmaster.ladder import Arrivals, InterviewPlan
+    from drillmaster.ladder import InterviewPlan
     from drillmaster.load.conducting import LoadResult
 
 __all__ = ["command"]
@@ -31,17 +32,15 @@ _OPTIONS = {
     "/warm": "--warm",
     "/idle_s": "--idle",
     "/timeout_s": "--timeout",
-    "/open": "--open",
-    "/drain": "--drain",
-    "/drain/calls": "--drain",
     "/job": "--job",
     "/processes": "--processes",
     "/spend/max_requests": "--max-requests",
     "/spend/max_tokens": "--max-spend-tokens",
+    **PLACES,
 }
 _OF_A_PLAN = (
-    "url_option", "prompt", "dialect", "model", "stream", "max_tokens", "headers", "payloads", "levels", "warm", "idle", "timeout",
-    "opens", "drain", "job", "processes",
+    "url_option", "prompt", "dialect", "model", "stream", "max_tokens", "headers", "levels", "warm", "idle", "timeout", "job",
+    "processes", *NAMES,
 )  # fmt: skip
 
 
@@ -71,20 +70,7 @@ _OF_A_PLAN = (
     help="A header whose value is in that variable of the environment, such as a key. "
     "A key without a scheme in Authorization becomes Bearer.",
 )
-@click.option(
-    "--payloads",
-    type=click.Path(),
-    metavar="FILE.jsonl",
-    help="Prompts (strings) or whole bodies (objects), taken in turn.",
-)
-@click.option(
-    "--open",
-    "opens",
-    multiple=True,
-    metavar="RATE:SECONDS",
-    help="Calls by the clock after the ladder, whatever became of the ones before; 5..50:60 moves the rate.",
-)
-@click.option("--drain", type=int, metavar="N", help="At last a batch of N, due at once: how long until it is done.")
+@asking
 @click.option("--job", metavar="NAME", help="The job that this is about. Default: the URL's path.")
 @click.option(
     "--processes",
@@ -131,6 +117,9 @@ def command(
       drillmaster interview http://127.0.0.1:8000/v1/chat --levels 1,4,8 --warm 60
       drillmaster interview http://127.0.0.1:9000/v1/chat/completions --dialect openai_chat --model standin-large --idle 5
       drillmaster interview --url http://127.0.0.1:8000/v1/chat --open 20:60 --drain 200 --out interview-2026-12-01.json
+      drillmaster interview http://127.0.0.1:8000/v1/chat --levels 64,200 --warm 2000 --think exp:2 --retry-after 3:60
+      drillmaster interview http://127.0.0.1:8000/v1/chat --payloads issues.csv --prompt 'Summarize: {text}' --shuffle
+      drillmaster interview http://127.0.0.1:8000/search --query 'q={prompt}' --payloads words.jsonl --open 20:60 --poisson
       drillmaster interview interview-plan.yaml --permit-host api.example.com
       drillmaster interview --self-test --levels 8,64,200
     """
@@ -153,7 +142,7 @@ def command(
         if given:
             raise Problem(
                 "interview",
-                found=f"a plan, and --{given[0].removesuffix('_option').removesuffix('s')} beside it",
+                found=f"a plan, and {_option(context.command, given[0])} beside it",
                 wanted="one of them: the plan says what is asked",
                 remedy=f"write it into {path}",
             )
@@ -201,6 +190,10 @@ def command(
     _close(result, as_json=as_json)
 
 
+def _option(command: click.Command, name: str) -> str:
+    return next(parameter.opts[0] for parameter in command.params if parameter.name == name)
+
+
 def _self_test(levels: tuple[int, ...], *, as_json: bool) -> NoReturn:
     """Say what this machine can hold; ends the process: 0 where it held every level, 2 where it did not."""
     import msgspec
@@ -224,11 +217,10 @@ def _self_test(levels: tuple[int, ...], *, as_json: bool) -> NoReturn:
 
 def _close(result: "LoadResult", *, as_json: bool) -> None:
     """Say what came of it, and what to type next; ends the process."""
-    import msgspec
-
     from drillmaster.cli import say_json
     from drillmaster.intake.runs import short
     from drillmaster.load.reading import open_interview
+    from drillmaster.load.rows import row_said
 
     stopped = result.exit is Exit.ABORTED
     voids: dict[str, tuple[str, ...]] = {}
@@ -245,7 +237,7 @@ def _close(result: "LoadResult", *, as_json: bool) -> None:
                 "exit": int(result.exit),
                 "why": result.why,
                 "partial": stopped,
-                "results": [msgspec.structs.asdict(row) for row in result.rows],
+                "results": [row_said(row) for row in result.rows],
                 "void": voids,
                 "out": None if result.out is None else str(result.out),
             }
@@ -286,7 +278,7 @@ def _read(path: Path) -> "InterviewPlan":
 
 def _plan(url: str, asked: dict[str, Any]) -> tuple["InterviewPlan", dict[str, str]]:
     """The plan that a command line says, and secrets of its URL, which stand in no plan. Raises Problem."""
-    from drillmaster.ladder import Asked, Batch, InterviewPlan
+    from drillmaster.ladder import Asked, InterviewPlan
 
     url, more = _without_user(url)
     headers = _headers(asked["headers"])
@@ -296,6 +288,7 @@ def _plan(url: str, asked: dict[str, Any]) -> tuple["InterviewPlan", dict[str, s
         job=asked["job"] or urlsplit(url).path.strip("/") or urlsplit(url).hostname or "an endpoint",
         target=Asked(
             url=url,
+            method="GET" if asked["query"] else "POST",
             dialect=_dialect(asked["dialect"]),
             model=asked["model"],
             stream=asked["stream"],
@@ -303,13 +296,19 @@ def _plan(url: str, asked: dict[str, Any]) -> tuple["InterviewPlan", dict[str, s
             headers=headers,
             prompt=asked["prompt"],
             payloads=asked["payloads"],
+            order="shuffled" if asked["shuffle"] else "in_turn",
+            form=fields("--form", asked["form"]),
+            query=fields("--query", asked["query"]),
         ),
         levels=_levels(asked["levels"]),
         warm=asked["warm"],
         idle_s=asked["idle"],
         timeout_s=asked["timeout"],
-        open=tuple(_arrivals(text) for text in asked["opens"]),
-        drain=None if asked["drain"] is None else Batch(calls=asked["drain"]),
+        think=think(asked["think_text"]),
+        retry=retry(asked["retry_text"]),
+        open=arrivals(asked["opens"], poisson=asked["poisson"], max_in_flight=asked["max_in_flight"]),
+        drain=drain(asked["drain_calls"], asked["drain_callers"]),
+        seed=asked["seed"],
         processes=asked["processes"],
     )
     return plan, more
@@ -366,24 +365,6 @@ def _levels(text: str) -> tuple[int, ...]:
             )
         found.append(int(word))
     return tuple(found)
-
-
-def _arrivals(text: str) -> "Arrivals":
-    """`20:60`, or `5..50:60`. Raises Problem."""
-    from drillmaster.ladder import Arrivals
-
-    number = r"[0-9]{1,7}(?:\.[0-9]{1,6})?"
-    match = re.fullmatch(rf"({number})(?:\.\.({number}))?:({number})", text.strip(), re.ASCII)
-    if match is None:
-        raise Problem(
-            "--open",
-            found=repr(text[:60]),
-            wanted="RATE:SECONDS, calls a second for so long",
-            remedy="write --open 20:60, or 5..50:60 for a rate that moves",
-        )
-    return Arrivals(
-        rate=float(match[1]), rate_to=None if match[2] is None else float(match[2]), seconds=float(match[3])
-    )
 
 
 def _factor(text: str) -> float:

@@ -117,6 +117,7 @@ def command(
     """
     import msgspec
 
+    from drillmaster.ladder import NoRetry, Think
     from drillmaster.ladder.checking import Place
     from drillmaster.load.probing import probe
     from drillmaster.run.progress import progress_for
@@ -125,7 +126,15 @@ def command(
         budgets = _budgets(p95_budget_ms, error_budget, cold_budget_ms, least_idle)
         asked, base = _asked(endpoint, model, plan, dialect, prompt, max_tokens, key_env, no_key)
         asked = msgspec.structs.replace(
-            asked, levels=(concurrency,), warm=requests, idle_s=idle, timeout_s=timeout, open=(), drain=None
+            asked,
+            levels=(concurrency,),
+            warm=requests,
+            idle_s=idle,
+            timeout_s=timeout,
+            open=(),
+            drain=None,
+            think=Think(),
+            retry=NoRetry(),
         )
         probed, code = probe(
             asked,

@@ -5,7 +5,8 @@
    since too many were in flight, had no answer within the time limit either: at least that.
 3. The client's own lateness is from due to sent, less the connection's set-up, which is the endpoint's.
 4. What is held counts from the first call to the last one that began: after that the callers run out of calls. A batch counts
-   from its start, since all of it was due then. A caller who pauses between two calls, as the plan says, is held.
+   from its start, since all of it was due then. A caller who pauses between two calls, as the plan says, is held; and one whose
+   calls are turns of sessions runs out of them when the last session has begun.
 5. A wait that the endpoint asked for is a part of its call's latency, and counted beside it: how many calls waited, how long in
    all, and how many requests were sent. A turn that was never sent, since its session had failed, is a failure by that name
    and no latency.
@@ -31,7 +32,7 @@ _STATUS = frozenset({OUTCOMES.index("http_3xx"), OUTCOMES.index("http_4xx"), OUT
 _UNSENT_TURN = OUTCOMES.index("unsent_turn")
 _FIELDS = Struct("<qq16xqqq12xi4xHhBx")
 """Of `RECORD`, what is folded here: there may be a hundred thousand a second of them beside the engine that makes them."""
-_LONG_FIELDS = Struct(_FIELDS.format + "qq4xHB")
+_LONG_FIELDS = Struct(_FIELDS.format + "qqIHB")
 _FEW = 9
 """So many fields has a call of the first format."""
 assert (_FIELDS.size, _LONG_FIELDS.size) == (RECORD.size, LONG_RECORD.size)
@@ -54,6 +55,7 @@ class Call(NamedTuple):
     outcome: int
     waited_ns: int = 0
     paused_ns: int = 0
+    session: int = 0
     turn: int = 0
     attempts: int = 1
     """From here on: of the second format alone."""
@@ -74,6 +76,8 @@ class StepTally:
         self._paused = array("q")
         self._turn = array("H")
         """Both: of each call, or of none, where the records do not say."""
+        self._sessions: set[int] = set()
+        self._last_session_ns: int | None = None
         self.unsent_turns = 0
         self.waits = 0
         """Calls that waited because the endpoint asked them to."""
@@ -113,7 +117,7 @@ class StepTally:
         """Take what records of the second format have more; the calls that were due, without that."""
         due = []
         for call in calls:
-            _, _, _, _, _, _, _, _, outcome, waited_ns, paused_ns, turn, attempts = call
+            due_ns, _, _, _, _, _, _, _, outcome, waited_ns, paused_ns, session, turn, attempts = call
             if outcome == _UNSENT_TURN:
                 self.unsent_turns += 1
                 self.failed["unsent_turn"] += 1
@@ -122,6 +126,9 @@ class StepTally:
                 self.waits += 1
                 self.waited_s += waited_ns / 1e9
                 self._more_attempts += max(0, attempts - 1)
+            if session not in self._sessions:  # its first turn is over before any other
+                self._sessions.add(session)
+                self._last_session_ns = max(due_ns, self._last_session_ns or due_ns)
             self._paused.append(paused_ns)
             self._turn.append(turn)
             due.append(call[:_FEW])
@@ -203,9 +210,10 @@ class StepTally:
         """How many calls were in flight, or their callers pausing, on average over the time until the last one began."""
         if not self._due:
             return 0.0
-        from_ns, until_ns = min(self._due), max(self._due)
+        from_ns = min(self._due)
+        until_ns = max(self._due) if self._last_session_ns is None else self._last_session_ns
         if until_ns - from_ns < 1_000_000:  # all began at once
-            return float(len(self._due))
+            return float(len(self._sessions) or len(self._due))
         return self._occupied_ns(until_ns) / (until_ns - from_ns)
 
     def held_overall(self) -> float:
@@ -218,7 +226,10 @@ class StepTally:
         busy_ns = sum(
             max(0, min(end_ns, until_ns) - due_ns) for due_ns, end_ns in zip(self._due, self._end, strict=True)
         )
-        return busy_ns + sum(self._paused)
+        for due_ns, paused_ns in zip(self._due, self._paused, strict=False):
+            if paused_ns:
+                busy_ns += max(0, min(due_ns, until_ns) - (due_ns - paused_ns))
+        return busy_ns
 
 
 class Batches:

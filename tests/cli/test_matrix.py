@@ -16,6 +16,7 @@ from drillmaster.cli.report import command as report
 from drillmaster.cli.run import command as run
 from drillmaster.clock import SystemClock
 from drillmaster.errors import Exit, Problem
+from drillmaster.intake.verdicts import read_policy
 from drillmaster.timeline import seal_run
 from tests.matrix.paper import DOWN, RESET, Paper
 
@@ -24,9 +25,32 @@ def typed(command: Any, *arguments: str | Path) -> Result:
     return CliRunner().invoke(command, [str(a) for a in arguments])
 
 
-def folder(tmp_path: Path, *, seal: bool = True, drill: str = "matrix", hole: bool = False) -> Path:
-    """A run folder of two cells, as the conductor leaves it."""
+POLICY = """\
+kind: policy
+version: 1
+source: runbook of the toy service
+owner: the people who test
+review_by: "2199-01-01"
+gates:
+  - gate: eviction
+    max_fallback_s: 1
+    max_failed_ratio: 0.9
+    failed_window: fault
+    max_recovery_s: 1.5
+    min_met: 5
+    max_baseline_failed_ratio: 0.05
+    max_unattributed_ratio: 0.05
+    max_clock_step_s: 1
+"""
+
+
+def folder(
+    tmp_path: Path, *, seal: bool = True, drill: str = "matrix", hole: bool = False, policy: str = "", step_s: float = 0
+) -> Path:
+    """A run folder of two cells, as the conductor leaves it; its wall clock moved by `step_s` meanwhile."""
     paper = Paper()
+    paper.add("events/conductor.jsonl", 4, "clock")
+    paper.add("events/conductor.jsonl", 6, "clock", wall_off_ns=round(step_s * 1e9))
     for fault, how in (
         ("503", {"attempts": (DOWN,), "says": "small-model"}),
         ("reset", {"attempts": (RESET,), "status": 500, "answer": None}),
@@ -50,9 +74,12 @@ def folder(tmp_path: Path, *, seal: bool = True, drill: str = "matrix", hole: bo
     paper.add(conductor, paper.now_ns + 1, "drill_ended", status="completed", why="")
     path = tmp_path / "runs" / "20261129T153000Z-1a2b"
     (path / "events").mkdir(parents=True)
-    (path / "manifest.json").write_bytes(
-        msgspec.json.encode(msgspec.structs.replace(paper.manifest, drill=drill)) + b"\n"
-    )
+    manifest = msgspec.structs.replace(paper.manifest, drill=drill)
+    if policy:
+        (path / "policy.yaml").write_text(policy)
+        sha256 = read_policy(path / "policy.yaml")[2]
+        manifest = msgspec.structs.replace(manifest, policy_file="policy.yaml", policy_sha256=sha256)
+    (path / "manifest.json").write_bytes(msgspec.json.encode(manifest) + b"\n")
     texts: dict[str, bytes] = {"timeline.jsonl": b""}
     for row in paper.rows:
         texts[row.file] = texts.get(row.file, b"") + msgspec.json.encode(row.fields) + b"\n"
@@ -93,6 +120,26 @@ def test_a_policy_that_came_later_is_not_the_runs(tmp_path: Path) -> None:
     path = folder(tmp_path)
     (path / "policy.yaml").write_text("kind: policy\n")
     assert isinstance(typed(matrix, path).exception, Problem)
+
+
+@pytest.mark.parametrize(
+    ("policy", "step_s", "said"),
+    [
+        (POLICY, 0.5, None),
+        (POLICY, -0.5, None),
+        (POLICY, 1.5, "the wall clock moved 1.500 s against the monotonic one, at most 1 s"),
+        (POLICY, -3600, "the wall clock moved 3600.000 s"),
+        ("", 3600, None),  # nobody has said how much is too much
+    ],
+)
+def test_a_clock_that_moved_by_more_than_the_policy_lets_it_refuses(
+    tmp_path: Path, policy: str, step_s: float, said: str | None
+) -> None:
+    table = json.loads(typed(matrix, folder(tmp_path, policy=policy, step_s=step_s), "--json").stdout)
+    assert [said is not None and problem.startswith(said) for problem in table["problems"]] == [True] * bool(said)
+    assert table["clock_step_s"] == pytest.approx(abs(step_s), abs=1e-6)
+    text = typed(matrix, folder(tmp_path / "again", step_s=step_s)).stdout
+    assert ("a mark without an id" in text) is (abs(step_s) >= 0.1)
 
 
 def test_a_line_of_its_own_that_cannot_be_read_is_a_hole(tmp_path: Path) -> None:

@@ -33,11 +33,12 @@ class Paper:
         for _ in range(10):
             self.request(primary=True)
 
-    def add(self, file: str, ns: int, event: str, **fields: Any) -> None:
+    def add(self, file: str, ns: int, event: str, *, wall_off_ns: int = 0, **fields: Any) -> None:
         line = self._lines[file] = self._lines.get(file, 0) + 1
         extra = {"ns": ns} if file.startswith("events/") else {}
-        body = {"t": rfc3339(WALL0_NS + ns, digits=9), "event": event, **extra, **fields}
-        self.rows.append(Row(file, line, WALL0_NS + ns, event, body))
+        wall_ns = WALL0_NS + ns + wall_off_ns
+        body = {"t": rfc3339(wall_ns, digits=9), "event": event, **extra, **fields}
+        self.rows.append(Row(file, line, wall_ns, event, body))
 
     def begin(self, fault: str = "reset", *, stream: bool | None = False, dialect: str | None = "openai_chat") -> str:
         """A cell's injection; what `request` does next is in it."""

@@ -39,16 +39,16 @@ def open_matrix(path: Path) -> Table:
     if (path / _CONDUCTOR).is_file():
         chunks = timeline.chunks(path / _CONDUCTOR, limit_bytes=limit)
         found = [row for row in rows(chunks, file=_CONDUCTOR) if isinstance(row, Row)]
-    table = read(run, _told(found, run.manifest.plan), _share(path))
-    if _share_changed(path, run.manifest.policy_sha256):
-        problems = (*table.problems, "policy.yaml is not the policy that the run was made under")
-        table = msgspec.structs.replace(table, problems=problems)
-    return table
-
-
-def _share(path: Path) -> float | None:
     policy = path / "policy.yaml"
-    return read_policy(policy)[1].max_failed_ratio if is_there(policy) else None
+    gate = read_policy(policy)[1] if is_there(policy) else None
+    table = read(run, _told(found, run.manifest.plan), None if gate is None else gate.max_failed_ratio)
+    problems = table.problems
+    if gate is not None and run.clock_step_s > gate.max_clock_step_s:
+        limit = f"at most {gate.max_clock_step_s:g} s (max_clock_step_s)"
+        problems += (f"the wall clock moved {run.clock_step_s:.3f} s against the monotonic one, {limit}",)
+    if _share_changed(path, run.manifest.policy_sha256):
+        problems += ("policy.yaml is not the policy that the run was made under",)
+    return msgspec.structs.replace(table, problems=problems)
 
 
 def _share_changed(path: Path, expected_sha256: str) -> bool:

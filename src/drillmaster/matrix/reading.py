@@ -73,6 +73,7 @@ def read(run: Run, told: Told, max_failed_ratio: float | None) -> Table:
         results=tuple(results),
         not_run=(*told.left_out, *_not_run(run, told, windows)),
         max_failed_ratio=max_failed_ratio,
+        clock_step_s=round(run.clock_step_s, 3),
         ended="" if run.ended == "completed" else (run.ended_why or "its end was never written"),
         problems=(*told.holes, *_problems(run)),
         digest=run.digest,

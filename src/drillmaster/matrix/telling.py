@@ -14,6 +14,9 @@ __all__ = ["UNPROVEN", "asked", "grouped", "headline", "lines", "measure_text", 
 _BOLD, _DIM, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 _RED, _GREEN, _YELLOW = "\x1b[31m", "\x1b[32m", "\x1b[33m"
 
+CLOCK_GRAIN_S = 0.1
+"""Steps of the wall clock under this are not told: clocks are slewed that much."""
+
 UNPROVEN = (
     "That an answer was good: it had the form that the plan expects, and no more is asked of it.",
     "What a fault does that goes on for longer than its window, or two at once.",
@@ -91,6 +94,9 @@ def lines(table: Table, *, colour: bool, columns: int | None = None) -> Iterator
     yield paint(f"fault matrix: {one_line(table.service)}, run {table.run}{stamps}", _BOLD)
     heard = ", ".join(f"{asked(p.dialect, p.stream)} ({p.attempts})" for p in table.spoken)
     yield f"heard in the baseline: {heard or 'nothing'}; {table.baseline}"
+    if table.clock_step_s >= CLOCK_GRAIN_S:
+        moved = seconds_text(round(table.clock_step_s, 1))
+        yield f"the wall clock moved by {moved}: a mark without an id may have been taken for another request's"
     yield ""
     if table.results:
         labels = max(len(r.label) for r in table.results)

@@ -44,8 +44,8 @@ def open_matrix(path: Path) -> Table:
     table = read(run, _told(found, run.manifest.plan), None if gate is None else gate.max_failed_ratio)
     problems = table.problems
     if gate is not None and run.clock_step_s > gate.max_clock_step_s:
-        limit = f"at most {gate.max_clock_step_s:g} s (max_clock_step_s)"
-        problems += (f"the wall clock moved {run.clock_step_s:.3f} s against the monotonic one, {limit}",)
+        allowed = f"at most {gate.max_clock_step_s:g} s (max_clock_step_s)"
+        problems += (f"the wall clock moved {run.clock_step_s:.3f} s against the monotonic one, {allowed}",)
     if _share_changed(path, run.manifest.policy_sha256):
         problems += ("policy.yaml is not the policy that the run was made under",)
     return msgspec.structs.replace(table, problems=problems)

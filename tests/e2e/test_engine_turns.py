@@ -120,6 +120,18 @@ def test_a_number_of_calls_is_that_of_turns_and_one_session_is_cut_short(lab: La
     assert ran.ended("s0")["done"] == 12
 
 
+def test_no_turn_begins_when_the_time_of_its_step_is_over(lab: Lab) -> None:
+    server = Server(lambda seen, number: (time.sleep(0.05), answer())[1])
+    ran = run(
+        lab, server, {"level": 3, "seconds": 0.4}, shot={"payloads": [f"{turn}" for turn in range(60)], "turns": [60]}
+    )
+    assert set(ran.kinds) == {"ok"}
+    assert len(server.seen) == len(ran.rows)
+    began_ns = min(row.due_ns for row in ran.rows)
+    assert max(row.due_ns for row in ran.rows) < began_ns + 400_000_000
+    assert {row.session for row in ran.rows} == {0, 1, 2}
+
+
 def test_the_first_turns_and_all_turns_on_their_own_can_be_taken_too(lab: Lab) -> None:
     server = Server()
     stages = [

@@ -6,7 +6,8 @@ A plan that has none of these does not come by here.
    is whole and the pause is over. A turn is due then, and its latency counts from there.
 2. A turn without a good answer ends its session. The turns that it still had are recorded as unsent, and the caller goes on
    with its next session.
-3. A number of calls is that of turns: of the last session of a step as many turns are made as are left.
+3. A number of calls is that of turns: of the last session of a step as many turns are made as are left. Where a step has a
+   length of time, no turn begins after it; what that leaves of a session was not planned, and is no failure.
 4. A 429 or 503 that says how long to wait (`rules.retry_after`) is no end where the plan has patience: the call waits, from when
    that answer was whole, and is sent again. It is under way all the time, so that it counts among those in flight, and
    arrivals by the clock come meanwhile as they are due. Each request has the whole time limit.
@@ -231,7 +232,7 @@ class Turns:
         with engine.timed() as timer:
             for _ in range(stage.level):
                 if self._left > 0:
-                    conn = engine.idle.pop() if engine.idle else TurnConn(engine)
+                    conn = engine.idle.pop() if engine.idle else engine.new_turn(engine)
                     assert isinstance(conn, TurnConn)
                     self._next_session(conn, monotonic_ns(), at_once=True)
             while (engine.busy or engine.agenda) and not engine.stopping:
@@ -260,9 +261,11 @@ class Turns:
             for turn in range(conn.turn + 1, conn.turns):
                 self._unsent(conn, turn, "unsent_turn", now_ns)
         elif conn.turn + 1 < conn.turns:
-            conn.turn += 1
-            self._ask(conn, self._pause_ns(conn.session, conn.turn), now_ns)
-            return
+            paused_ns = self._pause_ns(conn.session, conn.turn + 1)
+            if now_ns + paused_ns < self._until_ns:
+                conn.turn += 1
+                self._ask(conn, paused_ns, now_ns)
+                return
         self._next_session(conn, now_ns)
 
     def _ask(self, conn: TurnConn, paused_ns: int, now_ns: int) -> None:
@@ -287,7 +290,7 @@ class Turns:
         engine = self._engine
         number = engine.number
         engine.number = number + engine.stride
-        conn = engine.idle.pop() if engine.idle else TurnConn(engine)
+        conn = engine.idle.pop() if engine.idle else engine.new_turn(engine)
         assert isinstance(conn, TurnConn)
         self._drawn(conn, number)
         if len(engine.busy) >= stage.level:

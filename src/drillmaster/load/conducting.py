@@ -31,6 +31,7 @@ from drillmaster.load.sharing import Share, shared
 from drillmaster.load.tally import StepTally, Tail
 from drillmaster.load.together import Together
 from drillmaster.run.folder import Folder, make_folder, versions
+from drillmaster.run.progress import Step as Shown
 from drillmaster.run.seats import Live, started_ticks, sweep
 from drillmaster.screen import screen_text, screen_url
 from drillmaster.timeline import Writer, seal_run
@@ -41,7 +42,6 @@ __all__ = ["LoadOptions", "LoadResult", "RemoteTeam", "conduct"]
 LOOK_EVERY_S = 0.25
 SILENT_S = 30.0
 """An engine says something four times a second; one that is silent for so long is stuck."""
-END_S = 10.0
 OF_A_TEAM = frozenset({"worker_clock", "worker_lost", "worker_late"})
 _CANNOT_WORK = {
     400: "the body is not what this API wants: see --dialect, --model and --payloads",
@@ -361,7 +361,7 @@ class _Run:
         finally:
             if not crew.ended:
                 crew.ask_to_stop()
-                until_s = time.monotonic() + END_S
+                until_s = time.monotonic() + self._team.end_s
                 while not crew.ended and time.monotonic() < until_s:
                     with contextlib.suppress(Problem):
                         self._heard_ending(drive)
@@ -429,7 +429,7 @@ class _Run:
     def _fell(self, drive: "_Drive", engine: int) -> str:
         """Why the others stop, where one engine of several has ended before its last step."""
         drive.crew.ask_to_stop()
-        until_s = time.monotonic() + END_S
+        until_s = time.monotonic() + self._team.end_s
         while not drive.crew.ended and time.monotonic() < until_s:
             self._heard_ending(drive)
         end = drive.crew.close(within_s=2.0)[engine]
@@ -502,10 +502,9 @@ class _Run:
             left_s = spent_s / done * max(0, step.calls - done)
         if step.seconds is not None:
             left_s = min(max(0.0, step.seconds - spent_s), step.seconds if left_s is None else left_s)
-        counts = {"ok": tally.n - tally.failures, "failed": tally.failures}
-        if (p95_s := tally.p95_s()) is not None:
-            counts["p95_ms"] = round(p95_s * 1e3)
-        self._progress.tick(step.label, left_s, counts, said["in_flight"])
+        done_ratio = None if left_s is None else spent_s / max(1e-9, spent_s + left_s)
+        now = Shown(step.label, done_ratio, left_s, tally.p95_s(), tally.failures, tally.n, said["in_flight"])
+        self._progress.step(now)
 
     # What ends it early
 

@@ -157,6 +157,8 @@ class Team(Protocol):
     """How many engines share a step."""
     together: bool
     """Whether they are told when to begin."""
+    end_s: float
+    """How long it may take until the last record of engines that were told to stop is here."""
 
     def name(self, engine: int) -> str:
         """What an engine is called in sentences."""
@@ -175,6 +177,7 @@ class Processes:
     """A team of engine processes on this machine, one a core where there are as many."""
 
     kind = "processes"
+    end_s = 10.0
 
     def __init__(self, size: int) -> None:
         self.size = size

@@ -286,6 +286,7 @@ class _Master:
         if wrong is not None:
             self._lost(number, worker, wrong)
             return
+        self.tell({"event": "shipped", "engine": number})
         self._runner.send_message(
             "dm_got", {"kind": data["kind"], "upto": data["at"] + len(data["data"])}, worker.client
         )

@@ -2,10 +2,10 @@
 
 import contextlib
 import select
-import shlex
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +20,7 @@ from drillmaster.ladder.checking import longest_s
 from drillmaster.load.preparing import Ready
 from drillmaster.load.process import Ended
 from drillmaster.sanity import is_loopback
+from drillmaster.screen import screen_text
 
 __all__ = ["LocustTeam"]
 
@@ -33,6 +34,7 @@ class LocustTeam:
 
     kind = "locust"
     together = True
+    end_s = 60.0
 
     def __init__(self, bind: tuple[str, int], workers: int, *, assemble_s: float = ASSEMBLE_S) -> None:
         """Raises Refused where Locust is not installed."""
@@ -41,11 +43,14 @@ class LocustTeam:
         self._bind = bind
         self._assemble_s = assemble_s
         self._process: subprocess.Popen[bytes] | None = None
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - open for as long as the master is
         self._rest = b""
         self._words: list[dict[str, Any]] = []
         self._members: list[dict[str, Any]] = []
         self._drives = 0
         self.ended = False
+        self.gone: dict[int, str] = {}
+        """Workers that were lost, and why."""
         self._often = False
 
     # Before the run
@@ -56,6 +61,10 @@ class LocustTeam:
         host, _ = self._bind
         shown = f"[{host}]" if ":" in host else host
         say(f"waiting for {self.size} workers: drillmaster locust-worker --master {shown}:{port}" + _flag(ready))
+        if not is_loopback(host):
+            say(
+                "Locust's channel is neither encrypted nor authenticated: whoever reaches that address sees payloads and may come"
+            )
         clients = self._come(say)
         self._tell({"order": "meet", "meeting": _meeting(ready, addresses, self.size), "workers": clients})
         self._meet(clients)
@@ -89,7 +98,7 @@ class LocustTeam:
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stderr=self._log,
                 start_new_session=True,
             )
         finally:
@@ -113,7 +122,7 @@ class LocustTeam:
             "--engine locust",
             found="a Locust master that did not start",
             wanted="one that does",
-            remedy=f"{shlex.quote(sys.executable)} -c 'import locust' says why",
+            remedy=f"see what it said: {self.last_words()}",
         )
 
     def _come(self, say: Callable[[str], None]) -> list[str]:
@@ -228,7 +237,14 @@ class LocustTeam:
             self._process.kill()
             self._process.wait(5)
         self._sock.close()
+        self._log.close()
         self._process = None
+
+    def last_words(self) -> str:
+        """Why the master is no more, in its own words."""
+        self._log.seek(0)
+        lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
+        return "the Locust master ended" + (f": {screen_text(lines[-1])[:300]}" if lines else "")
 
     # Words
 
@@ -276,7 +292,7 @@ class _There:
     def __init__(self, team: LocustTeam, number: int, engines: int) -> None:
         self._team = team
         self._number = number
-        self._ends: dict[int, Ended] = {}
+        self._ends = {engine: Ended(code=None, why=why) for engine, why in team.gone.items()}
         self._engines = engines
         self._heard_s = [time.monotonic()] * engines
         self._stage = ""
@@ -294,16 +310,19 @@ class _There:
                     self._stage = row["stage"]
                 if word["engine"] < self._engines:
                     found.append((word["engine"], row))
+            elif word["event"] == "shipped":
+                self._heard_s[word["engine"]] = time.monotonic()
             elif word["event"] == "ended":
                 self._ends[word["engine"]] = Ended(code=word["code"], why=word["why"])
             elif word["event"] == "lost":
                 found.append((word["engine"], {"event": "worker_lost", "why": word["why"]}))
+                self._team.gone[word["engine"]] = word["why"]
                 self._ends[word["engine"]] = Ended(code=None, why=word["why"])
             elif word["event"] == "late":
                 found.append((-1, {"event": "worker_late", "worker": word["worker"]}))
         if self._team.ended:
             for engine in range(self._engines):
-                self._ends.setdefault(engine, Ended(code=None, why="the Locust master ended"))
+                self._ends.setdefault(engine, Ended(code=None, why=self._team.last_words()))
         return found
 
     @property

@@ -72,7 +72,11 @@ class EngineUser(locust.User):
 
     @locust.task
     def drive(self) -> None:
-        self.worker.drive(self.worker.specs.get())
+        order = self.worker.specs.get()
+        try:
+            self.worker.drive(order)
+        except (OSError, Problem) as error:
+            self.worker.leave(str(error), int(Exit.REFUSED))
 
 
 class _Worker:
@@ -92,6 +96,7 @@ class _Worker:
         self._upto: dict[str, int] = {}
         self._heard_s = time.monotonic()
         self._interrupted = 0
+        self._leaving = False
 
     def serve(self, master: tuple[str, int], within_s: float, folder: Path) -> int:
         self._folder = folder
@@ -136,12 +141,14 @@ class _Worker:
         self._interrupted += 1
         if not hasattr(self, "_runner") or self._interrupted > 1:
             raise KeyboardInterrupt
-        gevent.spawn(self._leave, signal.Signals(number).name)
+        gevent.spawn(self.leave, f"it was stopped by {signal.Signals(number).name}", int(Exit.ABORTED))
 
-    def _leave(self, name: str) -> None:
-        self._runner.send_message("dm_leaving", {"why": f"it was stopped by {name}"})
+    def leave(self, why: str, code: int) -> None:
+        """Tell the master, and end."""
+        self._leaving = True
+        self._runner.send_message("dm_leaving", {"why": why})
         gevent.sleep(0.3)
-        self._end(f"stopped by {name}", int(Exit.ABORTED))
+        self._end(why, code)
 
     def _listen(self) -> None:
         """End where the master is not heard any more."""
@@ -236,7 +243,7 @@ class _Worker:
         self._upto[msg.data["kind"]] = msg.data["upto"]
 
     def bye(self, environment: Any, msg: Any) -> None:
-        if not self._interrupted:  # whoever leaves says why itself
+        if not self._leaving:  # whoever leaves says why itself
             self._end(msg.data["why"], int(msg.data.get("code", 0)))
 
     # The engine

@@ -89,7 +89,7 @@ def wrong_versions(ours: Mapping[str, str], theirs: Mapping[str, str]) -> tuple[
 def parse_address(text: str, *, place: str) -> tuple[str, int]:
     """Read `HOST:PORT`, or `HOST` with Locust's own port. Raises Problem."""
     host, colon, port = text.rpartition(":")
-    if not colon or (":" in host and not host.startswith("[")):
+    if not colon or (":" in host and not (host.startswith("[") and host.endswith("]"))):
         host, port = text, str(PORT)
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:

@@ -1,0 +1,462 @@
+"""Interviews by Locust's master and workers, each of which drives our engine: real processes, and in namespaces real hosts."""
+
+import contextlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drillmaster.evidence.samples import read_samples
+from tests.e2e.interviewlab import Lab, interviewing
+from tests.e2e.test_interview_processes import LOOPBACK_S, NUMBERED, most_at_once, of_step
+from tests.e2e.truthlab import at, truth_server
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.timeout(120),
+    pytest.mark.skipif(
+        importlib.util.find_spec("locust") is None, reason="needs Locust: pip install 'drillmaster[locust]'"
+    ),
+]
+
+START_S = 30.0
+
+
+class Many(Lab):
+    """A master, and workers that come when they are asked to."""
+
+    master: "subprocess.Popen[str]"
+
+    def lead(self, *words: str, workers: int, bind: str = "127.0.0.1:0") -> None:
+        """Start the master, and read on until it says where it is."""
+        argv = self.command(*words, "--engine", "locust", "--workers", str(workers), "--bind", bind)
+        self.master = subprocess.Popen(
+            argv, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.env()
+        )
+        self.processes.append(self.master)
+        self.said: list[str] = []
+        assert self.master.stderr is not None
+        for line in self.master.stderr:
+            self.said.append(line)
+            if (found := re.search(r"--master (\S+)", line)) is not None:
+                self.address = found[1]
+                break
+        else:
+            raise AssertionError("".join(self.said))
+        threading.Thread(target=self._read_on, daemon=True).start()
+
+    def env(self, **more: str) -> dict[str, str]:
+        return {name: value for name, value in os.environ.items() if name != "WORKER_KEY"} | more
+
+    def _read_on(self) -> None:
+        assert self.master.stderr is not None
+        with contextlib.suppress(ValueError):
+            for line in self.master.stderr:
+                self.said.append(line)
+
+    def follow(self, *flags: str, within: list[str] | None = None, **env: str) -> "subprocess.Popen[str]":
+        """Start a worker."""
+        argv = [*(within or []), sys.executable, "-m", "drillmaster", "locust-worker", "--master", self.address, *flags]
+        worker = subprocess.Popen(
+            argv, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.env(**env)
+        )
+        self.processes.append(worker)
+        return worker
+
+    def ends(self, within_s: float = 60) -> int:
+        return self.master.wait(within_s)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.said)
+
+    def wait_to_hear(self, words: str, within_s: float = START_S) -> None:
+        until_s = time.monotonic() + within_s
+        while words not in self.text:
+            assert time.monotonic() < until_s, self.text
+            time.sleep(0.02)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Many]:
+    many = Many(tmp_path)
+    for _ in interviewing(tmp_path):
+        try:
+            yield many
+        finally:
+            for process in many.processes:
+                if process.poll() is None:
+                    process.kill()
+            for process in many.processes:
+                process.wait()
+                for stream in (process.stdout, process.stderr):
+                    if stream is not None:
+                        stream.close()
+
+
+def test_three_workers_do_what_one_engine_would_and_the_server_saw_just_that(lab: Many, tmp_path: Path) -> None:
+    with truth_server(tmp_path) as seen:
+        lab.lead(
+            seen.url, *NUMBERED, "--levels", "1,8", "--warm", "120", "--idle", "0", "--open", "60:1.5", "--drain", "64",
+            "--header", "Authorization=WORKER_KEY", workers=3,
+        )  # fmt: skip
+        workers = [lab.follow(WORKER_KEY=f"k{number}") for number in (1, 2, 3)]
+        assert lab.ends() == 0, lab.text
+        assert [worker.wait(20) for worker in workers] == [0, 0, 0]
+    calls = {"cold": 1, "warmup_c1": 1, "warm_c1": 120, "warmup_c8": 8, "warm_c8": 120, "open_r60": 90, "drain": 64}
+    assert Counter(row[0] for row in seen.rows) == Counter(range(sum(calls.values())))  # each number once, none lost
+    assert {row[4] for row in seen.rows} == {"Bearer k1", "Bearer k2", "Bearer k3"}  # each worker's own key
+    read = lab.read()
+    assert read.ended == "completed"
+    for level in read.interview.levels:
+        truth = of_step(lab, seen, level.label)
+        assert level.n == len(truth) == calls[level.label]
+        assert level.ok_s is not None and len(level.ok_s) == level.n
+        if level.kind == "closed":
+            served_s = [(row[2] - row[1]) / 1e9 for row in truth]
+            for q in (0.5, 0.9):
+                assert 0 < at(list(level.ok_s), q) - at(served_s, q) < LOOPBACK_S
+    assert most_at_once(of_step(lab, seen, "warm_c8")) == 8
+    assert list(lab.rows()) == ["cold", "warm_c1", "warm_c8"]
+    manifest = read.manifest
+    assert (manifest.engines["kind"], manifest.engines["size"]) == ("locust", 3)
+    # On one machine the clocks are one: what the round trips say of them is true within the bound that they give.
+    clocks = [row for row in lab.events() if row["event"] == "worker_clock"]
+    assert len(clocks) >= 3 * 6
+    assert all(abs(row["offset_ns"]) <= row["bound_ns"] for row in clocks)
+    assert all(row["one_clock"] for row in manifest.engines["members"])
+    begun = [row for row in lab.events() if row["event"] == "stage_started" and "skew_ms" in row]
+    assert len(begun) == 6
+    whole = (lab.run_dir / "manifest.json").read_text() + (lab.run_dir / "events" / "load.jsonl").read_text() + lab.text
+    assert not re.search(r"\bk[123]\b", whole)
+
+
+def test_a_worker_that_is_killed_makes_the_run_partial_and_is_named(lab: Many, tmp_path: Path) -> None:
+    with truth_server(tmp_path) as seen:
+        lab.lead(seen.url, "--levels", "3,6", "--warm", "600", "--idle", "0", workers=3)
+        workers = [lab.follow() for _ in range(3)]
+        lab.wait_to_hear("phase warm_c6")
+        time.sleep(0.5)
+        workers[1].kill()
+        assert lab.ends() == 3, lab.text
+        read = lab.read()
+        [lost] = [row for row in lab.events() if row["event"] == "worker_lost"]
+        name = next(row for row in read.manifest.engines["members"] if row["pid"] == workers[1].pid)
+        assert read.manifest.engines["members"].index(name) == lost["engine"] - 1
+        assert lost["why"] == "its heartbeats stopped"
+        assert f"worker {lost['engine']} of 3" in read.why
+        assert "was lost in warm_c6, after" in read.why
+        levels = {level.label: level for level in read.interview.levels}
+        assert (levels["warm_c3"].n, levels["warm_c3"].void) == (600, ())  # what was over before it is whole
+        assert levels["warm_c6"].void and levels["warm_c6"].n < 600
+        [stage] = [row for row in lab.events() if row["event"] == "stage_started" and row["stage"] == "warm_c6"]
+        assert stage
+        for worker in (workers[0], workers[2]):
+            assert worker.wait(20) == 0
+        time.sleep(0.3)
+        count = len(list(_engines()))
+    assert count == 0  # its engine did not outlive it
+
+
+def _engines() -> Iterator[int]:
+    """Engines that this test left: their parent is gone."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if (
+                b"drillmaster.engines" in path.read_bytes()
+                and f"PPid:\t{os.getpid()}" not in (path.parent / "status").read_text()
+            ):
+                parent = re.search(r"PPid:\t([0-9]+)", (path.parent / "status").read_text())
+                if parent is not None and parent[1] == "1":
+                    yield int(path.parent.name)
+
+
+def test_an_interrupt_of_the_master_stops_all_workers_and_keeps_their_records(lab: Many, tmp_path: Path) -> None:
+    with truth_server(tmp_path) as seen:
+        lab.lead(seen.url, "--levels", "6", "--warm", "6000", "--idle", "0", workers=2)
+        workers = [lab.follow(), lab.follow()]
+        lab.wait_to_hear("phase warm_c6")
+        time.sleep(0.8)
+        lab.master.send_signal(signal.SIGINT)
+        assert lab.ends() == 3, lab.text
+        assert [worker.wait(20) for worker in workers] == [0, 0]
+    read = lab.read()
+    assert read.why == "stopped by SIGINT"
+    [level] = (level for level in read.interview.levels if level.label == "warm_c6")
+    stopped = level.failed.get("stopped", 0)
+    assert level.n - stopped <= len(seen.rows) - 7 <= level.n
+    assert level.n > 50
+    for engine in (1, 2):
+        read_samples((lab.run_dir / f"samples.{engine}.bin").read_bytes())
+
+
+def test_an_interrupt_of_a_worker_is_told_and_ends_the_run(lab: Many, tmp_path: Path) -> None:
+    with truth_server(tmp_path) as seen:
+        lab.lead(seen.url, "--levels", "6", "--warm", "6000", "--idle", "0", workers=2)
+        workers = [lab.follow(), lab.follow()]
+        lab.wait_to_hear("phase warm_c6")
+        time.sleep(0.5)
+        workers[0].send_signal(signal.SIGINT)
+        assert lab.ends() == 3, lab.text
+        assert workers[0].wait(20) == 3
+    assert "it was stopped by SIGINT" in lab.read().why
+
+
+def test_a_worker_that_comes_late_has_no_share_and_is_sent_away(lab: Many, tmp_path: Path) -> None:
+    with truth_server(tmp_path) as seen:
+        lab.lead(seen.url, "--levels", "4", "--warm", "800", "--idle", "0", workers=2)
+        workers = [lab.follow(), lab.follow()]
+        lab.wait_to_hear("phase warm_c4")
+        late = lab.follow()
+        assert late.wait(30) == 2
+        assert late.stderr is not None and "has no share left" in late.stderr.read()
+        assert lab.ends() == 0, lab.text
+        assert [worker.wait(20) for worker in workers] == [0, 0]
+    assert [level.n for level in lab.read().interview.levels] == [1, 800]
+    assert len(seen.rows) == 1 + 4 + 800
+    [row] = [row for row in lab.events() if row["event"] == "worker_late"]
+    assert "was sent away" in lab.text
+    assert row["worker"]
+
+
+def test_workers_end_when_their_master_is_killed(lab: Many, tmp_path: Path) -> None:
+    with truth_server(tmp_path) as seen:
+        lab.lead(seen.url, "--levels", "4", "--warm", "60000", "--idle", "0", workers=2)
+        workers = [lab.follow(), lab.follow()]
+        lab.wait_to_hear("phase warm_c4")
+        lab.master.kill()
+        for worker in workers:
+            assert worker.wait(30) in (0, 2)
+        time.sleep(0.3)
+        before = list(_engines())
+    assert before == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "env", "word"),
+    [
+        ([], {}, "WORKER_KEY}, which is not set"),
+    ],
+)
+def test_what_a_worker_cannot_do_is_refused_before_anything_is_sent(
+    lab: Many, tmp_path: Path, flags: list[str], env: dict[str, str], word: str
+) -> None:
+    with truth_server(tmp_path) as seen:
+        lab.lead(
+            seen.url, "--levels", "1", "--warm", "1", "--idle", "0", "--header", "Authorization=WORKER_KEY", workers=2
+        )
+        first, second = lab.follow(WORKER_KEY="x"), lab.follow(*flags, **env)
+        assert lab.ends() == 2, lab.text
+        assert word in lab.text
+        assert second.wait(20) == 2
+        first.wait(20)
+    assert seen.rows == []
+    assert not (lab.folder / "runs").exists()
+
+
+def test_another_code_on_a_worker_is_refused(lab: Many, tmp_path: Path) -> None:
+    import drillmaster
+
+    other = tmp_path / "other"
+    shutil.copytree(
+        Path(drillmaster.__file__).parent, other / "drillmaster", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    clock = other / "drillmaster" / "clock.py"
+    clock.write_text(clock.read_text() + "\n# changed\n")
+    with truth_server(tmp_path) as seen:
+        lab.lead(seen.url, "--levels", "1", "--warm", "1", "--idle", "0", workers=1)
+        worker = lab.follow(PYTHONPATH=str(other))
+        assert lab.ends() == 2, lab.text
+        assert "version of code" in lab.text
+        assert worker.wait(20) == 2
+    assert seen.rows == []
+
+
+def test_no_master_is_said(lab: Many) -> None:
+    lab.address = "127.0.0.1:9"
+    worker = lab.follow("--within", "2")
+    assert worker.wait(20) == 2
+    assert worker.stderr is not None and "no master that answered within 2 s" in worker.stderr.read()
+
+
+def test_a_missing_locust_is_refused_with_the_line_that_brings_it(lab: Many, tmp_path: Path) -> None:
+    blocked = tmp_path / "none"
+    blocked.mkdir()
+    (blocked / "sitecustomize.py").write_text(
+        "import importlib.util as u\nf = u.find_spec\nu.find_spec = lambda n, *a: None if n == 'locust' else f(n, *a)\n"
+    )
+    for words in (
+        ["interview", "http://127.0.0.1:9/", "--engine", "locust", "--workers", "1"],
+        ["locust-worker", "--master", "127.0.0.1:9"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "drillmaster", *words],
+            env={**os.environ, "PYTHONPATH": f"{blocked}:{os.environ.get('PYTHONPATH', '')}"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 2
+        assert "pip install 'drillmaster[locust]'" in done.stderr
+
+
+# Separate hosts
+
+
+NEAR = "10.214.9.{}"
+
+
+class Hosts:
+    """Network namespaces, each a host of its own, on one network with this one."""
+
+    def __init__(self, count: int) -> None:
+        ip = shutil.which("ip") or "/usr/sbin/ip"
+        self._ip = ip
+        self.names = [f"dml{os.getpid()}h{number}" for number in range(1, count + 1)]
+        self.bridge = f"dml{os.getpid()}"[:15]
+
+    def make(self) -> None:
+        made = self._run("link", "add", self.bridge, "type", "bridge")
+        if made.returncode:
+            pytest.skip(f"needs the right to make network namespaces: {made.stderr.strip()}")
+        self._run("addr", "add", f"{NEAR.format(1)}/24", "dev", self.bridge, check=True)
+        self._run("link", "set", self.bridge, "up", check=True)
+        for number, name in enumerate(self.names, start=1):
+            here, there = f"v{os.getpid()}a{number}"[:15], f"v{os.getpid()}b{number}"[:15]
+            made = self._run("netns", "add", name)
+            if made.returncode:
+                pytest.skip(f"needs the right to make network namespaces: {made.stderr.strip()}")
+            for words in (
+                ["link", "add", here, "type", "veth", "peer", "name", there, "netns", name],
+                ["link", "set", here, "master", self.bridge],
+                ["link", "set", here, "up"],
+                ["-n", name, "addr", "add", f"{NEAR.format(number + 1)}/24", "dev", there],
+                ["-n", name, "link", "set", there, "up"],
+                ["-n", name, "link", "set", "lo", "up"],
+            ):
+                self._run(*words, check=True)
+
+    def unmake(self) -> None:
+        for name in self.names:
+            self._run("netns", "del", name)
+        self._run("link", "del", self.bridge)
+
+    def within(self, number: int) -> list[str]:
+        return [self._ip, "netns", "exec", self.names[number - 1]]
+
+    def _run(self, *words: str, check: bool = False) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run([self._ip, *words], capture_output=True, text=True, check=check)
+
+
+@pytest.fixture
+def hosts() -> Iterator[Hosts]:
+    found = Hosts(2)
+    try:
+        found.make()
+        yield found
+    finally:
+        found.unmake()
+
+
+def plan_for(lab: Many, url: str, **more: Any) -> str:
+    host = url.split("/")[2].rpartition(":")[0]
+    permit = {
+        "host": host,
+        "owner": "Ada",
+        "until": "2199-01-01",
+        "max_per_s": 5_000,
+        "max_requests": 5_000,
+        "max_in_flight": 50,
+    }
+    plan = {
+        "kind": "plan",
+        "drill": "interview",
+        "job": "x",
+        "target": {"url": url, "prompt": "call #{n}#", "permit": permit},
+        "levels": [6],
+        "warm": 240,
+        "idle_s": 0,
+        "open": [{"rate": 40, "seconds": 1.5, "poisson": True, "max_in_flight": 40}],
+        **more,
+    }
+    (lab.folder / "plan.json").write_text(json.dumps(plan))
+    return "plan.json"
+
+
+@pytest.mark.needs("ip")
+def test_two_hosts_share_an_interview_with_clocks_of_their_own(lab: Many, tmp_path: Path, hosts: Hosts) -> None:
+    far = NEAR.format(1)
+    # Where the kernel allows it, each host has a monotonic clock of its own too, days ahead of this one.
+    apart = []
+    if (unshare := shutil.which("unshare")) is not None:
+        apart = [unshare, "--time", "--fork", "--monotonic", "250000"]
+        if subprocess.run([*apart, "true"], capture_output=True).returncode:
+            apart = []
+    with truth_server(tmp_path, host=far) as seen:
+        lab.lead(plan_for(lab, seen.url), "--rehearsal", "--permit-host", far, "--yes", workers=2, bind=f"{far}:0")
+        flags = ("--permit-host", far)
+        workers = [lab.follow(*flags, within=[*hosts.within(number), *apart]) for number in (1, 2)]
+        assert lab.ends() == 0, lab.text
+        assert [worker.wait(20) for worker in workers] == [0, 0]
+    read = lab.read()
+    assert read.ended == "completed"
+    assert {row[3] for row in seen.rows} == {NEAR.format(2), NEAR.format(3)}  # each from its own address
+    levels = {level.label: level for level in read.interview.levels}
+    assert sorted(row[0] for row in seen.rows) == list(range(len(seen.rows)))
+    assert levels["warm_c6"].n == 240
+    assert sum(level.n for level in read.interview.levels) + 6 == len(seen.rows)
+    members = read.manifest.engines["members"]
+    assert [member["one_clock"] for member in members] == [not apart, not apart]
+    if not apart:
+        return
+    assert all(abs(member["offset_ms"] / 1e3 - 250_000) < 1 for member in members)
+    # On the run's clock: the server, whose clock is the master's, read each call after it was sent and before it ended.
+    mono0_ns = int(read.manifest.mono0_ns)
+    for engine, member in enumerate(members, start=1):
+        _, columns = read_samples((lab.run_dir / f"samples.{engine}.bin").read_bytes())
+        slack_ns = (member["bound_ms"] + 5) * 1e6
+        theirs = sorted(row[1] - mono0_ns for row in seen.rows if row[3] == NEAR.format(engine + 1))
+        mine = sorted(row.sent_ns for row in columns.rows)
+        assert len(theirs) - len(mine) in (0, 1)  # the cold call has a file of its own
+        for read_ns, sent_ns in zip(theirs[len(theirs) - len(mine) :], mine, strict=True):
+            assert -slack_ns < read_ns - sent_ns < slack_ns + 50e6
+
+
+@pytest.mark.needs("ip")
+@pytest.mark.parametrize(
+    ("flags", "word"), [([], "--permit-host"), (["--permit-host", NEAR.format(9)], "--permit-host")]
+)
+def test_a_worker_whose_own_flag_does_not_repeat_the_host_refuses(
+    lab: Many, tmp_path: Path, hosts: Hosts, flags: list[str], word: str
+) -> None:
+    far = NEAR.format(1)
+    with truth_server(tmp_path, host=far) as seen:
+        lab.lead(plan_for(lab, seen.url), "--rehearsal", "--permit-host", far, "--yes", workers=1, bind=f"{far}:0")
+        worker = lab.follow(*flags, within=hosts.within(1))
+        assert lab.ends() == 2, lab.text
+        assert word in lab.text
+        assert worker.wait(20) == 2
+    assert seen.rows == []
+
+
+@pytest.mark.needs("ip")
+def test_the_loopback_of_another_host_is_refused(lab: Many, tmp_path: Path, hosts: Hosts) -> None:
+    with truth_server(tmp_path) as seen:
+        lab.lead(seen.url, "--levels", "1", "--warm", "1", "--idle", "0", workers=1, bind=f"{NEAR.format(1)}:0")
+        worker = lab.follow(within=hosts.within(1))
+        assert lab.ends() == 2, lab.text
+        assert "another machine or network than the master's" in lab.text
+        assert worker.wait(20) == 2
+    assert seen.rows == []

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 
 __all__ = [
+    "BODYLESS",
     "LAST_CHUNK",
     "MAX_HEAD_BYTES",
     "Answer",
@@ -56,7 +57,8 @@ _FIELDS = re.compile(rb"(?:" + _TOKEN + rb"{1,256}+:[^\x00\r\n]*+\r\n)*+")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[^\x00\r\n]*)?")
 
-_BODYLESS = frozenset((204, 304))
+BODYLESS = frozenset((204, 304))
+"""Statuses whose answers have no body, whatever their fields say."""
 
 
 class Malformed(Exception):
@@ -769,7 +771,7 @@ def request_body(head: RequestHead) -> LengthBody | ChunkedBody:
 
 def has_body(head: ResponseHead, method: str) -> bool:
     """Whether the answer to a request with this method has a body, which may be of no bytes."""
-    return not (method == "HEAD" or head.status in _BODYLESS or head.status < 200)
+    return not (method == "HEAD" or head.status in BODYLESS or head.status < 200)
 
 
 def response_body(head: ResponseHead, method: str) -> Body:

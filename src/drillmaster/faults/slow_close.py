@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from drillmaster.faults import Close, Cx, Fault, Head, Lifted, Raw, Read, Script, Send, Wait, relay_body
-from drillmaster.http1 import answer_head
+from drillmaster.http1 import BODYLESS, answer_head
 
 __all__ = ["SlowClose"]
 
@@ -28,7 +28,7 @@ class SlowClose(Fault, frozen=True, kw_only=True, tag="slow-close"):
     def script(self, cx: Cx) -> Script:
         head = yield Read("upstream")
         bodyless = cx.request is not None and cx.request.method == "HEAD"
-        if not isinstance(head, Head) or bodyless or head.status in (204, 304):
+        if not isinstance(head, Head) or bodyless or head.status in BODYLESS:
             return
         fields = [field for field in head.headers if field[0].lower() != "content-length"]
         wire = answer_head(head.status, (*fields, ("connection", "close")), head.reason)

@@ -458,7 +458,7 @@ class Drive:
                 if not relayed:
                     self._act()
                     ex.altered = ex.altered or (
-                        self._codes_anew(part) if isinstance(part, Head) else not isinstance(part, End)
+                        not isinstance(part, Head) or self._codes_anew(part)  # an end of its own leaves something out
                     )
                 self._speech.send(part)
                 if ex.over:

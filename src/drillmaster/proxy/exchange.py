@@ -470,7 +470,10 @@ class Exchange(Witness):
         self.finish("clean")
 
     def _interim(self, resp: ResponseHead) -> None:
-        if not self.head.minor or (self.drive is not None and not self.drive.passing):
+        if not self.head.minor:
+            return
+        # A script has the answer, and what comes before it; but a client that waits to be asked for its body is asked.
+        if self.drive is not None and not self.drive.passing and (not self.head.expects or self.first_ns is not None):
             return
         lines = [b"HTTP/1.1 %d %b" % (resp.status, resp.reason), *resp.lines, b"\r\n"]
         self.client.wire.send(b"\r\n".join(lines))
@@ -560,9 +563,7 @@ class Exchange(Witness):
             return
         body = self.down_body
         if self.resp_done:
-            # The answer is whole, the request is not: the upstream does not want the rest.
-            self.upstream = None
-            self._answer_over()
+            self._upstream_is_done()
             return
         if isinstance(body, CloseBody):
             body.end()
@@ -581,10 +582,18 @@ class Exchange(Witness):
         if self.resp is None:
             self.upstream_failed(502, why)
         elif self.resp_done:
-            self.upstream = None
-            self._answer_over()
+            self._upstream_is_done()
         else:
             self._cut("rst" if why == "reset" else "cut", why)
+
+    def _upstream_is_done(self) -> None:
+        """It has answered in full and is gone. Where the request is not whole it does not want the rest.
+
+        A script that has the answer in hand has not sent it yet: the exchange is over when the script says so.
+        """
+        self.upstream = None
+        if self.drive is None or self.drive.passing:
+            self._answer_over()
 
     def upstream_failed(self, status: int, why: str) -> None:
         """No answer can be had. A stale pooled connection is replaced once; anything else is told to the client."""

@@ -6,7 +6,7 @@ import termios
 
 import pytest
 
-from drillmaster.run.progress import Lossy, Plain, Terminal, large, progress_for
+from drillmaster.run.progress import Lossy, Plain, Step, Terminal, bar, large, progress_for
 
 
 class Clock:
@@ -124,3 +124,52 @@ def _read(fd: int) -> bytes:
         return os.read(fd, 1 << 20)
     except BlockingIOError:
         return b""
+
+
+STEP = Step("warm_c4", 0.25, 62.0, 0.0634, 0, 15, 4)
+
+
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        (100, "warm_c4 [######------------------] 01:02 left  p95 63.4 ms  errors 0 of 15  in flight 4"),
+        (79, "warm_c4 [####------------] 01:02 left  p95 63.4 ms  errors 0 of 15  in flight 4"),
+        (70, "warm_c4 [#####---------------] 01:02 left  p95 63.4 ms  errors 0 of 15"),
+        (52, "warm_c4 [##------] 01:02 left  p95 63.4 ms  errors 0"),
+        (44, "warm_c4 [#----] 01:02  p95 63.4 ms  errors 0"),
+        (39, "warm_c4 25% 01:02 p95 63.4 ms errors 0"),
+        (20, "warm_c4 25% 01:02 p9"),
+    ],
+)
+def test_a_step_of_an_interview_fits_its_terminal(columns: int, line: str) -> None:
+    assert bar(STEP, columns) == line
+    assert len(line) <= columns
+
+
+def test_before_anybody_can_tell_the_bar_is_empty_and_there_is_no_countdown() -> None:
+    line = bar(Step("warm_c1", None, None, None, 0, 0, 1), 79)
+    assert line == "warm_c1 [------------------------] p95 none yet  errors 0 of 0  in flight 1"
+
+
+@pytest.mark.parametrize("ratio", [-1.0, 0.0, 1.0, 7.0])
+def test_a_bar_is_as_long_whatever_its_ratio(ratio: float) -> None:
+    assert len(bar(STEP._replace(done_ratio=ratio), 79)) == len(bar(STEP, 79))
+
+
+def test_on_a_terminal_a_step_is_written_over_and_failures_are_red_there_alone() -> None:
+    out = io.StringIO()
+    Terminal(out, colour=True).step(STEP._replace(failed=3))
+    assert out.getvalue().startswith("\r\x1b[Kwarm_c4 [") and "\x1b[1;31merrors 3\x1b[0m of 15" in out.getvalue()
+    out = io.StringIO()
+    Terminal(out, colour=False).step(STEP._replace(failed=3))
+    assert out.getvalue().count("\x1b") == 1
+
+
+def test_elsewhere_a_step_is_a_plain_line_every_ten_seconds() -> None:
+    now_s = [0.0]
+    out = io.StringIO()
+    plain = Plain(out, now_s=lambda: now_s[0])
+    for now_s[0] in (1.0, 9.9, 10.0, 12.0, 20.0):
+        plain.step(STEP)
+    line = "warm_c4 25% done 01:02 left  p95 63.4 ms  errors 0 of 15  in flight 4\n"
+    assert out.getvalue() == 2 * line

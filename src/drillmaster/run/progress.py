@@ -11,9 +11,9 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol, TextIO
+from typing import NamedTuple, Protocol, TextIO
 
-__all__ = ["Plain", "Progress", "Silent", "Terminal", "large", "progress_for"]
+__all__ = ["Plain", "Progress", "Silent", "Step", "Terminal", "bar", "large", "progress_for"]
 
 PLAIN_EVERY_S = 10.0
 
@@ -41,6 +41,21 @@ def large(text: str) -> list[str]:
     ]
 
 
+class Step(NamedTuple):
+    """How far one step of an interview is."""
+
+    name: str
+    done_ratio: float | None
+    """None: nobody can tell yet."""
+    left_s: float | None
+    p95_s: float | None
+    """Of its good calls so far."""
+    failed: int
+    calls: int
+    """That have ended."""
+    in_flight: int
+
+
 class Progress(Protocol):
     """Where a drill says what it is doing."""
 
@@ -52,6 +67,9 @@ class Progress(Protocol):
 
     def tick(self, name: str, left_s: float | None, counts: Mapping[str, int], in_flight: int) -> None:
         """The phase goes on; called about once a second."""
+
+    def step(self, step: Step) -> None:
+        """A step of an interview goes on; called a few times a second."""
 
     def injected(self, at: str, fault: str) -> None:
         """The fault is on since `at` (RFC 3339): to be said aloud."""
@@ -111,6 +129,9 @@ class Silent:
     def tick(self, name: str, left_s: float | None, counts: Mapping[str, int], in_flight: int) -> None:
         pass
 
+    def step(self, step: Step) -> None:
+        pass
+
     def injected(self, at: str, fault: str) -> None:
         pass
 
@@ -135,6 +156,14 @@ class Plain:
             self._said_s = self._now_s()
             self.line(_status(name, left_s, counts, in_flight))
 
+    def step(self, step: Step) -> None:
+        if self._now_s() - self._said_s >= PLAIN_EVERY_S:
+            self._said_s = self._now_s()
+            done = "" if step.done_ratio is None else f" {min(1.0, step.done_ratio):.0%} done"
+            self.line(
+                f"{step.name}{done}{_left(step.left_s)}  {_so_far(step)} of {step.calls}  in flight {step.in_flight}"
+            )
+
     def injected(self, at: str, fault: str) -> None:
         self.line(f"FAULT INJECTED at {at}: {fault}. Lead: say the time aloud; Scribe: drillmaster note injection_seen")
 
@@ -157,11 +186,22 @@ class Terminal(Plain):
         self._open = False
 
     def tick(self, name: str, left_s: float | None, counts: Mapping[str, int], in_flight: int) -> None:
-        columns = 80
-        with contextlib.suppress(OSError, ValueError):
-            columns = os.get_terminal_size(self._out.fileno()).columns or columns
-        self._write("\r\x1b[K" + _status(name, left_s, counts, in_flight)[: columns - 1])
+        self._write("\r\x1b[K" + _status(name, left_s, counts, in_flight)[: self._columns() - 1])
         self._open = True
+
+    def step(self, step: Step) -> None:
+        text = bar(step, self._columns() - 1)
+        if self._colour and step.failed:
+            said = f"errors {step.failed}"
+            text = text.replace(said, f"\x1b[1;31m{said}\x1b[0m")
+        self._write("\r\x1b[K" + text)
+        self._open = True
+
+    def _columns(self) -> int:
+        columns = 0
+        with contextlib.suppress(OSError, ValueError):
+            columns = os.get_terminal_size(self._out.fileno()).columns
+        return columns or 80
 
     def injected(self, at: str, fault: str) -> None:
         on, off = ("\x1b[1;31m", "\x1b[0m") if self._colour else ("", "")
@@ -188,7 +228,54 @@ def _span(seconds: float) -> str:
     return f"{minutes} min" + (f" {rest} s" if rest else "")
 
 
+def bar(step: Step, columns: int) -> str:
+    """One line on a step in so many columns: name, bar, countdown, p95 and errors; what has no room goes, the least of it first."""
+    left = "" if step.left_s is None else f"{_clock(step.left_s)} left"
+    short = left.removesuffix(" left")
+    so_far = _so_far(step)
+    for words, least in (
+        ((left, f"{so_far} of {step.calls}", f"in flight {step.in_flight}"), 2 * _LEAST_BAR),
+        ((left, f"{so_far} of {step.calls}"), 2 * _LEAST_BAR),
+        ((left, so_far), _LEAST_BAR),
+        ((short, so_far), _LEAST_BAR),
+    ):
+        tail = "  ".join(word for word in words if word)
+        room = columns - len(step.name) - len(tail) - 2
+        if room >= least:
+            return f"{step.name} {_bar(step.done_ratio, min(room, _MOST_BAR))} {tail}"
+    done = "" if step.done_ratio is None else f"{min(1.0, step.done_ratio):.0%}"
+    least_of_it = (step.name, done, short, so_far.replace("  ", " "))
+    return " ".join(word for word in least_of_it if word)[:columns]
+
+
+_LEAST_BAR = 7
+_MOST_BAR = 26
+
+
+def _bar(ratio: float | None, columns: int) -> str:
+    """A bar with its ends; before anybody can tell, an empty one."""
+    room = columns - 2
+    full = 0 if ratio is None else round(room * min(1.0, max(0.0, ratio)))
+    return f"[{'#' * full}{'-' * (room - full)}]"
+
+
+def _so_far(step: Step) -> str:
+    p95 = (
+        "none yet" if step.p95_s is None else f"{step.p95_s:.3g} s" if step.p95_s >= 1 else f"{step.p95_s * 1e3:.3g} ms"
+    )
+    return f"p95 {p95}  errors {step.failed}"
+
+
+def _left(left_s: float | None) -> str:
+    return "" if left_s is None else f" {_clock(left_s)} left"
+
+
+def _clock(seconds: float) -> str:
+    whole = int(max(0.0, seconds))
+    return f"{whole // 60:02d}:{whole % 60:02d}"
+
+
 def _status(name: str, left_s: float | None, counts: Mapping[str, int], in_flight: int) -> str:
-    left = "" if left_s is None else f" {int(max(0.0, left_s)) // 60:02d}:{int(max(0.0, left_s)) % 60:02d} left"
+    left = _left(left_s)
     seen = "  ".join(f"{word} {n}" for word, n in sorted(counts.items(), key=lambda item: (item[0] != "ok", item[0])))
     return f"{name}{left}  {seen or 'no answer yet'}  in flight {in_flight}"

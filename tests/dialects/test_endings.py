@@ -1,6 +1,8 @@
 """Was this answer really finished? One table an API, and the laws that hold for all of them."""
 
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -435,6 +437,45 @@ def test_a_short_answer_passes_where_that_is_allowed() -> None:
     assert_finished(STOP.replace(b"stop", b"length"), "openai_chat", complete=False)
     with pytest.raises(AssertionError):
         assert_finished(OPEN + STOP, "openai_chat", whole=False)
+
+
+class Model:
+    """An SDK's answer: a model of fields, which can be iterated, as pydantic's are."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.fields = fields
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        yield from self.fields.items()
+
+    def model_dump(self, **how: Any) -> dict[str, Any]:
+        return self.fields
+
+
+@pytest.mark.parametrize("kind", [dict, Model])
+def test_an_answer_that_is_no_stream_can_be_handed_over_as_the_sdk_gives_it(kind: Any) -> None:
+    assert_finished(kind(choices=[{"finish_reason": "stop"}]), "openai_chat")
+    assert_finished(kind(type="message", stop_reason="end_turn", content=[]), "anthropic")
+    assert_finished(kind(model="m", done=True), "ollama")
+    assert_finished(kind(choices=[{"finish_reason": "length"}]), "openai_chat", complete=False)
+    for body, why in (
+        ({"choices": [{"finish_reason": "length"}]}, "incomplete"),
+        ({}, "cut"),
+        ({"error": {}}, "error"),
+    ):
+        with pytest.raises(AssertionError, match=f"it is {why}"):
+            assert_finished(kind(**body), "openai_chat")
+
+
+@pytest.mark.parametrize("body", [None, 3, object()])
+def test_what_is_no_answer_is_no_failed_assertion(body: Any) -> None:
+    with pytest.raises(TypeError, match="collect an async stream first"):
+        assert_finished(body, "openai_chat")
+
+
+def test_a_buffer_is_a_body() -> None:
+    assert_finished(bytearray(OPEN + STOP + DONE), "openai_chat")
+    assert_finished(memoryview(OPEN + STOP + DONE), "openai_chat")
 
 
 @pytest.mark.parametrize("path", ["/v1/responses", "/v1/messages"])

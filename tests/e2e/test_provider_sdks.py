@@ -107,6 +107,9 @@ def test_the_openai_sdk_reads_chat_completions(name: str, base: str) -> None:
     assert client.chat.completions.create(model="m", messages=answered, tools=[TOOL]).choices[0].finish_reason == "stop"
     cut = client.chat.completions.create(model="m", messages=HELLO, max_tokens=2)
     assert cut.choices[0].finish_reason == "length"
+    assert_finished(whole, name)
+    with pytest.raises(AssertionError, match="it is incomplete"):
+        assert_finished(cut, name)
     with pytest.raises(openai.BadRequestError, match="at least one message is required"):
         client.chat.completions.create(model="m", messages=[])
 
@@ -129,6 +132,9 @@ def test_the_openai_sdk_reads_responses(name: str, base: str) -> None:
     assert client.responses.create(model="m", input="use get_weather", tools=[tool]).output[0].name == "get_weather"
     cut = client.responses.create(model="m", input="hello there", max_output_tokens=2)
     assert (cut.status, cut.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    assert_finished(whole, "openai_responses")
+    with pytest.raises(AssertionError, match="it is incomplete"):
+        assert_finished(cut, "openai_responses")
 
 
 def test_the_anthropic_sdk_reads_messages(base: str) -> None:
@@ -140,6 +146,7 @@ def test_the_anthropic_sdk_reads_messages(base: str) -> None:
         final = stream.get_final_message()
     assert final.content[0].text == whole.content[0].text and final.usage.output_tokens == whole.usage.output_tokens
     assert_finished(list(client.messages.create(**asked, stream=True)), "anthropic")
+    assert_finished(whole, "anthropic")
     tools: Any = [{"name": "get_weather", "input_schema": SCHEMA}]
     called = client.messages.create(**{**asked, "messages": WEATHER}, tools=tools)
     with client.messages.stream(**{**asked, "messages": WEATHER}, tools=tools) as stream:
@@ -250,6 +257,7 @@ def test_the_groq_sdk(base: str) -> None:
     assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == whole.choices[0].message.content
     assert chunks[-1].x_groq.usage.total_tokens == whole.usage.total_tokens
     assert_finished(chunks, "groq")
+    assert_finished(whole, "groq")
     called = client.chat.completions.create(model="m", messages=WEATHER, tools=[TOOL])
     assert called.choices[0].message.tool_calls[0].function.name == "get_weather"
     answer = load("groq").error(None, "overloaded", request_id="r")
@@ -278,6 +286,7 @@ def test_the_mistral_sdk(base: str) -> None:
     assert "".join(e.data.choices[0].delta.content or "" for e in events) == whole.choices[0].message.content
     assert events[-1].data.usage.total_tokens == whole.usage.total_tokens
     assert_finished(events, "mistral")
+    assert_finished(whole, "mistral")
     calls = [e.data.choices[0].delta.tool_calls for e in client.chat.stream(model="m", messages=WEATHER, tools=[TOOL])]
     assert [call[0].function.name for call in calls if call] == ["get_weather"]
     for condition in ("rate", "rate-older"):
@@ -300,6 +309,7 @@ def test_the_gemini_sdk(base: str) -> None:
     chunks = list(here.models.generate_content_stream(model="g", contents="hello there"))
     assert "".join(chunk.text for chunk in chunks) == whole.text
     assert_finished(chunks, "gemini")
+    assert_finished(whole, "gemini")
     declared = types.FunctionDeclaration(name="get_weather", parameters_json_schema=SCHEMA)
     config = types.GenerateContentConfig(tools=[types.Tool(function_declarations=[declared])])
     called = here.models.generate_content(model="g", contents="use get_weather", config=config)
@@ -322,6 +332,7 @@ def test_the_ollama_sdk(base: str) -> None:
     assert "".join(line.message.content or "" for line in lines) == whole.message.content
     assert lines[-1].done and whole.done_reason == "stop"
     assert_finished(lines, "ollama")
+    assert_finished(whole, "ollama")
     called = client.chat(model="m", messages=WEATHER, tools=[TOOL])
     assert called.message.tool_calls[0].function.arguments == ARGUMENTS
     assert client.generate(model="m", prompt="hello")["response"]

@@ -18,7 +18,7 @@ import enum
 import functools
 import importlib
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -431,13 +431,27 @@ def assert_finished(
 ) -> None:
     """Fail unless the answer was really finished. AssertionError says how it ended instead.
 
-    `body` is the body as bytes, text or pieces of it, or the events that an SDK's stream gave (pydantic models or dicts).
+    `body` is the body as bytes, text or pieces of it, an SDK's answer, or the events that an SDK's stream gave (pydantic
+    models or dicts). A stream that is async is collected first: `[event async for event in stream]`.
     `content_type` None is told from the body's first bytes. `whole` is whether the framing was complete, which an HTTP
     client that raised nothing vouches for. `complete` False lets an answer pass that reached its end and is short of what
     was asked: a token limit, a filter.
     """
     api = load(dialect)
-    data = body.encode() if isinstance(body, str) else body if isinstance(body, bytes) else _joined(api, body)
+    if isinstance(body, str):
+        data = body.encode()
+    elif isinstance(body, bytes | bytearray | memoryview):
+        data = bytes(body)
+    elif isinstance(body, Mapping) or hasattr(body, "model_dump"):  # an answer that is no stream; both can be iterated
+        data = dump(_plain(body))
+        content_type = content_type or "application/json"
+    elif isinstance(body, Iterable):
+        data = _joined(api, body)
+    else:
+        raise TypeError(
+            f"assert_finished: found {type(body).__name__}, wanted a body, an SDK's answer, or the events of its stream; "
+            "collect an async stream first: [event async for event in stream]"
+        )
     if content_type is None:
         content_type = _guess(data)
     # All of it is at hand, so that nothing has to be told from its end alone.
@@ -460,6 +474,11 @@ def _guess(data: bytes) -> str:
     )
 
 
+def _plain(value: Any) -> Any:
+    """An SDK's model as dicts and lists."""
+    return value.model_dump(mode="json", by_alias=True) if hasattr(value, "model_dump") else value
+
+
 def _joined(api: Dialect, pieces: Iterable[object]) -> bytes:
     """The body that pieces make, or that an SDK's events came from: each is put into its frame again."""
     frames = []
@@ -470,9 +489,7 @@ def _joined(api: Dialect, pieces: Iterable[object]) -> bytes:
         if isinstance(piece, str):
             frames.append(piece.encode())
             continue
-        value: Any = getattr(piece, "data", piece)  # one SDK wraps each event
-        if hasattr(value, "model_dump"):
-            value = value.model_dump(mode="json", by_alias=True, exclude_none=False)
+        value = _plain(getattr(piece, "data", piece))  # one SDK wraps each event
         fields = value if isinstance(value, dict) else {}
         if api.splits == "line" and "choices" not in fields:
             frames.append(dump(value) + b"\n")

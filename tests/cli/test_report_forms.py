@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from drillmaster.cli.card import command as card
 from drillmaster.cli.gate import command as gate
 from drillmaster.cli.report import command as report
 from drillmaster.errors import Problem, Refused
@@ -143,3 +144,66 @@ def test_a_later_judgement_replaces_the_thresholds_of_an_earlier_one(here: Path)
 def test_a_verdict_that_is_not_kept_leaves_no_thresholds(here: Path) -> None:
     CliRunner().invoke(gate, ["interview", str(here), "--policy", "policy.yaml", "--no-record"])
     assert not (here / "thresholds").exists() and not (here / "verdict.json").exists()
+
+
+def test_the_card_of_an_interview_is_its_wiki_page(here: Path) -> None:
+    refused = CliRunner().invoke(card, [str(here)])
+    assert isinstance(refused.exception, Refused)
+    assert refused.exception.remedy == f"drillmaster gate interview runs/{interviews.RUN} --policy FILE"
+    done = CliRunner().invoke(card, [str(judged(here))])
+    assert done.exit_code == 0, done.output
+    page = (here / "card.md").read_text()
+    assert page in done.output and page.startswith("# Free-Server Load Interview - one-sentence diff summary")
+    said = json.loads(CliRunner().invoke(card, [str(here), "--json", "--out", "x.md"]).output)
+    assert (said["card"], said["issues_written"]) == ("x.md", [])
+    assert isinstance(CliRunner().invoke(card, [str(here), "--issues", "i"]).exception, Problem)
+
+
+# The article's template, field by field: what stands behind each.
+FIELDS = {
+    "# Free-Server Load Interview - ": "one-sentence diff summary",
+    "Date: ": "2026-11-30",
+    "Harness commit: ": "0f1e2d3c",
+    "Interview JSON: ": f"`interview.json` of run `{interviews.RUN}`, evidence `sha256:",
+    "Driver: ": "Ada",
+    "Reader: ": "Bea",
+    "Recorder: ": "Cem",
+    "Payload (frozen): ": '`{"messages":[{"role":"user","content":"Summarize this diff in one sentence."}]}`',
+    "Thresholds: ": "`policy.yaml` @ `sha256:",
+    "Gate output:": "",
+    "Decision: ": "PASS",
+    "Allowed on this path until the review: ": "interactive aids; summaries of one file",
+    "Budget note: ": "10 million tokens a month, read on 2026-11-29 at https://example.com/terms",
+    "Review date: ": "2026-12-30",
+}
+
+
+def test_every_field_of_the_wiki_page_is_there_and_filled_in(here: Path) -> None:
+    judged(here)
+    CliRunner().invoke(card, [str(here)])
+    lines = (here / "card.md").read_text().splitlines()
+    for field, value in FIELDS.items():
+        [line] = [line for line in lines if line.startswith(field)]
+        assert line[len(field) :].strip().startswith(value), line
+    assert "BREACH: none" in lines
+
+
+@pytest.mark.parametrize(
+    ("budget", "missing"),
+    [
+        (
+            "{allowance: many tokens, read_on: '2026-11-29', url: https://example.com/terms}",
+            "the allowance with its number",
+        ),
+        ("{allowance: 10 million tokens, read_on: yesterday, url: https://example.com/terms}", "the day it was read"),
+        ("{allowance: 10 million tokens, read_on: '2026-11-29', url: example.com}", "the address it was read at"),
+        ("{}", "the allowance with its number, the day it was read, the address it was read at"),
+    ],
+)
+def test_a_budget_note_that_lacks_something_is_open(here: Path, budget: str, missing: str) -> None:
+    text = interviews.POLICY[: interviews.POLICY.index("      budget:")] + f"      budget: {budget}\n"
+    Path("policy.yaml").write_text(text)
+    judged(here)
+    CliRunner().invoke(card, [str(here)])
+    assert f"Budget note: OPEN: {missing}" in (here / "card.md").read_text()
+    assert f"OPEN: {missing}" in typed(here, "--html", "-").output

@@ -63,7 +63,7 @@ def command(
     from drillmaster.cli import say_json
     from drillmaster.errors import one_line
     from drillmaster.intake.runs import find_run, short
-    from drillmaster.intake.written import STDOUT, write_whole
+    from drillmaster.intake.written import STDOUT, is_interview, write_whole
 
     asked = {"html": html, "csv": csv, "json_file": json_file, "junit": junit, "prometheus": prometheus}
     printed = [name for name, path in asked.items() if path == STDOUT]
@@ -77,7 +77,7 @@ def command(
             f"--{word} - prints the {'page' if word == 'html' else 'form'}: it goes with neither --json nor --open"
         )
     run = find_run(run)
-    renders, more = _interview(run, measured_from) if _is_interview(run) else _drill(run, measured_from)
+    renders, more = _interview(run, measured_from) if is_interview(run) else _drill(run, measured_from)
     if not any(asked.values()) or open_it:
         asked["html"] = html or run / "report.html"
     texts = {name: renders[name]() for name, path in asked.items() if path is not None}
@@ -109,20 +109,6 @@ def command(
 
 def _option(name: str) -> str:
     return name.replace("_", "-")
-
-
-def _is_interview(run: Path) -> bool:
-    """What kind of run it is, by its manifest; whoever opens it says what is wrong with one that cannot be read."""
-    import contextlib
-
-    from drillmaster import strict
-    from drillmaster.errors import Problem
-    from drillmaster.intake import read_bytes
-
-    with contextlib.suppress(Problem, AttributeError):
-        path = run / "manifest.json"
-        return bool(strict.load(read_bytes(path, 16 << 20), place=str(path), fmt="json").get("drill") == "interview")
-    return False
 
 
 def _interview(run: Path, measured_from: str) -> tuple[Renders, Callable[[], dict[str, Any]]]:

@@ -12,18 +12,29 @@ import os
 import shlex
 from pathlib import Path
 
-from drillmaster import reports
+from drillmaster import reports, strict
 from drillmaster.errors import Problem, Refused
-from drillmaster.intake import verdicts
+from drillmaster.intake import read_bytes, verdicts
 from drillmaster.intake.run import open_run
 from drillmaster.reports import RunView
 from drillmaster.timeline import opening
 from drillmaster.verdict import Verdict
 
-__all__ = ["STDOUT", "judged_run", "write_new", "write_whole"]
+__all__ = ["STDOUT", "is_interview", "judged_run", "write_new", "write_whole"]
 
+_MANIFEST_CAP_BYTES = 16 << 20
 STDOUT = Path("-")
 """As the name of a file to write: print it and write none. For the command line; `write_whole` knows no such name."""
+
+
+def is_interview(run_dir: Path) -> bool:
+    """Say by its manifest whether a run is an interview; of one that cannot be read, whoever opens it says what is wrong."""
+    path = run_dir / "manifest.json"
+    with contextlib.suppress(Problem, AttributeError):
+        return bool(
+            strict.load(read_bytes(path, _MANIFEST_CAP_BYTES), place=str(path), fmt="json").get("drill") == "interview"
+        )
+    return False
 
 
 def judged_run(run_dir: Path) -> tuple[Verdict, RunView]:

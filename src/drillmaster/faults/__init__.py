@@ -436,6 +436,13 @@ def load(tag: str) -> type[Fault]:
 def make(tag: str, params: dict[str, Any] | None = None) -> Fault:
     """The fault of this tag with these parameters. Raises Problem for an unknown tag, a missing or a wrong parameter."""
     kind = load(tag)
+    if params and "type" in params:  # the tag's own place
+        raise Problem(
+            f"fault {tag}",
+            found="a parameter `type`",
+            wanted="its parameters: " + (", ".join(kind.__struct_fields__) or "none"),
+            remedy=f"see: drillmaster fault show {tag}",
+        )
     try:
         fault = msgspec.convert({**(params or {}), "type": tag}, kind)
     except msgspec.ValidationError as error:

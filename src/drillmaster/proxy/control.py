@@ -9,7 +9,7 @@ import os
 import socket
 import struct
 import time
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol, TypeVar
 
 import msgspec
 
@@ -26,6 +26,7 @@ from drillmaster.http1 import (
 )
 from drillmaster.proxy.hub import Hub
 from drillmaster.proxy.switch import Conflict
+from drillmaster.strict import load_as
 from drillmaster.targeting import Rule
 from drillmaster.wire import Wire
 
@@ -36,10 +37,14 @@ DEADLINE_S = 10.0
 _NAMED = frozenset((b"authorization",))
 
 
+Window = Annotated[str, msgspec.Meta(pattern=r"\A[ -~\u00a1-\uffff]{1,120}\Z")]
+"""Its name goes into every line of evidence that it is the window of."""
+
+
 class Inject(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One fault for everybody, or rules."""
 
-    window: str
+    window: Window
     fault: str | None = None
     params: dict[str, Any] = {}
     rules: tuple[Rule, ...] = ()
@@ -63,6 +68,14 @@ class Renew(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Lift(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     window: str
     why: str = "ordered"
+
+
+_T = TypeVar("_T")
+
+
+def _read(content: bytes, kind: type[_T]) -> _T:
+    """One order. Raises Problem for what is not one and nothing else: no key twice, no depth without end."""
+    return load_as(content, kind, place="order", fmt="json", cap_bytes=MAX_BODY_BYTES)
 
 
 class Orders(Protocol):
@@ -176,12 +189,12 @@ class ControlClient:
                 case "GET", "/state":
                     return 200, orders.state()
                 case "POST", "/inject":
-                    return 200, orders.inject(msgspec.json.decode(content, type=Inject))
+                    return 200, orders.inject(_read(content, Inject))
                 case "POST", "/renew":
-                    renewed = orders.renew(msgspec.json.decode(content, type=Renew))
+                    renewed = orders.renew(_read(content, Renew))
                     return (200, renewed) if renewed is not None else (404, {"error": "that window is not on"})
                 case "POST", "/lift":
-                    return 200, orders.lift(msgspec.json.decode(content, type=Lift))
+                    return 200, orders.lift(_read(content, Lift))
                 case "POST", "/quit":
                     return 200, orders.quit()
         except Conflict as conflict:

@@ -35,6 +35,7 @@ TIERS: tuple[frozenset[str], ...] = (
             "policy",
             "screen",
             "http1",
+            "ws",
             "rules",
         }
     ),

@@ -10,11 +10,12 @@
 """
 
 import ipaddress
+import re
 from typing import Literal
 
 import msgspec
 
-__all__ = ["Address", "Patience", "Pauses", "Shot", "Spec", "Stage"]
+__all__ = ["Address", "Patience", "Pauses", "Shot", "Spec", "Stage", "WebSocket"]
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,6 +35,24 @@ class Address(_Part, frozen=True, kw_only=True):
             raise ValueError("a port is a number from 1 to 65535")
 
 
+class WebSocket(_Part, frozen=True, kw_only=True):
+    """Calls are messages on a WebSocket (RFC 6455), text, and not requests."""
+
+    until: str | None = None
+    """A regular expression: the message that it matches ends the answer; None: the first message does."""
+    failed: str | None = None
+    """A regular expression: a message that it matches ends the answer and is an error."""
+    subprotocol: str | None = None
+    """What `Sec-WebSocket-Protocol` asks for."""
+
+    def __post_init__(self) -> None:
+        for pattern in (self.until, self.failed):
+            try:
+                re.compile((pattern or "").encode())
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+
+
 class Shot(_Part, frozen=True, kw_only=True):
     """What is sent. Keys stand in `headers`: a spec goes over a pipe and is written nowhere."""
 
@@ -50,6 +69,8 @@ class Shot(_Part, frozen=True, kw_only=True):
     shuffled: bool = False
     """Each pass through the set has an order of its own, by the seed; else they are taken in turn."""
     dialect: str = "plain"
+    websocket: WebSocket | None = None
+    """None: requests and answers. Else payloads are messages, and `headers` go with the upgrade."""
 
     def __post_init__(self) -> None:
         if not self.payloads:
@@ -153,5 +174,6 @@ class Spec(_Part, frozen=True, kw_only=True):
 
     @property
     def long(self) -> bool:
-        """Whether a call may be more than one request on its own, which records of the second format tell."""
-        return bool(self.patience or self.shot.turns or any(stage.pauses for stage in self.stages))
+        """Whether a call may be more than one request on its own, or none, which records of the second format tell."""
+        paused = any(stage.pauses for stage in self.stages)
+        return bool(self.patience or self.shot.turns or self.shot.websocket or paused)

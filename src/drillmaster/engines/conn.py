@@ -264,19 +264,21 @@ class Conn:
             return
         now_ns = monotonic_ns()
         if self not in self._engine.busy:
-            self._idle_heard()
-            return
-        if not data:
+            self._idle_heard(data)
+        elif data:
+            self._take(data, now_ns)
+        else:
             self._ended(now_ns)
-            return
-        self._take(data, now_ns)
         tls = self._tls
         if tls is not None:  # epoll does not see what OpenSSL has decrypted already
             while self.is_open and tls.pending():
                 data = self._recv(READ_BYTES)
-                if not data or self not in self._engine.busy:
-                    return
-                self._take(data, now_ns)
+                if self not in self._engine.busy:
+                    self._idle_heard(data)
+                elif data:
+                    self._take(data, now_ns)
+                else:
+                    self._ended(now_ns)
 
     def _take(self, data: bytes, now_ns: int) -> None:
         if not self._first_ns:
@@ -414,8 +416,8 @@ class Conn:
             return
         self.fail(how, now_ns)
 
-    def _idle_heard(self) -> None:
-        """Something came while nothing was asked: its end, or what belongs to no call."""
+    def _idle_heard(self, data: bytes) -> None:
+        """Something came while nothing was asked: its end (empty), or what belongs to no call."""
         with contextlib.suppress(ValueError):
             self._engine.idle.remove(self)
         self._close()

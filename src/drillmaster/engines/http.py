@@ -36,7 +36,8 @@ from drillmaster.engines.conn import CODE, Conn, Head
 from drillmaster.engines.pacing import Timer, arrivals
 from drillmaster.engines.shots import Shots, ShuffledShots
 from drillmaster.engines.starting import Starter
-from drillmaster.engines.turns import Turns
+from drillmaster.engines.turns import TurnConn, Turns
+from drillmaster.engines.websocket import Dialogue, MessageShots, ShuffledMessages, WebSocketConn
 from drillmaster.errors import Exit, Problem
 from drillmaster.evidence.samples import OUTCOMES, header, pack
 from drillmaster.http1 import HeadReader
@@ -88,7 +89,14 @@ class Engine:
         """What came last comes again most often, and to compare costs less than to look up: that hashes all of it."""
         self.worth: dict[tuple[int, bytes, bytes], tuple[int, int]] = {}
         self.carries = re.compile(self.dialect.carries).search if self.dialect.carries is not None else None
-        self.shots = ShuffledShots(spec.shot, spec.seed) if spec.shot.shuffled else Shots(spec.shot)
+        self.shots: Shots
+        self.new_turn = TurnConn if spec.shot.websocket is None else WebSocketConn
+        self.dialogue: Dialogue | None = None
+        if spec.shot.websocket is None:
+            self.shots = ShuffledShots(spec.shot, spec.seed) if spec.shot.shuffled else Shots(spec.shot)
+        else:
+            self.shots = ShuffledMessages(spec.shot, spec.seed) if spec.shot.shuffled else MessageShots(spec.shot)
+            self.dialogue = Dialogue(spec.shot)
         self.agenda: list[tuple[int, int, Callable[[int], None]]] = []
         """A heap of what is to be done later: when, which of those of one instant, what."""
         self._appointments = 0

@@ -11,9 +11,10 @@ from urllib.parse import unquote, urlsplit
 import click
 
 from drillmaster.cli._interview_asks import NAMES, PLACES, arrivals, asking, drain, fields, retry, think
-from drillmaster.errors import Exit, Problem
+from drillmaster.errors import Exit, Problem, Refused
 
 if TYPE_CHECKING:
+    from drillmaster.adapters.drill.locust_team import LocustTeam
     from drillmaster.ladder import InterviewPlan
     from drillmaster.load.conducting import LoadResult
 
@@ -81,6 +82,17 @@ _OF_A_PLAN = (
     help="Engine processes that share each step, for what one core cannot hold.",
 )
 @click.option(
+    "--engine",
+    type=click.Choice(["processes", "locust"]),
+    default="processes",
+    show_default=True,
+    help="Where engines run: as processes here, or one in each Locust worker (drillmaster locust-worker).",
+)
+@click.option("--workers", type=click.IntRange(1, 1_000), metavar="N", help="How many Locust workers share each step.")
+@click.option(
+    "--bind", metavar="HOST:PORT", help="Where workers find the Locust master. Default: 127.0.0.1:5557; port 0 is any."
+)
+@click.option(
     "--runs", type=click.Path(), metavar="DIR", default="runs", show_default=True, help="Where run folders go."
 )
 @click.option("--compress", metavar="5x", help="Divide the idle time and open stages by a factor. Stamped COMPRESSED.")
@@ -103,6 +115,9 @@ def command(
     yes: bool,
     self_test: bool,
     as_json: bool,
+    engine: str,
+    workers: int | None,
+    bind: str | None,
     **asked: Any,
 ) -> None:
     """Interview an endpoint: idle, one cold call, then more callers level by level; every call is on record.
@@ -122,6 +137,8 @@ def command(
       drillmaster interview http://127.0.0.1:8000/search --query 'q={prompt}' --payloads words.jsonl --open 20:60 --poisson
       drillmaster interview interview-plan.yaml --permit-host api.example.com
       drillmaster interview --self-test --levels 8,64,200
+      drillmaster interview http://127.0.0.1:8000/v1/chat --levels 64,512 --warm 5120 --processes 4
+      drillmaster interview interview-plan.yaml --engine locust --workers 3 --bind 192.0.2.7:5557
     """
     from drillmaster.ladder.checking import Place, compressed
     from drillmaster.load.conducting import conduct
@@ -133,6 +150,8 @@ def command(
             raise click.UsageError("--self-test has a server of its own: give no URL and no plan")
         _self_test(_levels(asked["levels"]), as_json=as_json)
     url, path = _which(what, asked["url_option"])
+    if path is not None and path.suffix in (".py", ".js"):
+        raise _foreign(path)
     more: dict[str, str] = {}
     context = click.get_current_context()
     if path is not None:
@@ -151,6 +170,7 @@ def command(
         assert url is not None
         plan, more = _plan(url, asked)
         place, base = Place("interview", _OPTIONS), Path()
+    team = _team(engine, workers, bind, plan.processes, more)
     stamps: tuple[str, ...] = ()
     if compress is not None:
         factor = _factor(compress)
@@ -186,12 +206,55 @@ def command(
             say=None if as_json else say,
             confirm=confirm if asks else None,
         ),
+        team=team,
     )
     _close(result, as_json=as_json)
 
 
 def _option(command: click.Command, name: str) -> str:
     return next(parameter.opts[0] for parameter in command.params if parameter.name == name)
+
+
+def _team(
+    engine: str, workers: int | None, bind: str | None, processes: int, more_headers: dict[str, str]
+) -> "LocustTeam | None":
+    """The workers of a Locust master, where they were asked for. Raises Problem."""
+    if engine != "locust":
+        for option, value in (("--workers", workers), ("--bind", bind)):
+            if value is not None:
+                raise click.UsageError(f"{option} belongs to --engine locust; engine processes here are --processes")
+        return None
+    if workers is None:
+        raise click.UsageError("--engine locust needs --workers N: so many are waited for")
+    if processes != 1:
+        raise click.UsageError("--engine locust has one engine a worker: start more workers instead of --processes")
+    if more_headers:
+        raise Problem(
+            "URL",
+            found="a user or password in it, and workers elsewhere",
+            wanted="a name: no key goes over the channel",
+            remedy="give it on each worker by a variable, and here --header Authorization=NAME_OF_THE_VARIABLE",
+        )
+    from drillmaster.adapters.drill.locust_team import LocustTeam
+    from drillmaster.adapters.drill.meeting import parse_address
+
+    return LocustTeam(parse_address(bind or "127.0.0.1", place="--bind"), workers)
+
+
+def _foreign(path: Path) -> Problem:
+    """Somebody else's script opens its own sockets: a plan's permission would bind nobody."""
+    tool, run = (
+        ("Locust", f"locust -f {path} --host http://127.0.0.1:8081")
+        if path.suffix == ".py"
+        else ("k6", f"k6 run -e BASE_URL=http://127.0.0.1:8081 {path}")
+    )
+    return Refused(
+        "interview",
+        found=f"{path}, a script of {tool}'s, which opens its own sockets",
+        wanted="a plan, or the endpoint's URL: what a script calls is bound by no plan's permission",
+        remedy=f"run it behind the proxy: drillmaster proxy --upstream URL, then {run}; "
+        "docs/howto/load-past-one-machine.md says how a network namespace holds it there",
+    )
 
 
 def _self_test(levels: tuple[int, ...], *, as_json: bool) -> NoReturn:
@@ -262,7 +325,7 @@ def _which(what: str | None, url_option: str | None) -> tuple[str | None, Path |
     if (
         url_option is None
         and "://" not in text
-        and (text.endswith((".yaml", ".yml", ".json", ".toml")) or os.path.lexists(text))
+        and (text.endswith((".yaml", ".yml", ".json", ".toml", ".py", ".js")) or os.path.lexists(text))
     ):
         return None, Path(text)
     return text, None

@@ -1,9 +1,12 @@
 """What may be spent: never a request too many, and as few tokens too many as can be known."""
 
+import os
+import tempfile
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillmaster.proxy.purse import Purse
+from drillmaster.proxy.purse import LEDGER_BYTES, Ledger, Purse
 
 
 def test_requests_are_counted_as_they_begin() -> None:
@@ -42,3 +45,18 @@ def test_one_at_a_time_of_one_price_stays_under_a_cap_and_its_last_answer() -> N
         purse.end(30)
         served += 1
     assert (served, purse.tokens) == (4, 120)
+
+
+def test_whoever_takes_over_goes_on_with_what_was_spent() -> None:
+    with tempfile.TemporaryFile() as file:
+        file.truncate(LEDGER_BYTES)
+        first = Purse(4, 100, Ledger(os.dup(file.fileno())))
+        assert all(first.begin() for _ in range(3))
+        first.end(30)  # and two are under way when it is killed, each worth as much as far as anybody knows
+        second = Purse(4, 100, Ledger(os.dup(file.fileno())))
+        assert (second.requests, second.tokens) == (3, 90)
+        assert second.begin()
+        second.end(1)
+        third = Purse(4, 100, Ledger(os.dup(file.fileno())))
+        assert not third.begin()
+        assert (third.requests, third.tokens) == (4, 91)

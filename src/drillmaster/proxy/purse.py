@@ -5,41 +5,70 @@
    begins where those under way could use the cap up; before anything has ended nobody knows, and all that is under way then
    may pass it.
 3. What is refused here is answered by the proxy and is no failure of the endpoint's: whoever owns the drill stops it.
+4. What was spent outlives a proxy that is killed: it stands in a `Ledger`, memory of the drill's own, from the moment it is
+   counted. Whoever replaces that proxy goes on with it; what was under way at the kill has cost as much as the dearest.
 """
 
-__all__ = ["Purse"]
+import mmap
+
+__all__ = ["LEDGER_BYTES", "Ledger", "Purse"]
+
+LEDGER_BYTES = 32
+_REQUESTS, _TOKENS, _UNDER_WAY, _DEAREST = range(4)
+
+
+class Ledger:
+    """Four numbers in shared memory, or in memory of this process alone."""
+
+    __slots__ = ("numbers",)
+
+    def __init__(self, fd: int | None = None) -> None:
+        """`fd` is a file of `LEDGER_BYTES`, zero at first, that its owner keeps; None: nobody else needs it."""
+        page = bytearray(LEDGER_BYTES) if fd is None else mmap.mmap(fd, LEDGER_BYTES)
+        self.numbers = memoryview(page).cast("q")
 
 
 class Purse:
-    """One proxy's. One that replaces a killed proxy begins anew, so that each kill may cost the cap once more."""
+    """What one drill spends. One proxy at a time has it."""
 
-    __slots__ = ("_dearest", "_max_requests", "_max_tokens", "_under_way", "refused", "requests", "tokens")
+    __slots__ = ("_max_requests", "_max_tokens", "_spent", "refused")
 
-    def __init__(self, max_requests: int | None, max_tokens: int | None) -> None:
+    def __init__(self, max_requests: int | None, max_tokens: int | None, ledger: Ledger | None = None) -> None:
         self._max_requests = max_requests
         self._max_tokens = max_tokens
-        self._under_way = 0
-        self._dearest = 0
-        self.requests = 0
-        self.tokens = 0
+        self._spent = spent = (ledger or Ledger()).numbers
+        spent[_TOKENS] += spent[_UNDER_WAY] * spent[_DEAREST]
+        spent[_UNDER_WAY] = 0
         self.refused = 0
         """Requests that did not go upstream."""
 
+    @property
+    def requests(self) -> int:
+        """How many went upstream, whoever counted them."""
+        return self._spent[_REQUESTS]
+
+    @property
+    def tokens(self) -> int:
+        """What those that are over cost."""
+        return self._spent[_TOKENS]
+
     def begin(self) -> bool:
         """Whether one more may go upstream; if so it is counted, and `end` is owed."""
-        spent = self._max_requests is not None and self.requests >= self._max_requests
+        spent = self._spent
+        over = self._max_requests is not None and spent[_REQUESTS] >= self._max_requests
         if self._max_tokens is not None:
-            coming = self._under_way * self._dearest
-            spent = spent or self.tokens + coming >= self._max_tokens
-        if spent:
+            coming = spent[_UNDER_WAY] * spent[_DEAREST]
+            over = over or spent[_TOKENS] + coming >= self._max_tokens
+        if over:
             self.refused += 1
             return False
-        self.requests += 1
-        self._under_way += 1
+        spent[_REQUESTS] += 1
+        spent[_UNDER_WAY] += 1
         return True
 
     def end(self, tokens: int) -> None:
         """One that had begun is over, and cost so much."""
-        self._under_way -= 1
-        self.tokens += tokens
-        self._dearest = max(self._dearest, tokens)
+        spent = self._spent
+        spent[_UNDER_WAY] -= 1
+        spent[_TOKENS] += tokens
+        spent[_DEAREST] = max(spent[_DEAREST], tokens)

@@ -34,7 +34,7 @@ from drillmaster.proxy.door import BACKLOG, Door, PortDrive
 from drillmaster.proxy.hub import NEVER_NS, EventSink, Hub, NullSink
 from drillmaster.proxy.loop import make_loop
 from drillmaster.proxy.means import descriptors_in_use, listen_unix, raise_descriptors, read_token, trust
-from drillmaster.proxy.purse import Purse
+from drillmaster.proxy.purse import Ledger, Purse
 from drillmaster.proxy.settings import Settings, Upstream
 from drillmaster.proxy.switch import Conflict, Injection, arm
 from drillmaster.pulse import Pulse
@@ -79,7 +79,7 @@ class Server:
             seed=settings.seed,
             purse=None
             if settings.max_requests is None and settings.max_tokens is None
-            else Purse(settings.max_requests, settings.max_tokens),
+            else Purse(settings.max_requests, settings.max_tokens, Ledger(settings.purse_fd)),
         )
         if settings.say == "lines":
             self.hub.tell = _tell
@@ -263,6 +263,7 @@ class Server:
             "window": current.window if current is not None else None,
             "deadline_in_s": None if deadline_ns is None else max(0, deadline_ns - time.monotonic_ns()) / 1e9,
             "counts": msgspec.to_builtins(hub.counters),
+            "spent": None if hub.purse is None else {"requests": hub.purse.requests, "tokens": hub.purse.tokens},
             "lingering": sum(1 for drive in hub.running if drive.injection is not current),
             "met": current.met if current is not None else 0,
             "client_bytes": current.client_bytes if current is not None else 0,

@@ -100,6 +100,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """How many requests may go to the upstream, in all; beyond that they are refused here, and a fault that is on is lifted."""
     max_tokens: int | None = None
     """The same of what its answers cost."""
+    purse_fd: int | None = None
+    """An inherited file of `purse.LEDGER_BYTES`: what was spent already stands there. None: this proxy begins anew."""
     owner_pid: int | None = None
     """Who started us. Once it is gone the proxy passes through until it was idle for `orphan_grace_s`, then ends."""
     orphan_grace_s: float = 600.0

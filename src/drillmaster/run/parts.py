@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,6 +23,7 @@ import msgspec
 
 from drillmaster.errors import Problem
 from drillmaster.plan import Worker
+from drillmaster.proxy.purse import LEDGER_BYTES
 from drillmaster.proxy.settings import Settings
 from drillmaster.run.keeper import PR_SET_CHILD_SUBREAPER, children, prctl
 from drillmaster.run.output import OutputCopy
@@ -74,6 +76,12 @@ class ProxyPart:
         self._log = log
         self._env = env
         self._process: asyncio.subprocess.Process | None = None
+        if settings.max_requests is not None or settings.max_tokens is not None:
+            # What one child spent is spent for the next as well, however the first one ends.
+            purse_fd = os.memfd_create("purse")
+            weakref.finalize(self, os.close, purse_fd)
+            os.ftruncate(purse_fd, LEDGER_BYTES)
+            self._settings = msgspec.structs.replace(settings, purse_fd=purse_fd)
 
     @property
     def pid(self) -> int | None:
@@ -104,7 +112,7 @@ class ProxyPart:
         )
 
     async def _spawn(self) -> asyncio.subprocess.Process:
-        fd = self._settings.listen_fd
+        inherited = (self._settings.listen_fd, self._settings.purse_fd)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._control)  # noqa: PTH108  # one call on a local name
         log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -117,7 +125,7 @@ class ProxyPart:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                pass_fds=() if fd is None else (fd,),
+                pass_fds=tuple(fd for fd in inherited if fd is not None),
                 env=dict(self._env),
                 start_new_session=True,  # a Ctrl-C in the terminal is the conductor's to handle
             )

@@ -81,16 +81,18 @@ class Watch:
         if spend is None:
             return None
         try:
-            counts = (await self._proxy.state()).get("counts", {})
+            state = await self._proxy.state()
         except InjectorLost:
             return None
+        counts, spent = state.get("counts", {}), state.get("spent") or {}
         if counts.get("spend_refused"):
             return "what may be spent at the real endpoint is spent (spend): the proxy keeps the rest from it"
         before, self._spent = (
             self._spent,
             {
-                "requests": int(counts.get("requests", 0)) - int(counts.get("met", 0)),
-                "tokens": int(counts.get("tokens", 0)),
+                # The purse's own count, where there is one: a proxy that was replaced counts the rest anew.
+                "requests": int(spent.get("requests", int(counts.get("requests", 0)) - int(counts.get("met", 0)))),
+                "tokens": int(spent.get("tokens", counts.get("tokens", 0))),
             },
         )
         for what, cap in (("requests", spend.max_requests), ("tokens", spend.max_tokens)):

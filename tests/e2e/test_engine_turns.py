@@ -180,6 +180,63 @@ def test_a_session_goes_on_where_its_connection_was_closed_in_order(lab: Lab) ->
     assert all(row.connect_ns > 0 and row.again == 0 for row in ran.rows)
 
 
+def test_a_kept_connection_that_had_been_closed_is_replaced_and_the_turn_was_sent_once(lab: Lab) -> None:
+    heard = 0
+
+    def one_each(reader: Reader, sock: socket.socket) -> None:
+        nonlocal heard
+        if reader.request() is not None:
+            heard += 1
+            sock.sendall(answer())
+            time.sleep(0.05)  # closes without having said so
+
+    with origin(one_each) as port:
+        ran = lab.run(port, {"level": 1, "calls": 6}, shot={"payloads": ["0", "1", "2"], "turns": [3]})
+    assert ran.kinds == {"ok": 6}
+    assert sum(row.again for row in ran.rows) >= 4
+    assert [row.attempts for row in ran.rows] == [1] * 6
+    assert heard == 6
+
+
+def test_a_new_connection_of_a_caller_is_new(lab: Lab) -> None:
+    # Every second connection is closed unanswered: no kept one that had gone stale, and nobody to be asked again.
+    server = Server(
+        lambda seen, number: (
+            answer().replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1) if seen.conn % 2 else None
+        )
+    )
+    ran = run(lab, server, {"level": 1, "calls": 6}, shot={"payloads": ["x"], "turns": [1]})
+    assert [OUTCOMES[row.outcome] for row in ran.rows] == ["ok", "cut"] * 3
+    assert [row.again for row in ran.rows] == [0] * 6
+    assert len(server.seen) == 6
+
+
+@pytest.mark.parametrize("patient", [False, True])
+def test_who_is_gone_at_the_next_call_refused_it_and_said_nothing(lab: Lab, patient: bool) -> None:
+    first = asked("0.2") if patient else answer()
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def once() -> None:
+        sock, _ = listener.accept()
+        listener.close()
+        with sock:
+            Reader(sock).request()
+            sock.sendall(first.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
+
+    thread = threading.Thread(target=once)
+    thread.start()
+    spec: dict[str, Any] = {"patience": {"max_attempts": 2, "max_wait_s": 1}, "shot": {"payloads": ["x"]}}
+    ran = lab.run(listener.getsockname()[1], {"level": 1, "calls": 1 if patient else 2}, **spec)
+    thread.join(5)
+    last = ran.rows[-1]
+    assert (OUTCOMES[last.outcome], last.status) == ("refused", -1)
+    if patient:
+        assert (last.attempts, last.waited_ns) == (1, 200_000_000)
+        assert 0 < last.sent_ns < last.end_ns - 150_000_000
+    else:
+        assert (last.attempts, last.sent_ns, last.connect_ns, last.first_ns) == (0, 0, 0, 0)
+
+
 @pytest.mark.parametrize("exponential", [False, True])
 def test_a_caller_pauses_as_long_as_was_said_and_never_less(lab: Lab, exponential: bool) -> None:
     server = Server()

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drillmaster.engines import Pauses
 from drillmaster.engines.pacing import arrivals
-from drillmaster.ladder import Arrivals, Step
+from drillmaster.ladder import Arrivals, Step, Think
 from drillmaster.load.sharing import Share, shared, stage_of
 
 
@@ -92,3 +93,23 @@ def test_a_cap_on_calls_in_flight_is_split_and_who_has_none_of_it_sits_out() -> 
         (0, "closed", 0),
     ]
     assert [share.stage.of for share in found[:2]] == [2, 2]
+
+
+def test_each_step_begins_with_a_whole_pass_where_a_pass_has_an_order_of_its_own() -> None:
+    steps = (closed(1, 1), closed(4, 40), closed(2, 15), closed(2, 20))
+    by_engine = shared(steps, 2, first_call=1, seed=1, pass_calls=10)
+    taken = [sorted(number for mine in by_engine for number in numbers(mine[at])) for at in range(4)]
+    assert taken == [[10], list(range(20, 60)), list(range(60, 75)), list(range(80, 100))]
+
+
+def test_pauses_are_of_levels_and_sessions_whole_there_alone() -> None:
+    think = Think(turn_s=1, session_s=2, law="exponential")
+    level = stage_of(Step(label="warm_c2", kind="closed", callers=2, calls=9, think=think))
+    assert (level.takes, level.pauses) == ("sessions", Pauses(turn_s=1, session_s=2, exponential=True))
+    for step, takes in (
+        (Step(label="cold", kind="cold", callers=1, calls=1), "first_turns"),
+        (Step(label="warmup_c2", kind="warmup", callers=2, calls=2), "first_turns"),
+        (Step(label="drain", kind="drain", callers=2, calls=9), "turns"),
+        (opened(5, 2), "turns"),
+    ):
+        assert (stage_of(step).takes, stage_of(step).pauses) == (takes, None)

@@ -132,12 +132,6 @@ class TurnConn(Conn):
             return
         super()._take(data, now_ns)
 
-    def _ended(self, now_ns: int) -> None:
-        if self._waiting is not None:
-            self._close()
-            return
-        super()._ended(now_ns)
-
     def _lost(self, how: str, now_ns: int) -> None:
         if self._waiting is not None:
             self._close()

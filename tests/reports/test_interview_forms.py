@@ -160,7 +160,7 @@ def test_the_row_that_decided_is_named_and_none_where_the_verdict_did() -> None:
     assert page.count('<tr class="decided">') == 1
     assert "Decided by: p95 under the interactive budget, and no errors." in page
     assert '<tr class="decided">' not in _html("fail")
-    assert "No row decided." in _html("fail")
+    assert "No row decided, but the verdict: fail." in _html("fail")
 
 
 def test_failures_are_told_by_kind_and_none_is_said_with_what_it_shows() -> None:

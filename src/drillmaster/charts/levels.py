@@ -107,18 +107,22 @@ def rungs(
             marks[stroke.kind] = (
                 marks.get(stroke.kind, "") + f"M{tenth(x)} {tenth(y)}{SHAPES[kinds[stroke.kind].shape][0]}"
             )
+            over = stroke.limit is not None and stroke.limit > 10.0 ** _range(seen)[1]
+            cap_y = None if stroke.limit is None else top + 14 if over else up(stroke.limit)
+            # A limit just above a figure takes the place of its label, and one among its bounds is named beneath them.
+            above = cap_y is not None and roof - 24 < cap_y < roof - 2
             if step > 42 or stroke.kind == "p95":
                 said = ("≥ " if stroke.censored else "") + seconds_text(stroke.value)
-                out.append(text(x, roof - 8, said, anchor="middle", halo=True))
+                foot = up(stroke.low) if stroke.low is not None else y
+                out.append(text(x, foot + 16 if above else roof - 8, said, anchor="middle", halo=True))
                 out.append(text(x, bottom + 16, stroke.kind, anchor="middle", quiet=True))
-            if stroke.limit is not None:
-                over = stroke.limit > 10.0 ** _range(seen)[1]
-                y = top + 14 if over else up(stroke.limit)
-                out.append(_limit(x - 16, x + 16, y))
+            if stroke.limit is not None and cap_y is not None:
+                out.append(_limit(x - 16, x + 16, cap_y))
                 if step > 26:
                     said = f"limit {seconds_text(stroke.limit)}{', above' if over else ''}"
                     half = len(said) * _CHAR / 2
-                    out.append(text(min(x, _WIDTH - half), y - 5, said, anchor="middle", halo=True))
+                    beside = cap_y + 14 if roof - 2 <= cap_y < roof + 26 else cap_y - 5
+                    out.append(text(min(x, _WIDTH - half), beside, said, anchor="middle", halo=True))
         if len(rung.label) * _CHAR < width:
             out.append(text(middle, bottom + 34, rung.label, anchor="middle", strong=True))
         if len(rung.note) * _CHAR < width:

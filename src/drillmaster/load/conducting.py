@@ -6,38 +6,35 @@ import shutil
 import signal
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from drillmaster import strict
 from drillmaster.clock import Clock, SystemClock, rfc3339
 from drillmaster.engines import Address, Spec
 from drillmaster.errors import Exit, Problem, Refused
-from drillmaster.intake.change import change_of
 from drillmaster.intake.runs import short
 from drillmaster.intake.written import write_new
 from drillmaster.ladder import InterviewPlan, Step
 from drillmaster.ladder.checking import Place, check, support
+from drillmaster.load.driving import Drive
 from drillmaster.load.idle import Neighbours
-from drillmaster.load.manifest import COLD, EVENTS, LADDER, InterviewManifest, part
+from drillmaster.load.manifest import COLD, EVENTS, LADDER, part
 from drillmaster.load.preparing import LoadOptions, Ready, look_up, reach, ready_for, room_for, target_lock
-from drillmaster.load.process import Crew, Ended, Processes, Team
+from drillmaster.load.process import Ended, LeftToWorkers, Processes, RemoteTeam, Team
+from drillmaster.load.recording import manifest_of
 from drillmaster.load.rows import Row, file_text, row_of, row_text
-from drillmaster.load.sharing import Share, shared
+from drillmaster.load.sharing import shared
 from drillmaster.load.tally import StepTally, Tail
-from drillmaster.load.together import Together
-from drillmaster.run.folder import Folder, make_folder, versions
+from drillmaster.run.folder import Folder, make_folder
 from drillmaster.run.progress import Step as Shown
 from drillmaster.run.seats import Live, started_ticks, sweep
-from drillmaster.screen import screen_text, screen_url
 from drillmaster.timeline import Writer, seal_run
 from drillmaster.timeline.opening import complaint
 
-__all__ = ["LoadOptions", "LoadResult", "RemoteTeam", "conduct"]
+__all__ = ["LoadOptions", "LoadResult", "conduct"]
 
 LOOK_EVERY_S = 0.25
 SILENT_S = 30.0
@@ -72,18 +69,6 @@ class _Stop(Exception):
     """The run ends here, and why."""
 
 
-class RemoteTeam(Team, Protocol):
-    """Engines that are on other machines, or may be."""
-
-    def assemble(self, ready: Ready, addresses: tuple[str, ...], say: Callable[[str], None]) -> None:
-        """Wait until all are there, and each has said that it may and can do what is asked. Raises Problem."""
-        ...
-
-    def close(self) -> None:
-        """Send them away."""
-        ...
-
-
 def conduct(
     plan: InterviewPlan,
     place: Place,
@@ -105,7 +90,7 @@ def conduct(
         options.progress.line(str(problem))
     if problems:
         raise problems[0]
-    ready = ready_for(plan, place, options, environ if team is None else _LeftToWorkers())
+    ready = ready_for(plan, place, options, environ if team is None else LeftToWorkers())
     room_for(ready, place, options)
     for line in support(plan, options.wanted):
         options.progress.line(line)
@@ -130,22 +115,6 @@ def conduct(
         if team is not None:
             team.close()
         lock.close()
-
-
-class _LeftToWorkers(Mapping[str, str]):
-    """An environment in which each name stands for itself: keys are taken from the worker's own."""
-
-    def __getitem__(self, name: str) -> str:
-        return f"${{{name}}}"
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
 
 
 def _live(folder: Folder, ready: Ready, addresses: tuple[str, ...]) -> Live:
@@ -196,7 +165,16 @@ class _Run:
     def whole(self) -> LoadResult:
         """Walk, and seal on every way out. Raises the refusal that came after the cold call."""
         folder = self._folder
-        folder.write_manifest(self._manifest())
+        folder.write_manifest(
+            manifest_of(
+                self._ready,
+                folder,
+                self._team,
+                self._addresses,
+                base=self._options.base,
+                runs=self._options.runs,
+            )
+        )
         self._progress.line(f"run {folder.run}  in {folder.path}")
         with self._heard():
             try:
@@ -349,7 +327,7 @@ class _Run:
             for engine, mine in enumerate(shares)
         ]
         crew = self._team.crew(specs, folder.path / "engine.log")
-        drive = _Drive(crew, planned, shares, [Tail(spec.samples) for spec in specs])
+        drive = Drive(self._team, crew, planned, shares, [Tail(spec.samples) for spec in specs])
         why: str | None = None
         ends: Sequence[Ended] = ()
         try:
@@ -377,12 +355,12 @@ class _Run:
             )
         first = next((engine for engine, end in enumerate(ends) if end.code != 0), None)
         if why is None and first is not None:
-            why = self._how_it_fell(drive, first, ends[first])
+            why = drive.how_it_fell(first, ends[first])
         if why is not None:
             self._partial_rows(planned)
             raise _Stop(why)
 
-    def _listen(self, drive: "_Drive") -> str | None:
+    def _listen(self, drive: Drive) -> str | None:
         """Hear engines to their ends; why they are to be stopped before, or None."""
         step: Step | None = None
         begun_s = time.monotonic()
@@ -405,7 +383,7 @@ class _Run:
                             self._progress.line(f"phase {step.label}, {step.calls} call{'s' * (step.calls > 1)}")
                     elif row["event"] == "stage_ended":
                         self._count(drive)
-                        if (lost := drive.lost(row["stage"], self._team)) is not None:
+                        if (lost := drive.lost(row["stage"])) is not None:
                             return lost
                         self._row(drive.steps[row["stage"]], row["wall_s"])
                     elif row["event"] == "progress":
@@ -426,23 +404,16 @@ class _Run:
                     return f"the engine said nothing for {SILENT_S:g} s"
         return None
 
-    def _fell(self, drive: "_Drive", engine: int) -> str:
+    def _fell(self, drive: Drive, engine: int) -> str:
         """Why the others stop, where one engine of several has ended before its last step."""
         drive.crew.ask_to_stop()
         until_s = time.monotonic() + self._team.end_s
         while not drive.crew.ended and time.monotonic() < until_s:
             self._heard_ending(drive)
         end = drive.crew.close(within_s=2.0)[engine]
-        return f"{self._how_it_fell(drive, engine, end)}; the others were stopped"
+        return f"{drive.how_it_fell(engine, end)}; the others were stopped"
 
-    def _how_it_fell(self, drive: "_Drive", engine: int, end: Ended) -> str:
-        """Who it was, how it ended, and how far it was heard of."""
-        stage, over = drive.together.under_way(engine)
-        where = f"in {stage}, after {over} calls of it" if stage else "before its first step"
-        how = "was lost" if end.code is None else f"ended with code {end.code}"
-        return f"{self._team.name(engine)} {how} {where}" + (f": {end.why}" if end.why else "")
-
-    def _heard_ending(self, drive: "_Drive") -> None:
+    def _heard_ending(self, drive: Drive) -> None:
         """Hear engines that were told to stop."""
         for engine, said in drive.crew.hear(0.2):
             if said["event"] in OF_A_TEAM:
@@ -465,7 +436,7 @@ class _Run:
                 fields = dict(row)
                 self._writer.write(fields.pop("event"), **fields)
 
-    def _count(self, drive: "_Drive") -> None:
+    def _count(self, drive: Drive) -> None:
         for stage, calls in drive.new():
             self._tallies[stage].add(calls)
 
@@ -607,96 +578,6 @@ class _Run:
     def _say(self, text: str) -> None:
         if self._options.say is not None:
             self._options.say(text)
-
-    def _manifest(self) -> InterviewManifest:
-        plan, ready, folder = self._plan, self._ready, self._folder
-        record: dict[str, Any] = msgspec.to_builtins(plan)
-        target = record["target"]
-        target["headers"] = dict.fromkeys(target["headers"], "(not recorded)")
-        target["url"] = screen_url(target["url"])
-        target["prompt"] = screen_text(target["prompt"])
-        change = change_of(self._options.base.absolute(), exclude=[self._options.runs.absolute()])
-        permit = plan.target.permit
-        return InterviewManifest(
-            run=folder.run,
-            job=plan.job,
-            started_at=rfc3339(folder.wall0_ns, digits=9),
-            mono0_ns=str(folder.mono0_ns),
-            seed=plan.seed,
-            plan=record,
-            plan_sha256=strict.digest(msgspec.to_builtins(plan)),
-            url=ready.url,
-            addresses=self._addresses,
-            payload_sha256=ready.payload_sha256,
-            payloads=len(ready.shot.payloads),
-            payload=screen_text(ready.shot.payloads[0])[:2_000],
-            steps=tuple(
-                {"label": step.label, "kind": step.kind, "callers": step.callers, "calls": step.calls}
-                | ({} if step.seconds is None else {"seconds": step.seconds})
-                for step in ready.steps
-            ),
-            engines=self._team.record() if self._team.size > 1 else {},
-            shares=self._shares(),
-            idle_s=plan.idle_s,
-            time_limit_s=plan.timeout_s,
-            versions=versions(),
-            seats=plan.seats.names(),
-            stamps=ready.stamps,
-            code=None if change is None else {"commit": change.commit, "dirt_sha256": change.dirt_sha256},
-            permission={} if permit is None else msgspec.to_builtins(permit),
-        )
-
-    def _shares(self) -> tuple[dict[str, Any], ...]:
-        """Who does what, of the steps that several engines share."""
-        engines, steps = self._team.size, self._ready.steps[1:]
-        if engines == 1:
-            return ()
-        by_engine = shared(steps, engines, first_call=1, seed=self._plan.seed, pass_calls=self._ready.pass_calls)
-        return tuple(
-            {
-                "label": step.label,
-                "callers": [mine[at].callers for mine in by_engine],
-                "calls": [mine[at].calls for mine in by_engine],
-            }
-            for at, step in enumerate(steps)
-        )
-
-
-class _Drive:
-    """Engines at one list of steps: what they said, and what of it is on the disk."""
-
-    def __init__(
-        self, crew: Crew, planned: tuple[Step, ...], shares: tuple[tuple[Share, ...], ...], tails: list[Tail]
-    ) -> None:
-        self.crew = crew
-        self.steps = {step.label: step for step in planned}
-        self.together = Together(list(self.steps), len(shares))
-        self._labels = list(self.steps)
-        self._shares = shares
-        self._tails = tails
-        self._found: Counter[tuple[str, int]] = Counter()
-
-    def new(self) -> Iterator[tuple[str, list[tuple[int, ...]]]]:
-        """Records that have come since the last look, by step."""
-        for engine, tail in enumerate(self._tails):
-            for stage, calls in tail.new():
-                self._found[self._labels[stage], engine] += len(calls)
-                yield self._labels[stage], calls
-
-    def lost(self, label: str, team: Team) -> str | None:
-        """What an engine said that it did in a step that ended, and is not there; None: all of it is."""
-        for engine, mine in enumerate(self._shares):
-            said, found = self.together.calls(label, engine), self._found[label, engine]
-            if said is not None and said != found:
-                return f"{team.name(engine)} made {said} calls in {label}, and records of {found} are there"
-            planned = mine[self._labels.index(label)].calls
-            if len(self._shares) > 1 and planned != found and self.steps[label].seconds is None:
-                return f"{team.name(engine)} had {planned} calls to make in {label}, and made {found}"
-        return None
-
-    def fallen(self) -> int | None:
-        """Who of several has ended before its last step; the others go on in vain."""
-        return next((engine for engine in self.crew.gone if not self.together.finished(engine)), None)
 
 
 def _which(engine: int, engines: int) -> dict[str, int]:

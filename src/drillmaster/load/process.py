@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,9 +15,10 @@ import msgspec
 
 from drillmaster.engines import Spec
 from drillmaster.load.manifest import part
+from drillmaster.load.preparing import Ready
 from drillmaster.screen import screen_text
 
-__all__ = ["Crew", "Ended", "EngineProcess", "Processes", "Team"]
+__all__ = ["Crew", "Ended", "EngineProcess", "LeftToWorkers", "Processes", "RemoteTeam", "Team"]
 
 LEAD_S = 0.02
 """Between the word to begin and the instant that it names."""
@@ -171,6 +172,34 @@ class Team(Protocol):
     def crew(self, specs: Sequence[Spec], log: Path) -> Crew:
         """Start engines. `log`: where one that is alone puts its trouble. Raises Problem, OSError."""
         ...
+
+
+class RemoteTeam(Team, Protocol):
+    """Engines that are on other machines, or may be."""
+
+    def assemble(self, ready: Ready, addresses: tuple[str, ...], say: Callable[[str], None]) -> None:
+        """Wait until all are there, and each has said that it may and can do what is asked. Raises Problem."""
+        ...
+
+    def close(self) -> None:
+        """Send them away."""
+        ...
+
+
+class LeftToWorkers(Mapping[str, str]):
+    """An environment in which each name stands for itself: keys are taken from the worker's own."""
+
+    def __getitem__(self, name: str) -> str:
+        return f"${{{name}}}"
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
 
 
 class Processes:

@@ -1,0 +1,62 @@
+"""Engines at one list of steps: what they said, what of it is on the disk, and who fell."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from drillmaster.ladder import Step
+from drillmaster.load.process import Crew, Ended, Team
+from drillmaster.load.sharing import Share
+from drillmaster.load.tally import Tail
+from drillmaster.load.together import Together
+
+__all__ = ["Drive"]
+
+
+class Drive:
+    """One crew, from its first step to its last."""
+
+    def __init__(
+        self,
+        team: Team,
+        crew: Crew,
+        planned: tuple[Step, ...],
+        shares: tuple[tuple[Share, ...], ...],
+        tails: list[Tail],
+    ) -> None:
+        self.crew = crew
+        self.steps = {step.label: step for step in planned}
+        self.together = Together(list(self.steps), len(shares))
+        self._team = team
+        self._labels = list(self.steps)
+        self._shares = shares
+        self._tails = tails
+        self._found: Counter[tuple[str, int]] = Counter()
+
+    def new(self) -> Iterator[tuple[str, list[tuple[int, ...]]]]:
+        """Records that have come since the last look, by step."""
+        for engine, tail in enumerate(self._tails):
+            for stage, calls in tail.new():
+                self._found[self._labels[stage], engine] += len(calls)
+                yield self._labels[stage], calls
+
+    def lost(self, label: str) -> str | None:
+        """What an engine said that it did in a step that ended, and is not there; None: all of it is."""
+        for engine, mine in enumerate(self._shares):
+            said, found = self.together.calls(label, engine), self._found[label, engine]
+            if said is not None and said != found:
+                return f"{self._team.name(engine)} made {said} calls in {label}, and records of {found} are there"
+            planned = mine[self._labels.index(label)].calls
+            if len(self._shares) > 1 and planned != found and self.steps[label].seconds is None:
+                return f"{self._team.name(engine)} had {planned} calls to make in {label}, and made {found}"
+        return None
+
+    def fallen(self) -> int | None:
+        """Who of several has ended before its last step; the others go on in vain."""
+        return next((engine for engine in self.crew.gone if not self.together.finished(engine)), None)
+
+    def how_it_fell(self, engine: int, end: Ended) -> str:
+        """Who it was, how it ended, and how far it was heard of."""
+        stage, over = self.together.under_way(engine)
+        where = f"in {stage}, after {over} calls of it" if stage else "before its first step"
+        how = "was lost" if end.code is None else f"ended with code {end.code}"
+        return f"{self._team.name(engine)} {how} {where}" + (f": {end.why}" if end.why else "")

@@ -175,7 +175,7 @@ def command(
     if compress is not None:
         factor = _factor(compress)
         plan, stamps = compressed(plan, factor), (f"COMPRESSED {factor:g}x",)
-    host = urlsplit(plan.target.url).hostname or ""
+    host = urlsplit(plan.target.http_url).hostname or ""
 
     def confirm() -> None:
         if not click.confirm(f"Begin? Load goes to {host}", err=True):

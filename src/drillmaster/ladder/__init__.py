@@ -26,6 +26,7 @@ __all__ = [
     "InterviewSeats",
     "InterviewStop",
     "LoadPermit",
+    "Messages",
     "NoRetry",
     "Step",
     "StepKind",
@@ -50,11 +51,23 @@ class LoadPermit(Permit, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Calls at once, in any step."""
 
 
+class Messages(_Part, frozen=True, kw_only=True):
+    """How a WebSocket is spoken to: one message up, and messages down to the one that ends the answer."""
+
+    until: str | None = None
+    """A regular expression: the message that it matches ends the answer. Null: the first message does; where a server sends more,
+    the next call takes what is left for its own answer."""
+    failed: str | None = None
+    """A regular expression: a message that it matches ends the answer, and is an error."""
+    subprotocol: str | None = None
+    """What the upgrade asks for in `Sec-WebSocket-Protocol`."""
+
+
 class Asked(_Part, frozen=True, kw_only=True):
     """The endpoint, and what it is asked."""
 
     url: str
-    """The whole URL, path included, as the job calls it."""
+    """The whole URL, path included, as the job calls it. With `ws://` or `wss://` payloads are messages."""
     method: Literal["POST", "GET"] = "POST"
     dialect: str = "plain"
     """Whose API it is: how the prompt is put, and when an answer is really finished. `plain` sends `{"prompt": ...}`."""
@@ -78,9 +91,25 @@ class Asked(_Part, frozen=True, kw_only=True):
     `{column}` the row's text."""
     query: dict[str, str] | None = None
     """The same in the URL of a `GET`, behind the query that the URL has."""
+    websocket: Messages | None = None
+    """Of a `ws://` or `wss://` URL; null: one message ends each answer."""
     ca_file: str | None = None
     """A PEM file to trust besides the system's store."""
     permit: LoadPermit | None = None
+
+    @property
+    def is_websocket(self) -> bool:
+        return self.url[:5].lower() == "ws://" or self.url[:6].lower() == "wss://"
+
+    @property
+    def http_url(self) -> str:
+        """The URL to connect to: a WebSocket begins as HTTP, in the clear or over TLS."""
+        return f"http{self.url[2:]}" if self.is_websocket else self.url
+
+    @property
+    def has_words(self) -> bool:
+        """Whether an answer comes in pieces that are timed one by one."""
+        return self.stream or self.is_websocket
 
 
 class Arrivals(_Part, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ import msgspec
 from drillmaster import strict
 from drillmaster.dialects import load
 from drillmaster.errors import Problem
-from drillmaster.ladder import Asked
+from drillmaster.ladder import Asked, Messages
 from drillmaster.ladder.payloads import Payload, Row, fill, names_in
 
 __all__ = ["DIALECTS", "Frozen", "fixed_headers", "frozen", "payload_sha256"]
@@ -225,8 +225,8 @@ def _names_a_column(asked: Asked, payloads: Sequence[Payload]) -> None:
 
 def fixed_headers(asked: Asked) -> dict[str, str]:
     """What goes with every call beside the plan's own headers."""
-    found = {"Accept": "*/*", "User-Agent": "drillmaster"}
-    if asked.method != "GET":
+    found = {"User-Agent": "drillmaster"} if asked.is_websocket else {"Accept": "*/*", "User-Agent": "drillmaster"}
+    if asked.method != "GET" and not asked.is_websocket:
         found["Content-Type"] = "application/json" if asked.form is None else "application/x-www-form-urlencoded"
     if asked.dialect == "anthropic":
         found["anthropic-version"] = "2023-06-01"
@@ -235,7 +235,9 @@ def fixed_headers(asked: Asked) -> dict[str, str]:
 
 
 def payload_sha256(asked: Asked, sent: Frozen, *, path: str) -> str:
-    """The digest of what is asked: method, path, names of headers and all bodies; of sessions how many turns each has."""
+    """The digest of what is asked: method, path, names of headers and all bodies; of sessions how many turns each has, of a
+    WebSocket how it is spoken to.
+    """
     whole: dict[str, Any] = {
         "method": asked.method,
         "path": path,
@@ -244,4 +246,6 @@ def payload_sha256(asked: Asked, sent: Frozen, *, path: str) -> str:
     }
     if sent.turns:
         whole["turns"] = list(sent.turns)
+    if asked.is_websocket:
+        whole["websocket"] = msgspec.to_builtins(asked.websocket or Messages())
     return strict.digest(whole)

@@ -156,12 +156,12 @@ def _numbers(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
 
 def _target(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
     target = plan.target
-    parts = split_url(target.url)
+    parts = split_url(target.http_url)
     if parts is None:
         yield Problem(
             place.at("/target/url"),
             found=repr(target.url.partition("?")[0])[:120],
-            wanted="the endpoint's whole http(s) URL",
+            wanted="the endpoint's whole URL, http(s) or ws(s)",
             remedy="write it as http://127.0.0.1:8000/v1/chat/completions",
         )
     elif parts.username is not None or parts.password is not None:
@@ -177,7 +177,10 @@ def _target(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
         and any("${" in value for value in target.headers.values())
     ):
         yield Problem(
-            place.at("/target/url"), found="http to another host, with a key", wanted="https", remedy="write https://"
+            place.at("/target/url"),
+            found=f"{target.url.partition(':')[0]} to another host, with a key",
+            wanted="https, or wss",
+            remedy="write https://, or wss:// for a WebSocket",
         )
     yield from header_problems(
         target.headers, place=place.name, pointer=place.options.get("/target/headers", "/target/headers")
@@ -210,6 +213,7 @@ def _target(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
             remedy=f"name it with {place.at('/target/dialect')}",
         )
     yield from _fields(plan, place)
+    yield from _websocket(plan, place)
     if not target.prompt.strip() and target.payloads is None:
         yield Problem(
             place.at("/target/prompt"), found="an empty prompt", wanted="text", remedy="write what the job asks"
@@ -225,6 +229,44 @@ def _target(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
                 wanted="each rate once",
                 remedy="make one stage of them, or change a rate",
             )
+
+
+def _websocket(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
+    """Messages where there is no WebSocket, and what a WebSocket has none of."""
+    target = plan.target
+    said = target.websocket
+    if not target.is_websocket:
+        if said is not None:
+            yield Problem(
+                place.at("/target/websocket"),
+                found=f"messages, and a URL of {target.url.partition(':')[0][:20]}",
+                wanted="a URL that begins with ws:// or wss://",
+                remedy="write the URL as the job opens its WebSocket",
+            )
+        return
+    for pointer, pattern in (("until", said.until), ("failed", said.failed)) if said is not None else ():
+        try:
+            re.compile((pattern or "").encode())
+        except re.error as error:
+            yield Problem(
+                place.at(f"/target/websocket/{pointer}"),
+                found=f"{pattern!r:.80}: {error}",
+                wanted="a regular expression",
+                remedy="mend it, or leave it out",
+            )
+    none_there = {
+        "/target/dialect": target.dialect != "plain",
+        "/target/method": target.method != "POST",
+        "/target/form": target.form is not None,
+        "/retry": isinstance(plan.retry, Honour),
+    }
+    for pointer in (pointer for pointer, given in none_there.items() if given):
+        yield Problem(
+            place.at(pointer),
+            found="it, and a WebSocket",
+            wanted="messages: JSON text, without method, form, an API's dialect or a Retry-After",
+            remedy="leave it out; whole messages come from a file of payloads",
+        )
 
 
 def _fields(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
@@ -326,7 +368,7 @@ def _bounds(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
 
 def _permission(plan: InterviewPlan, place: Place, wall_ns: int, permit_host: str | None) -> Iterator[Problem]:
     target, planned = plan.target, steps(plan)
-    parts = split_url(target.url)
+    parts = split_url(target.http_url)
     host = "" if parts is None else parts.hostname or ""
     if place.options and target.permit is None and not is_loopback(host):
         yield Refused(
@@ -338,7 +380,7 @@ def _permission(plan: InterviewPlan, place: Place, wall_ns: int, permit_host: st
         )
         return
     yield from permission_problems(
-        target.url,
+        target.http_url,
         target.permit,
         place=place.name,
         wall_ns=wall_ns,

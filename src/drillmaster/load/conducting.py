@@ -318,7 +318,7 @@ class _Run:
                 time_limit_s=self._plan.timeout_s,
                 patience=ready.patience,
                 samples=str(folder.path / part(files[0], engine, engines)),
-                gaps=str(folder.path / part(files[1], engine, engines)) if self._plan.target.stream else None,
+                gaps=str(folder.path / part(files[1], engine, engines)) if self._plan.target.has_words else None,
                 mono0_ns=folder.mono0_ns,
                 seed=self._plan.seed,
                 first_call=first_call,

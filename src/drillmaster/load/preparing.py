@@ -12,11 +12,11 @@ from urllib.parse import quote
 import msgspec
 
 from drillmaster.clock import rfc3339
-from drillmaster.engines import Patience, Shot
+from drillmaster.engines import Patience, Shot, WebSocket
 from drillmaster.errors import Problem, Refused
 from drillmaster.evidence.samples import LONG_RECORD
 from drillmaster.intake import read_bytes
-from drillmaster.ladder import Honour, InterviewPlan, Step, steps
+from drillmaster.ladder import Asked, Honour, InterviewPlan, Messages, Step, steps
 from drillmaster.ladder.bodies import Frozen, fixed_headers, frozen, payload_sha256
 from drillmaster.ladder.checking import Place
 from drillmaster.ladder.payloads import read_payloads
@@ -77,7 +77,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
 
 def ready_for(plan: InterviewPlan, place: Place, options: LoadOptions, environ: Mapping[str, str]) -> Ready:
     target = plan.target
-    parts = split_url(target.url)
+    parts = split_url(target.http_url)
     assert parts is not None and parts.hostname is not None
     payloads = None
     if target.payloads is not None:
@@ -111,6 +111,7 @@ def ready_for(plan: InterviewPlan, place: Place, options: LoadOptions, environ: 
             turns=sent.turns,
             shuffled=target.order == "shuffled",
             dialect=target.dialect,
+            websocket=_websocket(target),
         ),
         patience=Patience(max_attempts=plan.retry.max_attempts, max_wait_s=plan.retry.max_wait_s)
         if isinstance(plan.retry, Honour)
@@ -120,10 +121,17 @@ def ready_for(plan: InterviewPlan, place: Place, options: LoadOptions, environ: 
         port=parts.port or (443 if tls else 80),
         ca_file=None if ca_file is None else str(ca_file.absolute()),
         payload_sha256=payload_sha256(target, sent, path=path),
-        url=f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}",
+        url=f"{target.url.partition(':')[0].lower()}://{parts.netloc.rpartition('@')[2]}{parts.path}",
         steps=steps(plan),
         stamps=(*options.stamps, *(("REHEARSAL",) if rehearsal else ())),
     )
+
+
+def _websocket(target: Asked) -> WebSocket | None:
+    if not target.is_websocket:
+        return None
+    said = target.websocket or Messages()
+    return WebSocket(until=said.until, failed=said.failed, subprotocol=said.subprotocol)
 
 
 def _sessions_fit(plan: InterviewPlan, sent: Frozen, place: Place) -> None:

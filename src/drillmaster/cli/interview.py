@@ -334,8 +334,12 @@ def _which(what: str | None, url_option: str | None) -> tuple[str | None, Path |
 def _read(path: Path) -> "InterviewPlan":
     """A plan's file. Raises Problem."""
     from drillmaster.intake import read_strict
+    from drillmaster.intake.blanks import left_open, none_left_open
     from drillmaster.ladder import InterviewPlan
 
+    loaded: dict[str, Any] = read_strict(path, dict)
+    if loaded.get("drill") == "interview":
+        none_left_open({path: left_open(loaded, "interview", "plan")}, lambda line: click.echo(line, err=True))
     return read_strict(path, InterviewPlan)
 
 

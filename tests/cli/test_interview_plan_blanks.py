@@ -1,0 +1,34 @@
+"""A plan of `init interview` that is not filled in yet: all of its blanks are named at once, before anything is sent."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from drillmaster.cli.interview import command
+from drillmaster.errors import Problem
+from drillmaster.scaffold import fill, template
+
+PLAN = "interview-plan.yaml"
+
+
+def _refused(path: Path) -> tuple[Problem, str]:
+    done = CliRunner().invoke(command, [str(path)])
+    assert isinstance(done.exception, Problem), done.output
+    return done.exception, done.stderr
+
+
+def test_every_blank_is_named_at_once_with_its_example(tmp_path: Path) -> None:
+    path = tmp_path / PLAN
+    path.write_text(template("interview")[PLAN])
+    problem, said = _refused(path)
+    assert problem.found == "3 blanks: /job, /target/url, /target/dialect"
+    assert "/target/dialect" in said and "such as openai_chat" in said
+
+
+def test_what_may_stay_open_refuses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    answers = {"/job": "x", "/target/url": "http://127.0.0.1:1/x", "/target/dialect": "plain"}
+    (tmp_path / PLAN).write_text(fill(template("interview")[PLAN], answers))
+    problem, _ = _refused(Path(PLAN))
+    assert "takes a connection" in problem.wanted  # nobody listens there: all else would do

@@ -316,7 +316,7 @@ def test_a_worker_that_says_otherwise_than_its_users_is_a_finding(tmp_path: Path
 
 
 def test_exactly_the_budget_holds_however_it_is_written(tmp_path: Path) -> None:
-    from drillmaster.cli.gate import _Share
+    from drillmaster.cli._quantities import Share
 
     for text, ratio in (("0.7 %", 0.007), ("1.4%", 0.014), ("0.01", 0.01), ("2.9 %", 0.029)):
-        assert _Share().convert(text, None, None) == ratio
+        assert Share().convert(text, None, None) == ratio

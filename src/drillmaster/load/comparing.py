@@ -1,0 +1,320 @@
+"""Two sealed interviews of one endpoint and payload, level by level: is the second no worse than the first?
+
+1. Only what asked the same is compared: payload, address, model, levels and rates, streams, limits of a call. Whatever differs is
+   named, and refuses. So does a run that was stopped, and a level that is the client's own.
+2. A latency is compared as a ratio, errors as a difference of their shares. What lies around either is an interval by resampling
+   whole blocks of time, of both runs each on its own, its ends moved out for so few blocks (Hesterberg, 2015, *What teachers
+   should know about the bootstrap*: expanded percentiles). Each end is 95 % sure.
+3. No worse: the upper end is within the margin. Worse: the lower end is beyond it. Else nothing is decided. One figure that is
+   worse makes the whole worse; one that is not decided leaves the whole undecided.
+4. The cold call and the drain are one of each: their figures are shown, and nothing can be said of chance. Where nobody failed, in
+   either, no resampling finds a failure: what so many calls exclude stands there, and a margin of 0 is a census.
+5. The same runs give the same answer: the seed is fixed.
+"""
+
+import math
+import random
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from statistics import NormalDist
+from typing import Any, Literal
+
+import msgspec
+
+from drillmaster.errors import Exit, Refused
+from drillmaster.interviews import QUANTILES, Calls, Level
+from drillmaster.load.reading import InterviewRun
+from drillmaster.stats import calls_for_rate, rate_bound, samples_for_bound, t_quantile
+from drillmaster.verdict import AtLeast, Exact
+
+__all__ = ["BLOCKS", "Compared", "Figure", "LevelCompared", "compare", "interval"]
+
+BLOCKS = 20
+"""Fewer blocks of time than this say too little of how they vary. A level is cut into so many where nobody says how long one is."""
+_RESAMPLES = 1_000
+_CONFIDENCE = 0.95
+_LATENCIES = ("p50", "p95")
+_SAME_TARGET = ("method", "dialect", "model", "stream", "max_tokens", "order", "form", "query")
+_SAME_PLAN = ("levels", "timeout_s", "think", "retry", "drain", "measured_from")
+_SAME_OPEN = ("rate", "rate_to", "poisson", "max_in_flight")
+_SINGLE = ("cold", "drain")
+Said = Literal["no worse", "worse", "undecided"]
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure of one level, in both runs."""
+
+    name: str
+    """`p50`, `p95`, `errors`."""
+    a: float | None
+    """Of the first run, in seconds or as a share; null: it has none."""
+    b: float | None
+    change: float | None
+    """A latency's ratio, b over a; of errors the difference, b less a."""
+    low: float | None
+    """95 % sure it is no less."""
+    high: float | None
+    """95 % sure it is no more; null with a `low`: it lies among calls that were cut."""
+    margin: float
+    """Up to this it counts as no worse."""
+    said: Said
+    why: str = ""
+    """Why nothing is decided."""
+
+
+class LevelCompared(msgspec.Struct, frozen=True, kw_only=True):
+    label: str
+    n: tuple[int, int]
+    block_s: tuple[float, float]
+    """How long the blocks are that were resampled, in each run."""
+    figures: tuple[Figure, ...]
+    """`p50`, `p95`, `errors`."""
+
+
+class Single(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is one of: how long it took, in seconds; null: it failed, or was cut."""
+
+    label: str
+    a: float | None
+    b: float | None
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of it."""
+
+    a: str
+    b: str
+    url: str
+    stamps: tuple[str, ...]
+    """Of either run: REHEARSAL, COMPRESSED."""
+    within: float
+    errors_within: float
+    levels: tuple[LevelCompared, ...]
+    singles: tuple[Single, ...]
+    said: Said
+
+    @property
+    def exit(self) -> Exit:
+        return {"no worse": Exit.PASS, "worse": Exit.FAIL, "undecided": Exit.REFUSED}[self.said]
+
+
+def compare(
+    a: InterviewRun, b: InterviewRun, *, within: float, errors_within: float, block_s: float | None = None
+) -> Compared:
+    """Compare run `b` with run `a`. Raises Refused where they are none that can be compared. `block_s` None: 20 to a level."""
+    differences = list(_differences(a, b))
+    if differences:
+        raise Refused(
+            f"{a.interview.name} and {b.interview.name}",
+            found="; ".join(differences),
+            wanted="two whole interviews that asked the same",
+            remedy="run the second one again by the plan of the first",
+        )
+    levels = tuple(
+        _level(one, _named(b, one.label), within=within, errors_within=errors_within, block_s=block_s)
+        for one in a.interview.levels
+        if one.kind not in _SINGLE
+    )
+    said = [figure.said for level in levels for figure in level.figures]
+    return Compared(
+        a=a.interview.name,
+        b=b.interview.name,
+        url=a.interview.url,
+        stamps=tuple(dict.fromkeys((*a.manifest.stamps, *b.manifest.stamps))),
+        within=within,
+        errors_within=errors_within,
+        levels=levels,
+        singles=tuple(_single(one, _named(b, one.label)) for one in a.interview.levels if one.kind in _SINGLE),
+        said="worse" if "worse" in said else "undecided" if "undecided" in said or not said else "no worse",
+    )
+
+
+def _named(run: InterviewRun, label: str) -> Level:
+    level = run.interview.level(label)
+    assert level is not None  # the same levels were run in both
+    return level
+
+
+def _single(a: Level, b: Level) -> Single:
+    took = [one.value if isinstance(one, Exact) else None for one in (level.latency("max") for level in (a, b))]
+    return Single(label=a.label, a=took[0], b=took[1])
+
+
+def _differences(a: InterviewRun, b: InterviewRun) -> Iterator[str]:
+    """Why two runs say nothing of each other."""
+    if a.interview.digest == b.interview.digest:
+        yield "the same run twice"
+    for which, run in (("the first", a), ("the second", b)):
+        if run.ended != "completed":
+            yield f"{which} was stopped before its end" + (f": {run.why}" if run.why else "")
+        for level in run.interview.levels:
+            if level.void and level.kind != "cold":
+                yield f"{level.label} of {which} is void: {'; '.join(level.void)}"
+    if a.manifest.url != b.manifest.url:
+        yield f"other targets: {a.manifest.url} and {b.manifest.url}"
+    if a.manifest.payload_sha256 != b.manifest.payload_sha256:
+        yield f"other payloads: {a.manifest.payload_sha256[:19]} and {b.manifest.payload_sha256[:19]}"
+    ours, theirs = _asked(a.manifest.plan), _asked(b.manifest.plan)
+    for name in dict.fromkeys((*ours, *theirs)):
+        if ours.get(name) != theirs.get(name):
+            yield f"other plans: {name} {_short(ours.get(name))} and {_short(theirs.get(name))}"
+    labels = [[level.label for level in run.interview.levels] for run in (a, b)]
+    if labels[0] != labels[1]:
+        yield f"other levels: {', '.join(labels[0])} and {', '.join(labels[1])}"
+
+
+def _asked(plan: dict[str, Any]) -> dict[str, Any]:
+    """What of a plan changes its numbers; how many calls a level makes, and how long it lasts, does not."""
+    target = plan.get("target") or {}
+    found = {f"target.{name}": target[name] for name in _SAME_TARGET if name in target}
+    found |= {name: plan[name] for name in _SAME_PLAN if name in plan}
+    found["open"] = [{name: one.get(name) for name in _SAME_OPEN} for one in plan.get("open") or ()]
+    return found
+
+
+def _short(value: object) -> str:
+    return msgspec.json.encode(value).decode()[:80]
+
+
+def _level(a: Level, b: Level, *, within: float, errors_within: float, block_s: float | None) -> LevelCompared:
+    assert a.calls is not None and b.calls is not None  # a sealed run has them
+    lengths = tuple(_block_s(calls) if block_s is None else block_s for calls in (a.calls, b.calls))
+    figures = [_latency(name, a, b, lengths, within) for name in _LATENCIES]
+    figures.append(_errors(a, b, lengths, errors_within))
+    return LevelCompared(label=a.label, n=(a.n, b.n), block_s=(lengths[0], lengths[1]), figures=tuple(figures))
+
+
+def _block_s(calls: Calls) -> float:
+    """As long as can be: stalls, and what else leans on its neighbours, are to lie within one."""
+    span_s = max(calls.due_s) - min(calls.due_s)
+    return max(span_s / BLOCKS * (1 + 1e-9), 1e-9)
+
+
+def _latency(name: str, a: Level, b: Level, lengths: Sequence[float], within: float) -> Figure:
+    q = QUANTILES[name]
+    seen = [level.latency(name) for level in (a, b)]
+    why = ""
+    if isinstance(seen[0], AtLeast):
+        why = "calls of the first run were cut, and nobody knows how long they would have taken"
+    # A cut call of the second run may have taken for ever; one of the first counts as what it took at least.
+    first = _Blocks(_latencies(a, cut_s=None), lengths[0])
+    second = _Blocks(_latencies(b, cut_s=math.inf), lengths[1])
+    fewest, least = min(first.n, second.n), samples_for_bound(q)
+    if fewest < least:
+        why = f"{fewest} calls with a latency, and {least} would do"
+    values = [one.value if isinstance(one, Exact | AtLeast) else None for one in seen]
+    before, after = values
+    change = None if before is None or after is None or before <= 0 else after / before
+    return _figure(
+        Figure(
+            name=name,
+            a=before,
+            b=after,
+            change=change,
+            low=None,
+            high=None,
+            margin=1 + within,
+            said="undecided",
+            why=why,
+        ),
+        lambda rng: second.quantile(q, rng) / first.quantile(q, rng),
+        min(first.blocks, second.blocks),
+    )
+
+
+def _errors(a: Level, b: Level, lengths: Sequence[float], within: float) -> Figure:
+    first, second = (
+        _Blocks([(at, float(bool(kind))) for at, kind in zip(level.calls.due_s, level.calls.kind, strict=True)], length)
+        for level, length in zip((a, b), lengths, strict=True)
+        if level.calls is not None
+    )
+    before, after = a.failures / a.n, b.failures / b.n
+    if not a.failures and not b.failures:
+        low, high = -rate_bound(0, a.n), rate_bound(0, b.n)
+        said: Said = "no worse" if within == 0 or high <= within else "undecided"
+        why = "" if said == "no worse" else f"none failed, and {calls_for_rate(within)} calls would show it"
+        return Figure(
+            name="errors", a=before, b=after, change=0.0, low=low, high=high, margin=within, said=said, why=why
+        )  # fmt: skip
+    return _figure(
+        Figure(
+            name="errors",
+            a=before,
+            b=after,
+            change=after - before,
+            low=None,
+            high=None,
+            margin=within,
+            said="undecided",
+        ),
+        lambda rng: second.mean(rng) - first.mean(rng),
+        min(first.blocks, second.blocks),
+    )
+
+
+def _latencies(level: Level, *, cut_s: float | None) -> list[tuple[float, float]]:
+    """When and how long; a cut call took `cut_s`, or None: what it had taken then."""
+    assert level.calls is not None
+    found = []
+    for at, one in level.calls.samples("latency"):
+        found.append((at, one if one >= 0 else -one if cut_s is None else cut_s))
+    return found
+
+
+class _Blocks:
+    """Values in order, and which block of time each is of; blocks without one are none."""
+
+    def __init__(self, samples: list[tuple[float, float]], block_s: float) -> None:
+        start = min((at for at, _ in samples), default=0.0)
+        numbers: dict[int, int] = {}
+        rows = sorted((value, numbers.setdefault(int((at - start) / block_s), len(numbers))) for at, value in samples)
+        self.n = len(rows)
+        self.blocks = len(numbers)
+        self._values = [value for value, _ in rows]
+        self._block_of = [block for _, block in rows]
+        self._sums = [0.0] * self.blocks
+        self._sizes = [0] * self.blocks
+        for value, block in rows:
+            self._sums[block] += value
+            self._sizes[block] += 1
+
+    def quantile(self, q: float, rng: random.Random) -> float:
+        """Of as many blocks as there are, drawn anew."""
+        times = [0] * self.blocks
+        for block in rng.choices(range(self.blocks), k=self.blocks):
+            times[block] += 1
+        upto = list(accumulate(map(times.__getitem__, self._block_of)))
+        return self._values[bisect_left(upto, max(1, math.ceil(q * upto[-1] - 1e-9)))]
+
+    def mean(self, rng: random.Random) -> float:
+        """The same."""
+        drawn = rng.choices(range(self.blocks), k=self.blocks)
+        return sum(self._sums[block] for block in drawn) / sum(self._sizes[block] for block in drawn)
+
+
+def _figure(figure: Figure, change: Callable[[random.Random], float], blocks: int) -> Figure:
+    """Give a figure its interval, and what follows from it; one that says why it has none keeps none."""
+    why = figure.why
+    if not why and blocks < BLOCKS:
+        why = f"{blocks} blocks of time with calls, and {BLOCKS} would do: more calls, or shorter blocks"
+    if why or figure.change is None:
+        return msgspec.structs.replace(figure, why=why or "nothing to compare")
+    low, high = interval(change, blocks)
+    margin = figure.margin
+    said: Said = "no worse" if high <= margin + 1e-12 else "worse" if low > margin else "undecided"
+    return msgspec.structs.replace(
+        figure,
+        low=low if math.isfinite(low) else None,
+        high=high if math.isfinite(high) else None,
+        said=said,
+        why="the interval holds both" if said == "undecided" else "",
+    )
+
+
+def interval(change: Callable[[random.Random], float], blocks: int) -> tuple[float, float]:
+    """Resample a change; its lower and its upper end, each 95 % sure, wider for fewer blocks."""
+    rng = random.Random(1)  # noqa: S311 - resampling, not secrets
+    found = sorted(change(rng) for _ in range(_RESAMPLES))
+    tail = NormalDist().cdf(-math.sqrt(blocks / (blocks - 1)) * t_quantile(_CONFIDENCE, blocks - 1))
+    return found[math.floor(tail * _RESAMPLES)], found[min(_RESAMPLES - 1, math.ceil((1 - tail) * _RESAMPLES) - 1)]

@@ -83,6 +83,25 @@ def test_what_is_a_lower_bound_says_so() -> None:
     assert rows["Attempts of nobody's"] == ["", "1", ""]
 
 
+def test_what_nobody_s_attempts_hide_is_said_at_least() -> None:
+    paper = scene(PATIENT)
+    broken = {**GOOD, "window": "w1", "end": "cut", "terminal": False, "intact": False}
+    for n in (30, 31):
+        attempt(paper, n, 0, tokens=50, **broken)
+        attempt(paper, n, 1, tokens=80, **GOOD)
+    attempt(paper, 40, 0, trace=None, tokens=7, **broken)
+    made = account(paper.run())
+    assert made is not None
+    text = card_text(made)
+    assert "sent again: at least 2 above it" in text and "at least 160 tokens billed again" in text
+    shown = page(made, bands=(), rules=())
+    rows = dict(shown["rows"])
+    assert rows["Tokens of attempts of nobody's"] == ["", "7", ""]
+    assert rows["Tokens billed again"] == ["", "at least 160", ""]
+    loads = {row[0]: row[4] for row in shown["loads"]}
+    assert (loads["baseline"], loads["fault"]) == ("0", "at least 2")
+
+
 def test_of_several_windows_each_has_its_columns() -> None:
     paper = Scene()
     paper.add("events/proxy.jsonl", paper.lift_ns + 10 * S, "fault_injected", window="w2", fault="503", params={})

@@ -81,6 +81,8 @@ def test_a_quiet_drill_is_one_attempt_a_request_and_a_breaker_none() -> None:
     assert made.storms[0].back is not None and made.storms[0].back.factor == Exact(1.0, 10)
 
 
+GONE: dict[str, Any] = {"status": None, "end": "client_gone", "window": None}
+"""Left by its client."""
 UNREAD: dict[str, Any] = {"status": None, "end": "rst", "model": None, "stream": None, "up_bytes": 0}
 """Struck before its body was read."""
 
@@ -124,6 +126,32 @@ SEQUENCES: list[tuple[str, list[tuple[float, dict[str, Any]]], Layers]] = [
         [(0, {**UNREAD, "dialect": "plain"}), (1, {**UNREAD, "dialect": "plain"})],
         Layers(call=1, above=1),
     ),
+    (
+        "a hedge that was dropped when the other won, and the next step",
+        [(0, {**GONE, "took_s": 1.0}), (0.3, {**GOOD, "took_s": 0.7}), (1.1, GOOD)],
+        Layers(call=3),
+    ),
+    (
+        "a hedge that a fault held, won by a fallback, and the next step",
+        [
+            (0, {"status": None, "end": "held", "took_s": 1.05}),
+            (0.3, {**GOOD, "model": "small", "took_s": 0.7}),
+            (1.2, {}),
+        ],
+        Layers(call=3),
+    ),
+    ("a time limit, and a try again", [(0, {**GONE, "took_s": 1.0}), (1.1, {})], Layers(call=1, above=1)),
+    (
+        "a time limit, long behind another's answer",
+        [(0, {**GONE, "took_s": 2.0}), (0.1, {**GOOD, "took_s": 0.2}), (2.1, {})],
+        Layers(call=2, above=1),
+    ),
+    (
+        "a time limit, just behind an answer that was there before it was asked",
+        [(0, GOOD), (0.01, {**GONE, "took_s": 0.05}), (0.2, {})],
+        Layers(call=2, above=1),
+    ),
+    ("two side by side, both lost", [(0, {"took_s": 1.0}), (0.3, {"took_s": 0.7}), (1.1, {})], Layers(call=2, above=1)),
     ("seen to end late", [(0, {"took_s": 1.005}), (1, {})], Layers(call=1, above=1)),
 ]
 
@@ -255,6 +283,33 @@ def test_pauses_are_a_client_s_own_where_nothing_was_asked() -> None:
     assert isinstance(pauses.p50_s, Exact) and pauses.p50_s.value == pytest.approx(0.01)
 
 
+def test_one_unread_attempt_may_be_a_fallback_and_more_of_one_call_are_pauses() -> None:
+    paper = scene(PATIENT)
+    attempt(paper, 30, 0, **UNREAD)
+    attempt(paper, 30, 0.01, **UNREAD)
+    assert fault_of(paper).pauses.retries == 0
+    attempt(paper, 30, 0.02, **UNREAD)
+    attempt(paper, 30, 0.53, **UNREAD)
+    pauses = fault_of(paper).pauses
+    assert (pauses.retries, pauses.unread, pauses.at_once) == (3, 3, 2)
+    assert fault_of(paper).layers == Layers(call=1, unread=3)
+    attempt(paper, 40, 0, **UNREAD)  # another request's one is none
+    attempt(paper, 40, 0.01, **UNREAD)
+    assert fault_of(paper).pauses == pauses
+
+
+def test_what_attempts_of_nobody_s_cost_stands_beside_the_sums() -> None:
+    paper = scene(PATIENT)
+    attempt(paper, 30, 0, tokens=10)
+    attempt(paper, 30, 0.5, trace=None, tokens=7)
+    attempt(paper, 30, 0.6, trace=None, tokens_estimated=5)
+    attempt(paper, 30, 0.7, trace=None, dialect="mcp", tokens_estimated=5)  # tools cost none
+    made = books(paper)
+    fault = made.phase("fault", "w1")
+    assert fault is not None and fault.unattributed == made.storms[0].fault.unattributed == 3
+    assert fault.tokens == Tokens(told=10, nobodys=7, nobodys_estimated=5)
+
+
 def test_tokens_are_billed_again_only_where_a_call_had_cost_some() -> None:
     paper = scene(PATIENT)
     cut = {**GOOD, "window": "w1", "end": "cut", "terminal": False, "intact": False}
@@ -334,7 +389,7 @@ step = st.tuples(
             "status": st.sampled_from([None, 200, 429, 503]),
             "retry_count": st.sampled_from([None, 0, 1, 2]),
             "model": st.sampled_from(["m", "small", None]),
-            "end": st.sampled_from(["clean", "cut", "held"]),
+            "end": st.sampled_from(["clean", "cut", "held", "client_gone"]),
             "upstream": st.booleans(),
             "terminal": st.sampled_from([None, True, False]),
             "trace": st.sampled_from([None, f"{30:032x}", f"{40:032x}"]),
@@ -366,10 +421,16 @@ def test_nothing_is_lost_and_nothing_counted_twice(steps: list[tuple[int, float,
         )
         assert waits.kept + waits.early + waits.gave_up + waits.user_left == waits.asked
         assert tokens.again <= tokens.told and tokens.again_estimated <= tokens.estimated
-        assert phase.pauses.retries <= layers.retries and phase.for_nobody <= layers.retries
+        assert phase.pauses.retries - phase.pauses.unread <= layers.retries and phase.for_nobody <= layers.retries
+        assert phase.pauses.unread <= layers.unread
         assert phase.nested.requests <= phase.requests and phase.nested.attempts <= phase.attempts
     loads = [made.baseline, *(load for s in made.storms for load in (s.fault, s.back, s.rest) if load is not None)]
     assert sum(load.attempts for load in loads) == len(run.attempts)
+    assert (
+        sum(load.unattributed for load in loads)
+        == sum(p.unattributed for p in made.phases)
+        == len(run.attempts) - owned
+    )
     assert sum(load.retries for load in loads) == sum(p.layers.retries for p in made.phases)
     assert paper.run() == run and books(run) == made
 

@@ -87,6 +87,26 @@ def test_a_fallback_at_the_same_address_behind_a_reset_is_no_retry_without_a_pau
         assert found(paper) == {}
 
 
+def test_a_loop_without_a_pause_is_named_where_a_reset_struck_before_anybody_read_a_model() -> None:
+    paper = scene(PATIENT)
+    for n in range(20, 30):
+        for at_s in (0, 0.005, 0.01, 0.015):
+            attempt(paper, n, at_s, **UNREAD)
+    said = found(paper)
+    assert set(said) == {"no-backoff"}
+    assert "30 of 30" in said["no-backoff"].cause
+    assert "model was not read" in said["no-backoff"].cause
+
+
+def test_a_hedge_that_was_dropped_is_no_retry_without_a_pause() -> None:
+    paper = scene(PATIENT)
+    for n in range(20, 30):
+        attempt(paper, n, 0, 1.0, status=None, end="client_gone", window=None)
+        attempt(paper, n, 0.3, 0.7, **GOOD)
+        attempt(paper, n, 1.001, **GOOD)
+    assert found(paper) == {}
+
+
 def test_a_few_that_came_at_once_are_no_habit() -> None:
     paper = scene(PATIENT)
     for n in range(20, 30):

@@ -38,10 +38,10 @@ def card_text(books: Accounting) -> str:
         if storm.back is not None and isinstance(storm.back.factor, Exact):
             text += f", {number(round(storm.back.factor.value, 2))} x on return"
     if layers := _layers(fault.layers):
-        text += f"; sent again: {layers}"
+        text += f"; sent again: {'at least ' if fault.unattributed else ''}{layers}"
     if fault.waits.asked:
         text += f"; waits asked for: {_waits(fault.waits)}"
-    if tokens := _tokens(fault.tokens.again, fault.tokens.again_estimated):
+    if tokens := _again(fault):
         text += f"; {tokens} tokens billed again"
     return text
 
@@ -73,7 +73,7 @@ def _load(name: str, load: Load) -> tuple[str, ...]:
         f"{span_text(load.start_s)} to {span_text(load.end_s)}",
         str(load.due),
         str(load.attempts),
-        str(load.retries),
+        f"{'at least ' if load.unattributed else ''}{load.retries}",
         _count(load.each),
         f"{_count(load.factor)} x" if isinstance(load.factor, Exact) else "none",
         str(load.peak_per_s),
@@ -104,6 +104,13 @@ def _waits(waits: Waits) -> str:
 
 def _tokens(told: int, estimated: int) -> str:
     return " and ".join(filter(None, (str(told) if told else "", f"about {estimated}" if estimated else "")))
+
+
+def _again(phase: Phase) -> str:
+    """Tokens billed again; a lower bound where attempts of nobody's cost some too."""
+    said = _tokens(phase.tokens.again, phase.tokens.again_estimated)
+    least = said and (phase.tokens.nobodys or phase.tokens.nobodys_estimated)
+    return f"at least {said}" if least else said
 
 
 def _nested(phase: Phase) -> str:
@@ -147,7 +154,8 @@ _ROWS = (
     ("Waits that could not be read", lambda p: str(p.waits.unreadable or "")),
     ("Retries begun when the user was gone", lambda p: str(p.for_nobody or "")),
     ("Tokens", lambda p: _tokens(p.tokens.told, p.tokens.estimated)),
-    ("Tokens billed again", lambda p: _tokens(p.tokens.again, p.tokens.again_estimated)),
+    ("Tokens of attempts of nobody's", lambda p: _tokens(p.tokens.nobodys, p.tokens.nobodys_estimated)),
+    ("Tokens billed again", _again),
 )
 
 

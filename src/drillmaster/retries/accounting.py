@@ -33,10 +33,16 @@ __all__ = ["account"]
 
 _GRAIN_NS = round(GRAIN_S * 1e9)
 _CITES = 3
+_UNREAD = 2
+"""From so many of one call on, what follows a failure unread counts among the retries' pauses."""
 _BINS_S = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600)
 _TOOLS = frozenset({"mcp"})
 """Dialects of no model: what they cost is no tokens, and no model's call stands in for theirs."""
 _RETRIES = frozenset({"sdk", "above", "untold"})
+_LEFT = frozenset({"client_gone", "held", "stall"})
+"""Ends of attempts that their client went away from."""
+_DROP_NS = round(AT_ONCE_S * 1e9)
+"""How long behind a good answer the ones beside it are dropped, at most: a time limit that ends then is rare."""
 
 
 def account(run: Run) -> Accounting | None:
@@ -50,10 +56,10 @@ def account(run: Run) -> Accounting | None:
     for place, (_, _, requests) in enumerate(books):
         for request in requests:
             owners[request.id] = place
-    nobodys: list[int] = []
+    nobodys: list[Attempt] = []
     for attempt in run.attempts:
         if attempt.request is None:
-            nobodys.append(attempt.start_ns)
+            nobodys.append(attempt)
         else:
             own[attempt.request].append(attempt)
     again: list[Attempt] = []
@@ -64,9 +70,9 @@ def account(run: Run) -> Accounting | None:
         for request in requests:
             if owners[request.id] == place:
                 again += ledger.take(request, own.get(request.id, ()))
-        stray = bisect_left(nobodys, end_ns) - bisect_left(nobodys, start_ns)
-        phases.append(ledger.close(name, window, stray))
-    wire = _Wire(run, again)
+        first, last = (bisect_left(nobodys, ns, key=_start_ns) for ns in (start_ns, end_ns))
+        phases.append(ledger.close(name, window, nobodys[first:last]))
+    wire = _Wire(run, again, nobodys)
     begin_ns, first_ns = spans[0]
     baseline = wire.load(begin_ns, first_ns, None)
     storms = tuple(_storm(run, window, wire, baseline) for window in run.windows)
@@ -89,6 +95,26 @@ def _phases(run: Run) -> tuple[list[tuple[PhaseName, str | None, list[Request]]]
     return books, spans
 
 
+def _start_ns(attempt: Attempt) -> int:
+    return attempt.start_ns
+
+
+def _dropped(own: Sequence[Attempt]) -> frozenset[str]:
+    """Name the attempts that their client left since another, side by side with them, had brought the answer; rule 2."""
+    left = [attempt for attempt in own if attempt.end in _LEFT]
+    if not left:
+        return frozenset()
+    good = sorted((a for a in own if not _failed(a)), key=lambda a: a.end_ns)
+    ends = [a.end_ns for a in good]
+    found = []
+    for attempt in left:
+        first = bisect_left(ends, max(attempt.start_ns, attempt.end_ns - _DROP_NS))
+        last = bisect_left(ends, attempt.end_ns + _GRAIN_NS)
+        if any(won.start_ns < attempt.end_ns for won in good[first:last]):
+            found.append(attempt.id)
+    return frozenset(found)
+
+
 def _failed(attempt: Attempt) -> bool:
     if attempt.status is None or attempt.status >= 400 or attempt.end != "clean":
         return True
@@ -108,12 +134,14 @@ class _Open:
 class _Chain:
     """One call, and all attempts that were made of it."""
 
-    __slots__ = ("attempts", "attempts_a_try", "billed", "sdk", "tries")
+    __slots__ = ("attempts", "attempts_a_try", "billed", "sdk", "tries", "unread")
 
     def __init__(self) -> None:
         self.tries = self.attempts = self.attempts_a_try = 1
         self.sdk = 0
         self.billed = False
+        self.unread: list[tuple[Attempt, Attempt]] = []
+        """What followed without anybody knowing for which model, with what it follows."""
 
 
 class _Ledger:
@@ -130,6 +158,7 @@ class _Ledger:
         self.pauses_s: list[float] = []
         self.at_once: list[Cite] = []
         self.at_once_n = 0
+        self.unread_n = 0
         self.waits: Counter[str] = Counter()
         self.longest_s: float | None = None
         self.most_early_s: float | None = None
@@ -149,6 +178,7 @@ class _Ledger:
         retries: list[Attempt] = []
         open_ones: list[_Open] = []
         chains: list[_Chain] = []
+        dropped = _dropped(own)
         for place, attempt in enumerate(own):
             layer, chain, followed = _follow(attempt, open_ones, chains, self.models)
             self.layers[layer] += 1
@@ -164,7 +194,9 @@ class _Ledger:
             chain.billed = chain.billed or _billed(attempt)
             if attempt.asked_by is not None:
                 self._wait(request, attempt, own, place)
-            if _failed(attempt):
+            if layer == "unread" and followed is not None and followed.asked_s is None:
+                self._unread(attempt, followed, chain)
+            if _failed(attempt) and attempt.id not in dropped:
                 open_ones.append(_Open(attempt, chain))
         self._nest(chains, own)
         return retries
@@ -176,6 +208,15 @@ class _Ledger:
             self.at_once_n += 1
             if len(self.at_once) < _CITES:
                 self.at_once.append(attempt.cite)
+
+    def _unread(self, attempt: Attempt, followed: Attempt, chain: "_Chain") -> None:
+        """Take what follows unread as a retry's pause once there is a second of one call; rule 6."""
+        chain.unread.append((attempt, followed))
+        if len(chain.unread) < _UNREAD:
+            return
+        for one, before in chain.unread if len(chain.unread) == _UNREAD else chain.unread[-1:]:
+            self.unread_n += 1
+            self._pause(one, before)
 
     def _spend(self, attempt: Attempt, *, again: bool) -> None:
         if not _billed(attempt):
@@ -232,9 +273,14 @@ class _Ledger:
             self.nested[1:] = [worst.tries, worst.attempts_a_try, worst.attempts]
             self.nested_cites = tuple(a.cite for a in own[:_CITES])
 
-    def close(self, name: PhaseName, window: str | None, unattributed: int) -> Phase:
+    def close(self, name: PhaseName, window: str | None, nobodys: Sequence[Attempt]) -> Phase:
         total, n = sum(self.counts), len(self.counts)
-        waits, tokens = self.waits, self.tokens
+        waits, tokens, unattributed = self.waits, self.tokens, len(nobodys)
+        for attempt in filter(_billed, nobodys):
+            if attempt.tokens is not None:
+                tokens["nobodys"] += attempt.tokens
+            else:
+                tokens["nobodys_estimated"] += attempt.tokens_estimated or 0
         return Phase(
             name=name,
             window=window,
@@ -256,6 +302,7 @@ class _Ledger:
             pauses=Pauses(
                 retries=len(self.pauses_s),
                 at_once=self.at_once_n,
+                unread=self.unread_n,
                 p50_s=median(self.pauses_s),
                 cites=tuple(self.at_once),
             ),
@@ -330,8 +377,9 @@ def _bounded(measure: Measure, unattributed: int) -> Measure:
 class _Wire:
     """Attempts and users' requests by time."""
 
-    def __init__(self, run: Run, again: list[Attempt]) -> None:
+    def __init__(self, run: Run, again: list[Attempt], nobodys: list[Attempt]) -> None:
         self._run = run
+        self._nobodys = nobodys
         self._starts = [a.start_ns for a in run.attempts]
         self._retries = sorted(a.start_ns for a in again)
         self._due = [r.due_ns for r in run.requests]
@@ -361,6 +409,8 @@ class _Wire:
             due=due,
             attempts=attempts,
             retries=bisect_left(self._retries, end_ns) - bisect_left(self._retries, start_ns),
+            unattributed=bisect_left(self._nobodys, end_ns, key=_start_ns)
+            - bisect_left(self._nobodys, start_ns, key=_start_ns),
             each=each,
             factor=_over(each, each if baseline is None else baseline.each),
             peak_per_s=max(seconds.values(), default=0),

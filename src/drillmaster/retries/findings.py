@@ -87,7 +87,12 @@ def _pauses(fault: Phase) -> Iterator[Finding]:
     if pauses.retries < FEW or 2 * pauses.at_once <= pauses.retries:
         return
     layers = fault.layers
-    who = {"the SDK": layers.sdk, "the layer above the SDK": layers.above, "a client that does not say": layers.untold}
+    who = {
+        "the SDK": layers.sdk,
+        "the layer above the SDK": layers.above,
+        "a client that does not say": layers.untold,
+        "somebody whose model was not read, the fault having struck before: a loop, or several fallbacks": pauses.unread,
+    }
     yield Finding(
         id="no-backoff",
         cause=f"{pauses.at_once} of {pauses.retries} retries came within {seconds_text(AT_ONCE_S)} of the failure, most of all by "

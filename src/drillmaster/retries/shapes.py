@@ -70,6 +70,8 @@ class Pauses(msgspec.Struct, frozen=True, kw_only=True):
     retries: int = 0
     at_once: int = 0
     """Those that came within `AT_ONCE_S`."""
+    unread: int = 0
+    """Those of the retries that are `unread`: two of one call or more, which no fallback explains alone."""
     p50_s: Measure = Absent("no retries")
     cites: tuple[Cite, ...] = ()
 
@@ -101,6 +103,9 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
     again: int = 0
     again_estimated: int = 0
     again_attempts: int = 0
+    nobodys: int = 0
+    nobodys_estimated: int = 0
+    """What attempts of nobody's cost, that started in the phase: in none of the sums above."""
     again_cites: tuple[Cite, ...] = ()
 
 
@@ -138,6 +143,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int
     retries: int
     """Of them, those that follow a failure: `sdk`, `above` and `untold`."""
+    unattributed: int = 0
+    """Of them, those of nobody's: how many of these are retries is not known."""
     each: Measure
     """Attempts for each request due."""
     factor: Measure

@@ -45,6 +45,9 @@ _KEYS = (
     "OPENROUTER_API_KEY",
 )
 
+# What leads an SDK to another address than that of its base URL.
+_ELSEWHERE = ("GOOGLE_GENAI_USE_ENTERPRISE", "GOOGLE_GENAI_USE_VERTEXAI")
+
 _AROUND = "drillmaster-around"
 
 
@@ -85,17 +88,21 @@ def _upstream(config: pytest.Config) -> str | None:
     url = config.getoption("drillmaster_upstream") or config.getini("drillmaster_upstream")
     if not url:
         return None
-    import re
+    import contextlib
+    import ipaddress
     from urllib.parse import urlsplit
 
+    loopback = False
     try:
         host = urlsplit(str(url)).hostname or ""
     except ValueError as error:
         raise pytest.UsageError(
             f"drillmaster_upstream: found {error}, wanted a URL; write it as http://127.0.0.1:8000"
         ) from None
-    loopback = host in ("localhost", "::1") or re.fullmatch(r"127(\.[0-9]{1,3}){3}", host) is not None
-    if not loopback and host != str(config.getoption("drillmaster_allow_host")).lower():
+    with contextlib.suppress(ValueError):  # a name is no address
+        loopback = ipaddress.ip_address(host).is_loopback
+    loopback = loopback or host == "localhost"
+    if not loopback and (not host or host != (config.getoption("drillmaster_allow_host") or "").lower()):
         raise pytest.UsageError(
             f"drillmaster_upstream: found {host or 'no host'}, which is not loopback, wanted a host that was said twice; "
             f"add --drillmaster-allow-host {host or 'HOST'}, or leave it out to have the stand-in provider"
@@ -171,6 +178,9 @@ def provider_env(request: pytest.FixtureRequest, provider: Provider, monkeypatch
         )
     if os.environ.get("GOOGLE_API_KEY") and not own:
         variables["GOOGLE_API_KEY"] = DUMMY_KEY  # that SDK takes it before the other
+    for name in _ELSEWHERE:
+        if os.environ.get(name) and not own:
+            variables[name] = "false"
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     return variables

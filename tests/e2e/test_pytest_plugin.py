@@ -1,6 +1,5 @@
 """What an agent's tests do with the pytest plugin: real SDKs and HTTP clients, and what is counted."""
 
-
 import pytest
 
 from tests.e2e.pytestlab import Run, reasons
@@ -345,12 +344,14 @@ def test_the_environment_leads_sdks_here_with_dummy_keys_and_past_proxies(
     monkeypatch.setenv("OPENAI_API_KEY", "real")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.setenv("NO_PROXY", "intern")
+    monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", "true")
     result = run(
         """
         import anthropic, groq, ollama, openai
         from google import genai
 
         def test_env(provider_env, provider):
+            assert os.environ["GOOGLE_GENAI_USE_VERTEXAI"] == "false"
             assert openai.OpenAI().api_key == "sk-standin-0000" == provider_env["OPENAI_API_KEY"]
             assert openai.OpenAI().chat.completions.create(model="m", messages=HELLO).choices
             assert anthropic.Anthropic().messages.create(model="m", max_tokens=9, messages=HELLO).content

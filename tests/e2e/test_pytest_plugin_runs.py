@@ -256,6 +256,9 @@ def test_an_upstream_on_loopback_stands_in_for_the_stand_in(run: Run, monkeypatc
         ("http://127.example.com", "found 127.example.com, which is not loopback"),
         ("http://[", "found Invalid IPv6 URL, wanted a URL"),
         ("127.0.0.1:80", "found no host"),
+        ("http://none", "found none, which is not loopback"),  # what is not said is not "None"
+        ("http://127.999.0.1", "found 127.999.0.1, which is not loopback"),  # a name, whatever it looks like
+        ("http://127.1", "found 127.1, which is not loopback"),
     ],
 )
 def test_what_is_not_loopback_is_not_taken_for_it(run: Run, url: str, said: str) -> None:
@@ -294,6 +297,7 @@ def test_an_upstream_that_is_none_is_told(run: Run) -> None:
         "        def test_nothing(provider): pass\n", "--drillmaster-upstream", "ftp://127.0.0.1/", "--tb=short"
     )
     result.assert_outcomes(errors=1)
+    assert "drillmaster_upstream: found" in reasons(result)
     assert "wanted an http or https URL with a host" in reasons(result)
 
 

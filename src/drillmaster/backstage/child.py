@@ -35,6 +35,9 @@ _KEPT = (
     "VIRTUAL_ENV",
 )
 
+_SAID = {"--upstream": "drillmaster_upstream", "--dialect": "drillmaster_dialect"}
+"""Where a run of pytest says what a proxy of its own has options for."""
+
 
 def _line(order: dict[str, Any]) -> bytes:
     """The order as a line of JSON. Raises Problem for what JSON has no word for."""
@@ -84,7 +87,8 @@ class Child:
         try:
             told = self._line(START_S)
             if "error" in told:
-                raise Problem(**told["error"])
+                error = told["error"]
+                raise Problem(**{**error, "place": _SAID.get(error["place"], error["place"])})
         except BaseException:
             self.close()
             raise

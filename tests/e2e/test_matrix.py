@@ -93,6 +93,11 @@ class Bench:
             return any('"fault_met"' in line and f'"{window}"' in line for line in text.splitlines())
         return False
 
+    def wrote(self, event: str) -> bool:
+        with contextlib.suppress(OSError, ValueError):
+            return f'"{event}"' in (self.run_dir / "events/conductor.jsonl").read_text()
+        return False
+
     def close(self) -> None:
         for process in self.processes:
             if process.poll() is None:
@@ -126,6 +131,8 @@ WORDS = {
     ("reset", True): "never engaged",
     ("html-200", False): "never engaged",
     ("html-200", True): "answered with garbage",
+    ("login-redirect", False): "never engaged",  # the page is no error of the SDK's own
+    ("login-redirect", True): "answered with garbage",
     ("clean-end", True): "answered with garbage",
     ("error-event", True): "never engaged",
     ("body-drip", True): "hung",
@@ -148,6 +155,7 @@ def test_every_cell_gets_the_word_that_the_agents_code_deserves(bench: Bench) ->
     assert set(reset["wire"]) == {"reset without an answer"} and set(reset["exceptions"]) == {"APIConnectionError"}
     assert set(down["wire"]) == {"status 503"} and set(down["fallbacks"]) == {"small-model"}
     assert set(html["exceptions"]) == {"AttributeError"}
+    assert set(found["login-redirect", False]["wire"]) == {"status 302", "status 200, the fault's own"}
     assert set(found["clean-end", True]["users"]) == {"truncated"}
     assert all(r["back_s"] is not None for r in found.values())
 
@@ -183,6 +191,15 @@ def test_ctrl_c_lifts_seals_prints_what_there_is_and_names_the_rest(bench: Bench
     assert [e["why"] for e in table["not_run"]] == ["stopped: SIGINT: somebody ended the drill"] * 4
     assert bench.verb("verify", str(bench.run_dir)).returncode == 0
     assert not connects(bench.proxy) and not connects(bench.agent)
+
+
+def test_ctrl_c_while_the_agent_is_started_anew_is_not_waited_out(bench: Bench) -> None:
+    bench.plan("503", "reset", env={"BREAKER": "300"}, worker={"ready_s": 200}, matrix={"back_within_s": 1})
+    process = bench.start("--json")
+    wait_until(lambda: bench.wrote("agent_restarted"), 60, "an agent started anew")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)  # it would be 201 s
+    assert (process.returncode, json.loads(out)["ended"]) == (3, "SIGINT: somebody ended the drill"), err
 
 
 def test_a_killed_conductor_leaves_no_fault_and_evidence_that_can_be_read(bench: Bench) -> None:

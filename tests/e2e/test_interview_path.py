@@ -74,6 +74,7 @@ def test_what_init_prints_can_be_typed_and_leads_to_a_report(folder: Path) -> No
     assert done.returncode == 0, done.stderr
     [run] = (folder / "runs").glob("2*")
     judge_it = [word.replace("RUN", f"runs/{run.name}") for word in _next(printed, "then")]
+    assert _next(done.stdout) == judge_it
     unsigned = _typed(folder, *judge_it)
     assert unsigned.returncode == 2 and "found 11 blanks: /source, /owner" in unsigned.stderr
     _sign(policy)

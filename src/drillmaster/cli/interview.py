@@ -208,7 +208,7 @@ def command(
         ),
         team=team,
     )
-    _close(result, as_json=as_json)
+    _close(result, as_json=as_json, policy=_thresholds(path))
 
 
 def _option(command: click.Command, name: str) -> str:
@@ -278,7 +278,7 @@ def _self_test(levels: tuple[int, ...], *, as_json: bool) -> NoReturn:
     sys.exit(code)
 
 
-def _close(result: "LoadResult", *, as_json: bool) -> None:
+def _close(result: "LoadResult", *, as_json: bool, policy: str) -> None:
     """Say what came of it, and what to type next; ends the process."""
     from drillmaster.cli import say_json
     from drillmaster.intake.runs import short
@@ -311,8 +311,16 @@ def _close(result: "LoadResult", *, as_json: bool) -> None:
     run = short(result.run_dir)
     click.echo(f"STOPPED {run}: partial: {result.why}" if stopped else f"SEALED {run}")
     if not stopped:
-        click.echo(f"next: drillmaster gate interview {run} --policy gate.json")
+        click.echo(f"next: drillmaster gate interview {run} --policy {policy}")
     sys.exit(result.exit)
+
+
+def _thresholds(plan: Path | None) -> str:
+    """The thresholds that a plan's scaffold wrote beside it; else the article's name for them."""
+    from drillmaster.intake.runs import short
+
+    beside = None if plan is None else plan.with_name("interview-policy.yaml")
+    return short(beside) if beside is not None and beside.is_file() else "gate.json"
 
 
 def _which(what: str | None, url_option: str | None) -> tuple[str | None, Path | None]:

@@ -397,7 +397,7 @@ def test_without_patience_a_429_is_a_failure_whatever_it_asks(lab: Lab) -> None:
     assert len(server.seen) == 3
 
 
-@pytest.mark.parametrize("how", ["says so", "hangs up", "hangs up late"])
+@pytest.mark.parametrize("how", ["says so", "hangs up", "hangs up late", "talks on"])
 def test_who_asks_for_a_wait_and_closes_is_called_again_on_a_new_connection(lab: Lab, how: str) -> None:
     refusal = asked("0.1")
     if how == "says so":
@@ -409,7 +409,11 @@ def test_who_asks_for_a_wait_and_closes_is_called_again_on_a_new_connection(lab:
             heard.append(sock.fileno())
             if len(heard) % 2:
                 sock.sendall(refusal)
-                time.sleep(0.05 if how == "hangs up late" else 0)
+                if how in ("hangs up late", "talks on"):
+                    time.sleep(0.03)
+                if how == "talks on":
+                    sock.sendall(answer())
+                    time.sleep(0.2)
                 return
             sock.sendall(answer())
 

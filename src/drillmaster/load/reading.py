@@ -24,6 +24,7 @@ from drillmaster.evidence import Defect, rows
 from drillmaster.intake import is_there, read_bytes
 from drillmaster.interviews import Calls, Interview, Kind, Level
 from drillmaster.load.columns import calls_of
+from drillmaster.load.knee import Knee, knee_of
 from drillmaster.load.manifest import COLD, EVENTS, InterviewManifest, ladder_files
 from drillmaster.load.tally import StepTally, batches
 from drillmaster.stats import quantile
@@ -80,6 +81,12 @@ class InterviewRun(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     torn_bytes: int
     """Of records that a killed or stopped writer left half."""
+
+    def knee(self) -> Knee:
+        """Where the ladder stops bringing more."""
+        return knee_of(
+            [(self.fitness[level.label].callers, level) for level in self.interview.levels if level.kind == "closed"]
+        )
 
 
 def open_interview(path: Path) -> Interview:

@@ -51,9 +51,9 @@ class _Law(asyncio.Protocol):
         asyncio.get_running_loop().call_later(self._law_s, self._answer, row)
 
     def _answer(self, row: list[Any]) -> None:
-        self._transport.write(ANSWER)
-        row[2] = time.monotonic_ns()
+        row[2] = time.monotonic_ns()  # before: whoever is answered may be quicker than the next line
         self._truth.append(row)
+        self._transport.write(ANSWER)
 
 
 async def _serve(host: str, law_s: float, truth: list[list[Any]]) -> None:
@@ -78,7 +78,7 @@ class Seen:
         return [json.loads(line) for line in self._file.read_text().splitlines()]
 
     def between(self, start_ns: int, end_ns: int) -> list[list[Any]]:
-        return [row for row in self.rows if start_ns <= row[1] and row[2] <= end_ns]
+        return [row for row in self.rows if start_ns <= row[1] <= end_ns]
 
 
 @contextlib.contextmanager

@@ -45,9 +45,13 @@ gates:
 
 
 def folder(
-    tmp_path: Path, *, seal: bool = True, drill: str = "matrix", hole: bool = False, policy: str = "", step_s: float = 0
-) -> Path:
-    """A run folder of two cells, as the conductor leaves it; its wall clock moved by `step_s` meanwhile."""
+    tmp_path: Path, *, seal: bool = True, drill: str = "matrix", hole: bool = False, policy: str = "", step_s: float = 0,
+    plans: tuple[str, ...] = ("p", "p", "p"), probes: int = 2, ended: str = "completed",
+) -> Path:  # fmt: skip
+    """A run folder of two cells, as the conductor leaves it.
+
+    Its wall clock moved by `step_s` meanwhile, and its plan was of these digests at start, lift and end.
+    """
     paper = Paper()
     paper.add("events/conductor.jsonl", 4, "clock")
     paper.add("events/conductor.jsonl", 6, "clock", wall_off_ns=round(step_s * 1e9))
@@ -59,6 +63,10 @@ def folder(
         for _ in range(5):
             paper.request(**how)
         paper.end()
+    if probes < 2:
+        paper.rows = [r for r in paper.rows if not (r.event == "fault_gone" and r.fields["window"] == "w2")]
+    for at, plan in zip(("start", "lift", "end"), plans, strict=False):
+        paper.add("events/conductor.jsonl", paper.now_ns, "code_state", at=at, plan_sha256=plan)
     conductor = "events/conductor.jsonl"
     for cell in paper.cells:
         said = msgspec.to_builtins(cell)
@@ -71,14 +79,16 @@ def folder(
     paper.add(conductor, 5, "cell_planned", **late)
     paper.add(conductor, paper.now_ns, "cell_not_run", cell="w3", why="the time was over")
     paper.add(conductor, 5, "cell_left_out", label="stall", dialect=None, stream=None, why="no streams")
-    paper.add(conductor, paper.now_ns + 1, "drill_ended", status="completed", why="")
+    paper.add(conductor, paper.now_ns + 1, "drill_ended", status=ended, why="")
     path = tmp_path / "runs" / "20261129T153000Z-1a2b"
     (path / "events").mkdir(parents=True)
     manifest = msgspec.structs.replace(paper.manifest, drill=drill)
     if policy:
         (path / "policy.yaml").write_text(policy)
         sha256 = read_policy(path / "policy.yaml")[2]
-        manifest = msgspec.structs.replace(manifest, policy_file="policy.yaml", policy_sha256=sha256)
+        manifest = msgspec.structs.replace(
+            manifest, policy_file="policy.yaml", policy_sha256=sha256, stamps=("REHEARSAL",)
+        )
     (path / "manifest.json").write_bytes(msgspec.json.encode(manifest) + b"\n")
     texts: dict[str, bytes] = {"timeline.jsonl": b""}
     for row in paper.rows:
@@ -127,8 +137,8 @@ def test_a_policy_that_came_later_is_not_the_runs(tmp_path: Path) -> None:
     [
         (POLICY, 0.5, None),
         (POLICY, -0.5, None),
-        (POLICY, 1.5, "the wall clock moved 1.500 s against the monotonic one, at most 1 s"),
-        (POLICY, -3600, "the wall clock moved 3600.000 s"),
+        (POLICY, 1.5, "clocks sane: wall against monotonic moved 1.500 s (at most 1 s)"),
+        (POLICY, -3600, "clocks sane: wall against monotonic moved 3600.000 s"),
         ("", 3600, None),  # nobody has said how much is too much
     ],
 )
@@ -140,6 +150,26 @@ def test_a_clock_that_moved_by_more_than_the_policy_lets_it_refuses(
     assert table["clock_step_s"] == pytest.approx(abs(step_s), abs=1e-6)
     text = typed(matrix, folder(tmp_path / "again", step_s=step_s)).stdout
     assert ("a mark without an id" in text) is (abs(step_s) >= 0.1)
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "said"),
+    [
+        ({}, 1, ""),  # one of its cells failed all of its users
+        ({"plans": ("p", "q", "q")}, 2, "plan changed during the drill"),
+        ({"plans": ("p", "p")}, 2, "not read at end"),
+        ({"probes": 1}, 2, "no probe after the lift"),
+        ({"plans": ("p", "p"), "ended": "aborted"}, 3, ""),  # what a stop cut off is not held against it
+    ],
+)
+def test_a_policy_wants_what_every_gate_over_a_run_wants(
+    tmp_path: Path, how: dict[str, Any], code: int, said: str
+) -> None:
+    result = typed(matrix, folder(tmp_path, policy=POLICY, **how), "--json")
+    assert result.exit_code == code
+    problems = json.loads(result.stdout)["problems"]
+    assert [said in problem for problem in problems] == [True] * bool(said)
+    assert json.loads(typed(matrix, folder(tmp_path / "again", **how), "--json").stdout)["problems"] == []
 
 
 def test_a_line_of_its_own_that_cannot_be_read_is_a_hole(tmp_path: Path) -> None:

@@ -108,6 +108,18 @@ def test_what_the_lift_ended_is_counted_apart_and_blames_nobody() -> None:
     assert (result.word, result.cut_short, result.requests, result.failures) == ("survived by fallback", 1, 6, 0)
 
 
+def test_who_waited_less_than_users_would_is_told_what_would_settle_it() -> None:
+    def why(time_limit_s: float) -> str:
+        paper = Paper(time_limit_s=time_limit_s)
+        paper.begin("hang")
+        paper.request(**WAITED)
+        paper.end()
+        return paper.table().results[0].why
+
+    assert why(30.0).endswith("its users would wait 30 s: a longer window_s shows whether the agent would")
+    assert why(9.0).endswith("the fault was on for 10 s")
+
+
 def test_an_answer_that_came_because_the_fault_was_over_is_no_survival() -> None:
     result = one("hang", {"attempts": (LIFTED, {"window": None}), "ms": 10_500})
     assert result.word == "hung"
@@ -130,6 +142,8 @@ CANNED = {"attempts": (), "payload": 1}
         ("hang", [GAVE_UP] + [CANNED] * 5, "hung", "1 users gave up, of 1"),
         ("503", [FELL] + [CANNED] * 6, "not met", "1 requests met it"),
         ("503", [CANNED] * 6, "not met", ""),
+        # One that the baseline had no time for may be like those that it had time for.
+        ("503", [BROKE, CANNED | {"payload": 7}] * 3, "never engaged", "3 http_5xx, of 3"),
         # A fault of the port leaves no attempts, and nobody can tell the one answer from the other.
         ("refused", [CANNED] * 6, "not told", "6 of 6 had an answer, and nobody says whose"),
         ("refused", [CANNED | {"says": "model_ok"}] * 6, "not told", "6 of 6"),  # out of a cache, by the worker's word

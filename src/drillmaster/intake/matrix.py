@@ -1,19 +1,22 @@
 """A matrix from a run folder: the run as every gate reads it, and what its conductor wrote of the cells."""
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from drillmaster import timeline
+from drillmaster.admissions import sealed
 from drillmaster.errors import Refused
 from drillmaster.evidence import Row, rows
+from drillmaster.gates.eviction import Eviction
 from drillmaster.intake import is_there
 from drillmaster.intake.run import open_run
 from drillmaster.intake.verdicts import read_policy
 from drillmaster.matrix import Back, Cell, LeftOut, NotRun, Table, Told, read
+from drillmaster.outcomes import Run
 from drillmaster.plan import Matrix
 
 __all__ = ["open_matrix"]
@@ -42,13 +45,19 @@ def open_matrix(path: Path) -> Table:
     policy = path / "policy.yaml"
     gate = read_policy(policy)[1] if is_there(policy) else None
     table = read(run, _told(found, run.manifest.plan), None if gate is None else gate.max_failed_ratio)
-    problems = table.problems
-    if gate is not None and run.clock_step_s > gate.max_clock_step_s:
-        allowed = f"at most {gate.max_clock_step_s:g} s (max_clock_step_s)"
-        problems += (f"the wall clock moved {run.clock_step_s:.3f} s against the monotonic one, {allowed}",)
+    problems = (*table.problems, *_refused(run, gate))
     if _share_changed(path, run.manifest.policy_sha256):
         problems += ("policy.yaml is not the policy that the run was made under",)
     return msgspec.structs.replace(table, problems=problems)
+
+
+def _refused(run: Run, gate: Eviction | None) -> Iterator[str]:
+    """What a policy wants of any run beside its table; of one that was stopped nothing is wanted."""
+    if gate is None or run.ended != "completed":
+        return
+    for check in sealed(run, gate.max_clock_step_s):
+        if check.status == "refused" and check.id not in ("sealed", "evidence"):  # the table's own
+            yield f"{check.title}: {check.why}" if check.why else check.title
 
 
 def _share_changed(path: Path, expected_sha256: str) -> bool:

@@ -129,9 +129,15 @@ def _not_run(run: Run, told: Told, windows: Mapping[str, Window]) -> Iterable[Le
 
 
 def _canned(run: Run) -> frozenset[int | None]:
-    """Which payloads were answered without the primary when nothing was injected: out of a cache, a template, a rule."""
+    """Which payloads were answered without the primary when nothing was injected: out of a cache, a template, a rule.
+
+    Where some were, one that was not asked then may be of the same kind.
+    """
     before = run.before(run.windows[0]) if run.windows else []
-    return frozenset(r.payload for r in before if r.outcome == "ok_fallback")
+    found = {r.payload for r in before if r.outcome == "ok_fallback"}
+    if found:
+        found |= {r.payload for r in run.requests} - {r.payload for r in before}
+    return frozenset(found)
 
 
 def _said(marks: Sequence[Mark]) -> dict[str, tuple[_Said, str]]:
@@ -349,6 +355,9 @@ class _Reading:
             window_s = (self._lifted_ns - self._window.injected_ns) / 1e9
             parts += [f"{len(held)} waited for the lift"] if held else []
             after = f"; the fault was on for {window_s:.3g} s" if held else ""
+            patience_s = self._run.manifest.time_limit_s if self._run.manifest else 0.0
+            if held and not gave_up and window_s < patience_s:
+                after += f"; its users would wait {patience_s:.3g} s: a longer window_s shows whether the agent would"
             return "hung", f"{' and '.join(parts)}, of {n + len(held)}{after}"
         if self.garbage:
             kinds = Counter("passed on what the fault sent" if self._passed_on(r) else r.outcome for r in self.garbage)

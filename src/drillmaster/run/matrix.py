@@ -358,8 +358,12 @@ class Cells:
         if self._spent:
             self._most_spent = max(self._most_spent, spent - self._spent)
         self._spent = spent
-        if 2 * (self._most_spent or due) + spent > spend.max_requests:
-            return f"spend.max_requests {spend.max_requests} has no room for another: {spent} went to the real endpoint"
+        reserve = 2 * (self._most_spent or due)
+        if reserve + spent > spend.max_requests:
+            return (
+                f"spend.max_requests {spend.max_requests} has no room for another: {spent} went to the real endpoint, "
+                f"and {reserve} are kept back for a cell"
+            )
         return ""
 
     # -- whether the agent is back

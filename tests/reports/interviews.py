@@ -42,9 +42,9 @@ gates:
     cold_max_s: 10
     levels:
       warm_c1: {p95_s: 1, error_rate: 0.0}
-      warm_c4: {p95_s: 1.5, error_rate: 0.05}
+      warm_c4: {p95_s: 1.5, error_rate: 0.05, goodput: {slo: {latency_s: 1.2}, min_ratio: 0.9}}
       open_r5: {p95_s: 2, error_rate: 0.05}
-      drain: {max_s: 20, error_rate: 0.05}
+      drain: {max_s: 20, error_rate: 0.05, drain_s: 25}
     decision:
       interactive_p95_s: 2
       degrading_ratio: 4
@@ -199,7 +199,7 @@ def shown(path: Path) -> tuple[Verdict, InterviewView]:
     assert now_ns is not None
     judged = judged_again(path, now_ns=now_ns)
     command = f"drillmaster gate interview runs/{RUN} --policy interview-policy.yaml"
-    return judged.verdict, view_of(path, judged, gate_command=command)
+    return judged.verdict, view_of(judged, gate_command=command)
 
 
 CASES: dict[str, dict[str, Any]] = {

@@ -120,7 +120,7 @@ def _interview(run: Path, measured_from: str) -> tuple[Renders, Callable[[], dic
 
     judged = judged_again(run, now_ns=SystemClock().wall_ns(), measured_from=measured_from)
     command = f"drillmaster gate interview {short(run)} --policy {judged.page.thresholds or 'FILE'}"
-    view = view_of(run, judged, gate_command=command)
+    view = view_of(judged, gate_command=command)
     verdict = judged.verdict
     if not judged.thresholds:
         click.echo(f"not judged yet, so it says refused: {command}", err=True)

@@ -1,55 +1,41 @@
 """What reports show of a sealed interview: its levels with all their figures, and of many calls a picture's worth.
 
-1. Only a run that is as it was sealed is shown, to its sealed end. Its records are read a second time here, since a gate looks
-   at latencies alone, and a page also at first words, gaps, connections and the course of time.
+1. Only a run that is as it was sealed is shown, to its sealed end, and its figures are those that a gate would see.
 2. A gate leaves its thresholds beside its verdict, in `thresholds/`, which no seal covers. What is shown of a verdict was given
    again from the sealed run and those thresholds; a verdict.json that is not that, byte for byte, is refused.
 3. A run that was held against nothing is shown as refused.
 """
 
-import hashlib
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterator
-from itertools import accumulate
 from pathlib import Path
-from struct import Struct
 from typing import Any
 
 import msgspec
 
-from drillmaster import timeline
 from drillmaster.clock import parse_rfc3339, rfc3339
 from drillmaster.deciding import decided_by
-from drillmaster.errors import Problem, Refused, one_line
-from drillmaster.evidence.samples import OUTCOMES, Sample
+from drillmaster.errors import Problem, Refused
 from drillmaster.intake import is_there, read_bytes
 from drillmaster.intake.runs import short
-from drillmaster.interviews import Level
-from drillmaster.load.manifest import COLD, InterviewManifest, ladder_files
+from drillmaster.interviews import Calls, Level, Time
 from drillmaster.load.reading import Fitness
 from drillmaster.passports import Judged, judge_run, unjudged
 from drillmaster.reports import form, screened
 from drillmaster.reports._levels import QUANTILES, CallKind, Dot, LevelView, Spread, bin_of, thin_places
 from drillmaster.reports.interview import InterviewView
-from drillmaster.stats import quantile, rate_bound
+from drillmaster.stats import rate_bound
 from drillmaster.timeline.opening import complaint, write_whole
-from drillmaster.verdict import Absent, Exact, Measure, Verdict
+from drillmaster.verdict import AtLeast, Exact, Measure, Verdict
 
 __all__ = ["judged_again", "keep_thresholds", "view_of"]
 
 _PIN = ".pin.yaml"
 PARTS = 60
 MOST_DOTS = 300
-_CONFIDENCE = 0.90
-"""Two-sided, so that its upper end is the bound that a gate judges, 95 % one-sided."""
 _KINDS: tuple[CallKind, ...] = ("ok", "cut", "failed", "dropped")
-_CUT = frozenset({OUTCOMES.index("timeout"), OUTCOMES.index("stopped")})
-_SHORT = OUTCOMES.index("short")
-_EXACT_QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "max": 1.0}
-
-
+_NEVER_SENT = frozenset({"dropped", "unsent_turn"})
 _THRESHOLDS = "thresholds"
 _CAP_BYTES = 16 << 20
 
@@ -119,52 +105,14 @@ def _kept(run_dir: Path, command: str) -> Path:
     return names[0]
 
 
-class _Level:
-    """What is taken from the records of one level."""
-
-    def __init__(self) -> None:
-        self.due = array("q")
-        self.end = array("q")
-        self.kind = array("B")
-        self.first_byte = array("d")
-        self.first_word = array("d")
-        self.gaps_us: Counter[int] = Counter()
-        self.tokens = 0
-        self.untold = 0
-        self.words = 0
-        self.connects = 0
-        self.connect_max_ns = 0
-        self.sent_again = 0
-
-    def add(self, sample: Sample) -> None:
-        good = sample.outcome <= _SHORT
-        self.due.append(sample.due_ns)
-        self.end.append(sample.end_ns)
-        self.kind.append(0 if good else 3 if not sample.sent_ns else 1 if sample.outcome in _CUT else 2)
-        if good and sample.first_ns:
-            self.first_byte.append((sample.first_ns - sample.due_ns) / 1e9)
-        if good and sample.word_ns:
-            self.first_word.append((sample.word_ns - sample.due_ns) / 1e9)
-        if sample.tokens >= 0:
-            self.tokens += sample.tokens
-        elif good:
-            self.untold += 1
-        self.words += sample.words
-        if sample.connect_ns or sample.tls_ns:
-            self.connects += 1
-            self.connect_max_ns = max(self.connect_max_ns, sample.connect_ns + sample.tls_ns)
-        self.sent_again += sample.again
-
-
-def view_of(run_dir: Path, judged: Judged, *, gate_command: str) -> InterviewView:
-    """Take from a sealed run that was judged what reports show of it. Raises Refused where it is not as it was sealed."""
+def view_of(judged: Judged, *, gate_command: str) -> InterviewView:
+    """Take from a sealed run that was judged what reports show of it."""
     run = judged.run
     assert run is not None, "a bare file has no records"
     manifest, interview = run.manifest, run.interview
     steps = {step["label"]: step for step in manifest.steps}
-    found = _records(run_dir, manifest, steps)
     levels = tuple(
-        _level(level, steps[level.label], found[level.label], run.fitness[level.label], manifest.plan)
+        _level(level, steps[level.label], run.fitness[level.label], manifest.plan, _judged(level, judged.verdict))
         for level in interview.levels
     )
     target: dict[str, Any] = manifest.plan.get("target") or {}
@@ -194,87 +142,22 @@ def view_of(run_dir: Path, judged: Judged, *, gate_command: str) -> InterviewVie
     return screened(made)
 
 
-def _records(run_dir: Path, manifest: InterviewManifest, steps: dict[str, dict[str, Any]]) -> dict[str, _Level]:
-    sealed = timeline.read_seal(run_dir).files
-    found = {label: _Level() for label in steps}
-    cold = [label for label, step in steps.items() if step["kind"] == "cold"]
-    others = [label for label in steps if label not in cold]
-    for (name, gaps_name), labels in ((COLD, cold), *((files, others) for files in ladder_files(manifest))):
-        if name not in sealed:
-            continue
-        gaps = _Gaps(_chunks(run_dir, gaps_name, sealed)) if gaps_name in sealed else None
-        for sample in _samples(_chunks(run_dir, name, sealed)):
-            level = found[labels[sample.stage]]
-            level.add(sample)
-            if gaps is not None and sample.words > 1:
-                taken = gaps.take(sample.words - 1)
-                if sample.outcome <= _SHORT:
-                    level.gaps_us.update(taken)
-    return found
+def _judged(level: Level, verdict: Verdict) -> dict[str, Measure]:
+    """The latencies that the gate looked at, with the bounds that it went by, by quantile."""
+    observed = {check.id: check.observed for check in verdict.checks if isinstance(check.observed, Exact | AtLeast)}
+    return {name: observed[f"{level.label}.{name}"] for name in QUANTILES if f"{level.label}.{name}" in observed}
 
 
-def _chunks(run_dir: Path, name: str, sealed: dict[str, Any]) -> Iterator[bytes]:
-    """A file to its sealed end; raises Refused at the end of one that is not the sealed one."""
-    digest = hashlib.sha256()
-    for chunk in timeline.chunks(run_dir / name, limit_bytes=sealed[name].bytes):
-        digest.update(chunk)
-        yield chunk
-    if digest.hexdigest() != sealed[name].sha256:
-        raise Refused(
-            one_line(str(run_dir / name)),
-            found="that it changed while it was read",
-            wanted="a run that is as it was sealed",
-            remedy=f"drillmaster verify {one_line(str(run_dir))}",
-        )
-
-
-def _samples(chunks: Iterator[bytes]) -> Iterator[Sample]:
-    """All whole records, laid out as the header says."""
-    rest = b""
-    record: Struct | None = None
-    for chunk in chunks:
-        rest += chunk
-        if record is None:
-            end = rest.find(b"\n") + 1
-            if not end:
-                continue
-            record = Struct(str(msgspec.json.decode(rest[:end])["record"]))
-            rest = rest[end:]
-        whole = len(rest) - len(rest) % record.size
-        for row in record.iter_unpack(memoryview(rest)[:whole]):
-            yield Sample(*row)
-        rest = rest[whole:]
-
-
-class _Gaps:
-    """A file of gaps, taken answer by answer; what a killed writer did not write is not there."""
-
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks = chunks
-        self._rest = b""
-
-    def take(self, count: int) -> "array[int]":
-        need = 4 * count
-        while len(self._rest) < need and (chunk := next(self._chunks, None)) is not None:
-            self._rest += chunk
-        taken = array("I")
-        taken.frombytes(self._rest[: need - need % 4] if len(self._rest) >= need else b"")
-        self._rest = self._rest[need:]
-        return taken
-
-
-def _level(level: Level, step: dict[str, Any], seen: _Level, fitness: Fitness, plan: dict[str, Any]) -> LevelView:
-    ok_s = level.ok_s or ()
-    failures = level.failures
-    begin_ns = min(seen.due, default=0)
-    since_ns = begin_ns if level.kind == "drain" else None  # all of a batch was due then
-    at_s = [(due - begin_ns) / 1e9 for due in seen.due]
-    took_s = [
-        (end - (due if since_ns is None else since_ns)) / 1e9 for due, end in zip(seen.due, seen.end, strict=True)
+def _level(
+    level: Level, step: dict[str, Any], fitness: Fitness, plan: dict[str, Any], judged: dict[str, Measure]
+) -> LevelView:
+    calls = level.calls or Calls(due_s=(), end_s=(), outcome=(), kind=(), times={})
+    opened = [
+        connect_s + (0.0 if math.isnan(tls_s) else tls_s)
+        for connect_s, tls_s in zip(calls.times.get("connect", ()), calls.times.get("tls", ()), strict=True)
+        if not math.isnan(connect_s)
     ]
-    if since_ns is not None:  # drawn where each ended, since all were due at once
-        at_s = [max(0.0, took) for took in took_s]
-    places = thin_places(at_s, took_s, seen.kind, parts=PARTS, most=MOST_DOTS)
+    told = [tokens for tokens in calls.tokens if tokens >= 0]
     return LevelView(
         label=level.label,
         kind=level.kind,
@@ -282,33 +165,47 @@ def _level(level: Level, step: dict[str, Any], seen: _Level, fitness: Fitness, p
         rate=_rate(level.label, plan),
         n=level.n,
         failed=dict(level.failed),
-        error_bound=rate_bound(failures, level.n),
+        error_bound=rate_bound(level.failures, level.n),
         void=level.void,
-        started_s=begin_ns / 1e9,
+        started_s=min(calls.due_s, default=0.0),
         seconds=fitness.seconds,
         latency=Spread(
-            n=len(ok_s) + len(level.cut_s),
-            quantiles={name: level.latency(name) for name in QUANTILES},
-            bins=dict(Counter(map(bin_of, ok_s))),
+            n=len(level.ok_s or ()) + len(level.cut_s),
+            quantiles={name: judged.get(name) or level.latency(name) for name in QUANTILES},
+            bins=dict(Counter(map(bin_of, level.ok_s or ()))),
             cut_bins=dict(Counter(map(bin_of, level.cut_s))),
         ),
-        first_byte=_spread(seen.first_byte),
-        first_word=_spread(seen.first_word),
-        gaps=_gap_spread(seen.gaps_us),
-        tokens=seen.tokens if seen.tokens or (level.n > failures and not seen.untold) else None,
-        words=seen.words,
-        connects=seen.connects,
-        connect_max_s=seen.connect_max_ns / 1e9,
-        sent_again=seen.sent_again,
+        first_byte=_spread(level, calls, "ttfb"),
+        first_word=_spread(level, calls, "ttft"),
+        gaps=_spread(level, calls, "itl"),
+        tokens=sum(told) if told else None,
+        connects=len(opened),
+        connect_max_s=max(opened, default=0.0),
+        sent_again=sum(max(0, attempts - 1) for attempts in calls.attempts),
         held=fitness.held,
         held_overall=fitness.held_overall,
         late_p99_s=fitness.late_p99_s,
         longest_turn_s=fitness.longest_turn_s,
         cpu_share=fitness.cpu_share,
-        dots=tuple(
-            Dot(round(at_s[at], 4), None if seen.kind[at] == 3 else round(took_s[at], 6), _KINDS[seen.kind[at]])
-            for at in places
-        ),
+        dots=_dots(level, calls),
+    )
+
+
+def _dots(level: Level, calls: Calls) -> tuple[Dot, ...]:
+    """A picture's worth of the level's calls, in the order they were due; of a batch, in the order they ended."""
+    begin_s = min(calls.due_s, default=0.0)
+    at_s, took_s, kinds = array("d"), array("d"), array("B")
+    latencies = calls.times.get("latency", ())
+    for due_s, end_s, outcome, kind, latency in zip(
+        calls.due_s, calls.end_s, calls.outcome, calls.kind, latencies, strict=True
+    ):
+        kinds.append(3 if kind in _NEVER_SENT else outcome)
+        took = max(0.0, end_s - (begin_s if level.kind == "drain" else due_s)) if math.isnan(latency) else abs(latency)
+        took_s.append(took)
+        at_s.append(took if level.kind == "drain" else due_s - begin_s)  # all of a batch was due at once
+    places = sorted(thin_places(at_s, took_s, kinds, parts=PARTS, most=MOST_DOTS), key=lambda place: at_s[place])
+    return tuple(
+        Dot(round(at_s[at], 4), None if kinds[at] == 3 else round(took_s[at], 6), _KINDS[kinds[at]]) for at in places
     )
 
 
@@ -321,29 +218,18 @@ def _rate(label: str, plan: dict[str, Any]) -> str:
     return ""
 
 
-def _spread(values: "array[float]") -> Spread | None:
-    if not values:
-        return None
-    return Spread(
-        n=len(values),
-        quantiles={name: quantile(values, q, confidence=_CONFIDENCE) for name, q in _EXACT_QUANTILES.items()},
-        bins=dict(Counter(map(bin_of, values))),
-    )
-
-
-def _gap_spread(gaps_us: Counter[int]) -> Spread | None:
-    """Exact nearest ranks over counted values; there may be millions of gaps, and few different ones."""
-    if not gaps_us:
-        return None
-    values = sorted(gaps_us)
-    n = gaps_us.total()
-    ends = list(accumulate(gaps_us[value] for value in values))
-    quantiles: dict[str, Measure] = {}
-    for name, q in _EXACT_QUANTILES.items():
-        rank = max(1, math.ceil(q * n - 1e-9))
-        at = next((place for place, end in enumerate(ends) if end >= rank), None)
-        quantiles[name] = Absent("no gap") if at is None else Exact(values[at] / 1e6, n)
+def _spread(level: Level, calls: Calls, time: Time) -> Spread | None:
+    """How a time is spread; None where no call has it. Gaps of one answer lean on each other, and have no interval."""
     bins: Counter[int] = Counter()
-    for value in values:
-        bins[bin_of(value / 1e6)] += gaps_us[value]
-    return Spread(n=n, quantiles=quantiles, bins=dict(bins))
+    cut_bins: Counter[int] = Counter()
+    for _, value in calls.samples(time):
+        (bins if value >= 0 else cut_bins)[bin_of(abs(value))] += 1
+    if not bins and not cut_bins:
+        return None
+    quantiles = {name: level.measure(time, name) for name in QUANTILES}
+    if time == "itl":
+        quantiles = {
+            name: Exact(taken.value, taken.n) if isinstance(taken, Exact) else taken
+            for name, taken in quantiles.items()
+        }
+    return Spread(n=bins.total() + cut_bins.total(), quantiles=quantiles, bins=dict(bins), cut_bins=dict(cut_bins))

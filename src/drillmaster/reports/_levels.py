@@ -8,7 +8,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -74,21 +74,19 @@ class LevelView(msgspec.Struct, frozen=True, kw_only=True):
     latency: Spread
     """From when a call was due; of good calls, and of cut ones as "at least"."""
     first_byte: Spread | None = None
-    """Of good calls, from when they were due."""
+    """From when a call was due; of good calls, and of cut ones as "at least"."""
     first_word: Spread | None = None
-    """The same to the first word of a stream; None: no stream was asked for."""
+    """The same to the first word of a stream; None: no stream was asked for, or none began."""
     gaps: Spread | None = None
     """Between two words of one answer; they lean on each other, so no interval is given."""
     tokens: int | None = None
     """Of output, as the answers say; None: they do not."""
-    words: int = 0
-    """Pieces of streams that carried words."""
     connects: int = 0
     """Connections opened within the level."""
     connect_max_s: float = 0.0
     """The longest of them, TLS included; it is in the latency of its call."""
     sent_again: int = 0
-    """Calls sent a second time, since a kept connection turned out to be closed."""
+    """How often a call was sent once more, at the endpoint's word."""
     held: float
     """In flight on average until the last call began."""
     held_overall: float
@@ -100,8 +98,6 @@ class LevelView(msgspec.Struct, frozen=True, kw_only=True):
     """Of one core."""
     dots: tuple[Dot, ...] = ()
     """Calls of the picture, thinned by rule 2, in the order they were due."""
-    more: dict[str, Any] = {}
-    """What else is known of it, by name, in words."""
 
     @property
     def failures(self) -> int:

@@ -20,7 +20,7 @@ from drillmaster.charts import Kind, Point, mark
 from drillmaster.charts.levels import Panel, Ridge, Rung, Stroke, panels, ridges, rungs, seconds_text
 from drillmaster.deciding import KINDS, RowName, allowed_by, kind_text
 from drillmaster.policy import share_text
-from drillmaster.reports import clip, measure, number
+from drillmaster.reports import clip, limit, measure, number
 from drillmaster.reports._levels import Dot, LevelView, Spread, bin_edge, thin
 from drillmaster.reports.html import MAX_BYTES, environment, frame, style
 from drillmaster.reports.interview import InterviewView
@@ -147,6 +147,7 @@ def _page(
             kinds=sorted({kind for level in view.levels for kind in level.failed}),
             errors=[_errors(level) for level in shown],
             clients=[_client(level) for level in shown],
+            others=_others(verdict, view),
             voids=[level for level in view.levels if level.void],
             throughput=[_through(level) for level in shown],
             left=len(view.levels) - len(shown),
@@ -349,6 +350,31 @@ def _client(level: LevelView) -> dict[str, Any]:
         "cpu": "not told" if level.cpu_share is None else f"{number(round(level.cpu_share * 100, 1))} %",
         "void": level.void,
     }
+
+
+def _others(verdict: Verdict, view: InterviewView) -> list[dict[str, str]]:
+    """What else was signed of a level, goodput and the like: all that has no place in the tables above."""
+    there = {f"{level.label}.{name}" for level in view.levels for name in (*_SHOWN, "errors", "usable")}
+    found = []
+    for check in verdict.checks:
+        level = next((one.label for one in view.levels if check.id.startswith(f"{one.label}.")), None)
+        if level is None or check.id in there or check.role != "judgement":
+            continue
+        said = _value(check.observed)[0] if check.unit == "s" else measure(check.observed, check.unit)
+        cap = check.limit
+        found.append(
+            {
+                "label": level,
+                "name": check.id[len(level) + 1 :].replace("_", " ").replace(".", " "),
+                "observed": said,
+                "limit": seconds_text(cap)
+                if check.unit == "s" and isinstance(cap, float | int)
+                else limit(cap, check.unit),
+                "title": check.title,
+                "status": check.status,
+            }
+        )
+    return found
 
 
 def _idle(view: InterviewView) -> str:

@@ -176,8 +176,29 @@ def test_what_was_not_asked_for_is_not_gone() -> None:
     assert changes(old, table(one()), asked=True) == ["openai, stall, whole: gone, was APITimeoutError / 1 / 1.5 s"]
     assert changes(old, table(one(), one(stream=False), FOOLED)) == [
         "groq: 1.7.0 -> not there",
-        "groq, stall, streamed: gone, was APITimeoutError / 1 / 1.5 s",
     ]
+
+
+def test_a_client_that_one_of_two_tables_has_nothing_of_is_one_line() -> None:
+    own, groq = (
+        Defaults(connect_s=5.0, read_s=60.0, retries=2),
+        Client(name="groq", dist="groq", dialect="groq", family="o"),
+    )
+    less, more = table(one()), table(one(), one(client="groq"), one(client="groq", stream=False))
+    more = msgspec.structs.replace(more, clients=(*more.clients, groq), defaults={**more.defaults, "groq": own})
+    assert changes(less, more) == ["groq: not there -> "]
+    broken_now = msgspec.structs.replace(
+        less, clients=more.clients, not_run=(NotRun(client="groq", label="all", why="ImportError", failed=True),)
+    )
+    assert changes(more, broken_now) == ["groq: was measured, and is not: ImportError"]
+    assert changes(broken_now, more) == ["groq: was not measured, and is"]
+
+
+def test_a_cell_that_is_no_result_has_no_fallback_and_no_worst_case_on_the_page() -> None:
+    for outcome in ("not-met", "crashed"):
+        page = render(table(one(), one(client="openai", label="x", outcome=outcome, fallback=None), MISSED))
+        assert page.count("· worst") == 2
+        assert "no fallback needed" not in page
 
 
 @pytest.mark.parametrize(

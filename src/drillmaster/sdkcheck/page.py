@@ -8,8 +8,8 @@ import jinja2
 from markupsafe import Markup
 
 from drillmaster.errors import one_line
-from drillmaster.sdkcheck import Table
-from drillmaster.sdkcheck.table import parts, shown, span, summary
+from drillmaster.sdkcheck import Result, Table
+from drillmaster.sdkcheck.table import asked_status, parts, shown, span, summary
 
 __all__ = ["render"]
 
@@ -48,7 +48,9 @@ main,header,footer{max-width:90rem}</style>
 {% for cell in cells %}
 <td>{% if cell %}
 <a href="{{ link(cell) }}">{{ shown(cell) }}</a>
+{% if engaged(cell) %}
 <span class="note"><b class="{{ colour(cell) }}">{{ engaged(cell) }}</b> · worst {{ span(cell.worst_s) }}</span>
+{% endif %}
 {% endif %}</td>
 {% endfor %}
 </tr>
@@ -90,16 +92,21 @@ def render(table: Table, beside: str = ".") -> str:
     return environment.from_string(_PAGE).render(
         table=table,
         style=Markup(_style()),  # noqa: S704 # the reports' own style sheet, part of the package
-        lines=summary(table),
+        lines=[*summary(table), *asked_status(table)],
         parts=parts(table),
         link=lambda cell: quote(f"{logs}/{cell.log}/proxy.jsonl", errors="surrogateescape"),
         shown=shown,
         span=span,
         colour=lambda cell: {True: "s-pass", False: "s-fail", None: ""}[cell.fallback],
-        engaged=lambda cell: {True: "fallback engages", False: "no fallback", None: "no fallback needed"}[
-            cell.fallback
-        ],
+        engaged=_engaged,
     )
+
+
+def _engaged(cell: Result) -> str:
+    """Whether a fallback engaged, in words; empty for a cell that is no result."""
+    if cell.outcome in ("not-met", "crashed"):
+        return ""
+    return {True: "fallback engages", False: "no fallback", None: "no fallback needed"}[cell.fallback]
 
 
 def _style() -> str:

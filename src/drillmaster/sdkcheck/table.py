@@ -105,7 +105,7 @@ def text(table: Table) -> str:
             lines.append(
                 f"  {result.client:{width}}  {mode}  {shown(result):60}  {engaged:16}  worst {span(result.worst_s):8}  {result.log}"
             )
-    lines += ["", *_left_out(table), *summary(table), *_status_asked(table)]
+    lines += ["", *_left_out(table), *summary(table), *asked_status(table)]
     return "\n".join(one_line(line.rstrip()) for line in lines) + "\n"
 
 
@@ -228,7 +228,7 @@ def summary(table: Table) -> list[str]:
     return lines
 
 
-def _status_asked(table: Table) -> list[str]:
+def asked_status(table: Table) -> list[str]:
     """Whose errors for a status are this check's doing, where there are such."""
     names = [client.name for client in table.clients if is_asked_for_status(client)]
     if not names:
@@ -270,8 +270,14 @@ def changes(old: Table, new: Table, *, asked: bool = False) -> list[str]:
         had = old.defaults.get(name)
         if had is not None and had != own:
             lines.append(f"{name}: by default {_limits(had)} -> {_limits(own)}")
-    before = {_key(result): result for result in old.results}
-    after = {_key(result): result for result in new.results}
+    # A client that one of the two tables has nothing of is one line, and not one for each of its cells.
+    lost = {entry.client: entry.why for entry in new.not_run if entry.failed and entry.label == ALL}
+    lines += [f"{name}: was measured, and is not: {why}" for name, why in lost.items() if name in old.defaults]
+    lines += [
+        f"{name}: was not measured, and is" for name in new.defaults if name in before_version.keys() - old.defaults
+    ]
+    before = {_key(result): result for result in old.results if result.client in new.defaults}
+    after = {_key(result): result for result in new.results if result.client in old.defaults}
     for key, result in after.items():
         was_result = before.get(key)
         if was_result is None:
@@ -280,7 +286,7 @@ def changes(old: Table, new: Table, *, asked: bool = False) -> list[str]:
             lines.append(f"{_name(result)}: {_with_worst(was_result)} -> {_with_worst(result)}")
     labels = {result.label for result in new.results}
     for key, result in before.items():
-        if key not in after and not (asked and (result.client not in names or result.label not in labels)):
+        if key not in after and not (asked and result.label not in labels):
             lines.append(f"{_name(result)}: gone, was {shown(result)}")
     return lines
 

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 import click
 
 from drillmaster.cli._interview_asks import NAMES, PLACES, arrivals, asking, drain, fields, retry, think
+from drillmaster.cli._interview_policy import wanted
 from drillmaster.errors import Exit, Problem, Refused
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ _OPTIONS = {
     "/target/max_tokens": "--max-tokens",
     "/levels": "--levels",
     "/warm": "--warm",
+    "/seconds": "--seconds",
     "/idle_s": "--idle",
     "/timeout_s": "--timeout",
     "/job": "--job",
@@ -39,9 +41,10 @@ _OPTIONS = {
     "/spend/max_tokens": "--max-spend-tokens",
     **PLACES,
 }
+_MOST_IN_A_TIME = 100_000
 _OF_A_PLAN = (
-    "url_option", "prompt", "dialect", "model", "stream", "max_tokens", "headers", "levels", "warm", "idle", "timeout", "job",
-    "processes", *NAMES,
+    "url_option", "prompt", "dialect", "model", "stream", "max_tokens", "headers", "levels", "warm", "seconds", "idle", "timeout",
+    "job", "processes", *NAMES,
 )  # fmt: skip
 
 
@@ -51,6 +54,12 @@ _OF_A_PLAN = (
 @click.option("--prompt", default="Summarize this diff in one sentence.", show_default=True, help="What is asked.")
 @click.option("--levels", default="1,4,8", show_default=True, metavar="N,N", help="Callers at once, level by level.")
 @click.option("--warm", type=int, default=10, show_default=True, help="Calls of each level.")
+@click.option(
+    "--seconds",
+    type=float,
+    metavar="S",
+    help="How long each level makes calls, up to --warm of them or, where that is not given, 100,000.",
+)
 @click.option("--idle", type=float, default=120.0, show_default=True, metavar="S", help="Silence before the cold call.")
 @click.option("--timeout", type=float, default=60.0, show_default=True, metavar="S", help="When one call is cut.")
 @click.option(
@@ -97,6 +106,12 @@ _OF_A_PLAN = (
 )
 @click.option("--compress", metavar="5x", help="Divide the idle time and open stages by a factor. Stamped COMPRESSED.")
 @click.option("--rehearsal", is_flag=True, help="One person may hold all seats. Stamped REHEARSAL.")
+@click.option(
+    "--policy",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The Reader's thresholds: before any load it is said how long their bounds take, and refused what cannot meet them.",
+)
 @click.option("--permit-host", metavar="HOST", help="Repeat the host that the plan has permission for.")
 @click.option("--yes", is_flag=True, help="Do not ask before the first call.")
 @click.option(
@@ -111,6 +126,7 @@ def command(
     runs: str,
     compress: str | None,
     rehearsal: bool,
+    policy: Path | None,
     permit_host: str | None,
     yes: bool,
     self_test: bool,
@@ -135,6 +151,7 @@ def command(
       drillmaster interview http://127.0.0.1:8000/v1/chat --levels 64,200 --warm 2000 --think exp:2 --retry-after 3:60
       drillmaster interview http://127.0.0.1:8000/v1/chat --payloads issues.csv --prompt 'Summarize: {text}' --shuffle
       drillmaster interview http://127.0.0.1:8000/search --query 'q={prompt}' --payloads words.jsonl --open 20:60 --poisson
+      drillmaster interview http://127.0.0.1:8000/v1/chat --levels 1,4 --seconds 300 --policy interview-policy.yaml
       drillmaster interview interview-plan.yaml --permit-host api.example.com
       drillmaster interview --self-test --levels 8,64,200
       drillmaster interview http://127.0.0.1:8000/v1/chat --levels 64,512 --warm 5120 --processes 4
@@ -205,10 +222,11 @@ def command(
             progress=progress,
             say=None if as_json else say,
             confirm=confirm if asks else None,
+            wanted=wanted(policy, plan),
         ),
         team=team,
     )
-    _close(result, as_json=as_json, policy=_thresholds(path))
+    _close(result, as_json=as_json, policy=_thresholds(path) if policy is None else str(policy))
 
 
 def _option(command: click.Command, name: str) -> str:
@@ -282,13 +300,17 @@ def _close(result: "LoadResult", *, as_json: bool, policy: str) -> None:
     """Say what came of it, and what to type next; ends the process."""
     from drillmaster.cli import say_json
     from drillmaster.intake.runs import short
-    from drillmaster.load.reading import open_interview
+    from drillmaster.load.knee import LEAST_LEVELS, knee_text
+    from drillmaster.load.reading import open_interview_run
     from drillmaster.load.rows import row_said
 
     stopped = result.exit is Exit.ABORTED
     voids: dict[str, tuple[str, ...]] = {}
+    knee = None
     try:
-        voids = {level.label: level.void for level in open_interview(result.run_dir).levels if level.void}
+        run_read = open_interview_run(result.run_dir)
+        voids = {level.label: level.void for level in run_read.interview.levels if level.void}
+        knee = run_read.knee()
     except Problem as problem:
         if not stopped:
             raise
@@ -302,12 +324,15 @@ def _close(result: "LoadResult", *, as_json: bool, policy: str) -> None:
                 "partial": stopped,
                 "results": [row_said(row) for row in result.rows],
                 "void": voids,
+                "knee": knee,
                 "out": None if result.out is None else str(result.out),
             }
         )
         sys.exit(result.exit)
     for label, why in voids.items():
         click.echo(f"VOID {label}: {'; '.join(why)}")
+    if knee is not None and len(result.rows) > LEAST_LEVELS:
+        click.echo(knee_text(knee))
     run = short(result.run_dir)
     click.echo(f"STOPPED {run}: partial: {result.why}" if stopped else f"SEALED {run}")
     if not stopped:
@@ -376,7 +401,8 @@ def _plan(url: str, asked: dict[str, Any]) -> tuple["InterviewPlan", dict[str, s
             query=fields("--query", asked["query"]),
         ),
         levels=_levels(asked["levels"]),
-        warm=asked["warm"],
+        warm=_calls(asked),
+        seconds=asked["seconds"],
         idle_s=asked["idle"],
         timeout_s=asked["timeout"],
         think=think(asked["think_text"]),
@@ -387,6 +413,13 @@ def _plan(url: str, asked: dict[str, Any]) -> tuple["InterviewPlan", dict[str, s
         processes=asked["processes"],
     )
     return plan, more
+
+
+def _calls(asked: dict[str, Any]) -> int:
+    """How many calls a level makes: where its time is given and no number, as many as come in it."""
+    default = click.get_current_context().get_parameter_source("warm") is not click.core.ParameterSource.COMMANDLINE
+    calls: int = _MOST_IN_A_TIME if default and asked["seconds"] is not None else asked["warm"]
+    return calls
 
 
 def _dialect(name: str) -> str:

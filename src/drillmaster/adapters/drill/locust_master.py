@@ -6,14 +6,12 @@ over is said by the interview; it passes on, writes records into the run's folde
 
 import locust  # isort: skip - rewrites sockets and threads, and has to be the first to see them
 
-import hashlib
 import os
 import signal
 import socket
 import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import gevent
@@ -24,6 +22,7 @@ from locust.env import Environment
 from locust.runners import STATE_MISSING, MasterRunner
 
 from drillmaster.adapters.drill.meeting import Clocks, Relation
+from drillmaster.adapters.drill.pieces import Received
 
 __all__ = ["main"]
 
@@ -86,47 +85,13 @@ class OneEngineEach(locust.LoadTestShape):
         return None if self.over else (self._workers, self._workers)
 
 
-class _Files:
-    """Records of one worker, as they come."""
-
-    def __init__(self, names: Mapping[str, str]) -> None:
-        self._files = {kind: Path(name).open("xb", buffering=0) for kind, name in names.items()}  # noqa: SIM115
-        self._digests = {kind: hashlib.sha256() for kind in names}
-        self._sizes = dict.fromkeys(names, 0)
-
-    def take(self, kind: str, at: int, data: bytes, sha256: str) -> str | None:
-        """Why a piece is not the next one, whole; None: it is, and is on the disk."""
-        if kind not in self._files or at != self._sizes[kind]:
-            return f"a piece of its {kind} from byte {at}, and {self._sizes.get(kind, 0)} are there"
-        if hashlib.sha256(data).hexdigest() != sha256:
-            return f"a piece of its {kind} that is not as it was sent"
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._files[kind].fileno(), view) :]
-        self._digests[kind].update(data)
-        self._sizes[kind] += len(data)
-        return None
-
-    def differ(self, told: Mapping[str, str]) -> str | None:
-        """Why the files are not those of the worker; None: they are."""
-        for kind, digest in self._digests.items():
-            if told.get(kind) != digest.hexdigest():
-                return f"its {kind} are not here as it wrote them"
-        return None
-
-    def close(self) -> None:
-        for file in self._files.values():
-            os.fsync(file.fileno())
-            file.close()
-
-
 class _Worker:
     """One of the chosen."""
 
     def __init__(self, client: str) -> None:
         self.client = client
         self.gone = False
-        self.files: _Files | None = None
+        self.files: Received | None = None
         self.first: Relation | None = None
         self.clocks = Clocks()
         self.one_clock = False
@@ -200,7 +165,11 @@ class _Master:
         for worker, sent in zip(self._chosen, specs, strict=False):  # the first of them alone make the cold call
             spec = sent["spec"]
             names = {kind: spec[kind] for kind in ("samples", "gaps") if spec[kind] is not None}
-            worker.files = _Files(names)
+            try:
+                worker.files = Received(names)
+            except OSError as error:
+                self._lost(self._chosen.index(worker), worker, f"its records could not be written: {error.strerror}")
+                continue
             first = worker.first
             if first is not None and not worker.one_clock:
                 spec["mono0_ns"] += first.offset_ns

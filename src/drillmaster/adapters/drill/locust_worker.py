@@ -9,7 +9,6 @@
 import locust  # isort: skip - rewrites sockets and threads, and has to be the first to see them
 
 import contextlib
-import hashlib
 import os
 import signal
 import socket
@@ -27,6 +26,7 @@ from locust.env import Environment
 from locust.runners import WorkerRunner
 
 from drillmaster.adapters.drill.meeting import Meeting, Where, versions, wrong_versions
+from drillmaster.adapters.drill.pieces import PIECE_BYTES, Growing
 from drillmaster.engines import Address, Spec
 from drillmaster.errors import Aborted, Exit, Problem, Refused
 from drillmaster.load.process import EngineProcess
@@ -36,7 +36,6 @@ from drillmaster.sanity import fill_in, is_loopback, permission_problems
 
 __all__ = ["work"]
 
-PIECE_BYTES = 512 * 1024
 AHEAD_BYTES = 8 * PIECE_BYTES
 """So much may be under way before the master says that it has it."""
 DEAF_S = 8.0
@@ -259,7 +258,7 @@ class _Worker:
         log = self._folder / f"engine.{number}.log"
         engine = EngineProcess(spec, log=log)
         self._drive_number, self._engine = number, engine
-        tails = {kind: _Tail(path) for kind, path in files.items()}
+        tails = {kind: Growing(path) for kind, path in files.items()}
         self._upto = dict.fromkeys(tails, 0)
         while not engine.ended:
             for row in engine.hear(0.2):
@@ -292,16 +291,13 @@ class _Worker:
             gaps=str(files["gaps"]) if "gaps" in files else None,
         )
 
-    def _ship(self, tails: Mapping[str, "_Tail"]) -> None:
+    def _ship(self, tails: Mapping[str, "Growing"]) -> None:
         """Send what has been written since the last time."""
         for kind, tail in tails.items():
             while piece := tail.next():
                 while tail.at - self._upto[kind] > AHEAD_BYTES and not self._over.is_set():
                     gevent.sleep(0.01)
-                sha256 = hashlib.sha256(piece).hexdigest()
-                self._runner.send_message(
-                    "dm_rows", {"kind": kind, "at": tail.at - len(piece), "data": piece, "sha256": sha256}
-                )
+                self._runner.send_message("dm_rows", {"kind": kind, **msgspec.structs.asdict(piece)})
 
 
 class _Sent(msgspec.Struct, frozen=True, kw_only=True):
@@ -309,30 +305,6 @@ class _Sent(msgspec.Struct, frozen=True, kw_only=True):
 
     spec: Spec
     ca_pem: str | None = None
-
-
-class _Tail:
-    """A file that the engine writes, piece by piece."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.at = 0
-        self._digest = hashlib.sha256()
-
-    def next(self) -> bytes:
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self.at)
-                piece = file.read(PIECE_BYTES)
-        except FileNotFoundError:
-            return b""
-        self.at += len(piece)
-        self._digest.update(piece)
-        return piece
-
-    @property
-    def sha256(self) -> str:
-        return self._digest.hexdigest()
 
 
 class _Runner(WorkerRunner):

@@ -25,3 +25,17 @@ def test_a_problem_is_one_line_and_can_be_printed() -> None:
     problem = Problem("runs/\x1b[2J\n\udcff", found="\u202e", wanted="\x85", remedy="rm 'a\rb'")
     assert str(problem) == r"runs/\x1b[2J\x0a\udcff: found \u202e, wanted \x85; rm 'a\x0db'"
     assert problem.place == "runs/\x1b[2J\n\udcff"  # what a program takes from it is as it was
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        ("rules/0: found 0, wanted 1; add one; then go on", ("rules/0", "0", "1", "add one; then go on")),
+        ("rules/0: found 0, wanted 1", ("rules/0", "0", "1", "correct it")),
+        ("no time left", ("here", "no time left", "more", "correct it")),
+        ("", ("here", "", "more", "correct it")),
+    ],
+)
+def test_a_problem_is_read_from_its_sentence(said: str, read: tuple[str, str, str, str]) -> None:
+    one = Problem.of(said, place="here", wanted="more")
+    assert (one.place, one.found, one.wanted, one.remedy) == read

@@ -50,6 +50,15 @@ class Problem(Exception):
     def __str__(self) -> str:
         return one_line(f"{self.place}: found {self.found}, wanted {self.wanted}; {self.remedy}")
 
+    @classmethod
+    def of(cls, said: str, *, place: str, wanted: str) -> "Problem":
+        """The problem of a sentence such as `__str__` makes; `place` and `wanted` stand in where it says none."""
+        where, is_one, rest = said.partition(": found ")
+        where, rest = (where, rest) if is_one else ("", said)
+        found, _, wants = rest.partition(", wanted ")
+        wants, _, remedy = wants.partition("; ")
+        return cls(where or place, found=found, wanted=wants or wanted, remedy=remedy or "correct it")
+
 
 class Refused(Problem):
     """The input is readable and the answer is no: wrong seat, outside the window, no permission, nothing to judge."""

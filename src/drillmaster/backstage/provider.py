@@ -305,7 +305,11 @@ class Provider:
             )
         name = f"w{1 + sum(1 for other in self._windows if other.id)}"
         order = {"window": name, "rules": msgspec.to_builtins(rules), "ttl_s": TTL_S}
-        self._child.ask("inject", inject=order)
+        try:
+            self._child.ask("inject", inject=order)
+        except Problem as problem:
+            place = f"{window._where}: {problem.place}"
+            raise Problem(place, found=problem.found, wanted=problem.wanted, remedy=problem.remedy) from None
         window.id, self._on = name, window
         if any(faults.load(rule.tag).scope == "port" for rule in rules):
             for _ in range(PROBES):

@@ -290,10 +290,8 @@ async def _obeyed(stage: Stage, order: dict[str, Any]) -> dict[str, Any]:
     except Conflict as error:
         return {"error": _words(order, str(error), "an order that fits the proxy's state")}
     except ValueError as error:  # msgspec's are of these too
-        place, _, found = str(error).rpartition(": found ")
-        found, _, wanted = found.partition(", wanted ")
-        told = _words(order, found, wanted or "an order that can be carried out")
-        return {"error": {**told, "place": place or told["place"]}}
+        place = f"provider.{order['do']}"
+        return {"error": _told(Problem.of(str(error), place=place, wanted="an order that can be carried out"))}
     except Exception as error:  # noqa: BLE001 - told to the test, and to every test after it
         stage.broken = stage.broken or f"{type(error).__name__}: {error}"[:500]
         return {"error": _words(order, stage.broken, "no error of ours")}

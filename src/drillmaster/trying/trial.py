@@ -61,7 +61,10 @@ def run(trial: Trial, tell: Tell = lambda event: None) -> Tried:
 def _arm(trial: Trial) -> tuple[Armed, ...]:
     for wrong in what_is_wrong(trial.rules, lambda tag: load_fault(tag).scope, ""):
         raise Problem(f"rules{wrong.pointer}", found=wrong.found, wanted=wrong.wanted, remedy=wrong.remedy)
-    return arm(trial.rules, 1)
+    try:
+        return arm(trial.rules, 1)
+    except ValueError as error:
+        raise Problem.of(str(error), place="rules", wanted="rules that make sense") from None
 
 
 def _at_most(trial: Trial, armed: tuple[Armed, ...]) -> int:

@@ -443,6 +443,30 @@ def test_keys_come_from_the_environment_and_only_by_name() -> None:
             "/fault/rules/1",
             "stall behind 503",
         ),
+        ({"rules": [{"mode": "reset"}, {"mode": "503"}]}, "/fault/rules/1", "503 behind reset"),
+        # They relay the answer themselves.
+        (
+            {"rules": [{"mode": "throttle", "params": {"bytes_per_s": 9}}, {"mode": "503"}]},
+            "/fault/rules/1",
+            "503 behind throttle",
+        ),
+        (
+            {"rules": [{"mode": "body-drip", "params": {"bytes_per_s": 9}}, {"mode": "stall"}]},
+            "/fault/rules/1",
+            "stall behind body-drip",
+        ),
+        (
+            {"rules": [{"mode": "requests-per-minute", "params": {"requests": 9}}, {"mode": "503", "share": 0.1}]},
+            "/fault/rules/1",
+            "503 behind requests-per-minute",
+        ),
+        # Of streams nothing is left.
+        ({"rules": [{"mode": "stall"}, {"mode": "cut-stream"}]}, "/fault/rules/1", "cut-stream behind stall"),
+        (
+            {"rules": [{"mode": "slow-tokens", "params": {"per_s": 9}}, {"mode": "503", "when": {"stream": True}}]},
+            "/fault/rules/1",
+            "503 behind slow-tokens",
+        ),
     ],
 )
 def test_a_fault_that_cannot_be_or_meets_nobody_is_named_by_its_place(

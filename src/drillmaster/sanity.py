@@ -29,7 +29,7 @@ from drillmaster.pace import arrivals_in
 from drillmaster.plan import Attest, Permit, Phases, Plan, Spend
 from drillmaster.policy import share_text
 from drillmaster.screen import screen_text
-from drillmaster.targeting import Rule, When, faster, most_taken, named, on_ratio, what_is_wrong
+from drillmaster.targeting import Rule, faster, most_taken, named, on_ratio, unreached, what_is_wrong
 
 __all__ = [
     "Numbers",
@@ -682,6 +682,9 @@ def _fault(plan: Plan, place: str) -> Iterator[Problem]:
         return
     for wrong in what_is_wrong(fault.rules, scopes.__getitem__, "/fault/rules"):
         yield _wrong(place, wrong.pointer, wrong.found, wrong.wanted, wrong.remedy)
+    made = [make(rule.tag, rule.params) for rule in fault.rules]
+    for wrong in unreached(fault.rules, made, "/fault/rules"):
+        yield _wrong(place, wrong.pointer, wrong.found, wrong.wanted, wrong.remedy)
     for at, rule in enumerate(fault.rules):
         yield from _rule(fault.rules, at, place)
         if rule.schedule and min(start for start, _ in rule.schedule) >= plan.phases.fault_s:
@@ -698,7 +701,7 @@ _CREDENTIALS = frozenset(("authorization", "api-key", "cookie", "proxy-authoriza
 
 
 def _rule(rules: tuple[Rule, ...], at: int, place: str) -> Iterator[Problem]:
-    """What no request could ever fit, what stands behind a rule that leaves it nothing, and secrets: a plan is kept in the run."""
+    """What no request could ever fit, and secrets: a plan is kept in the run."""
     rule, pointer = rules[at], f"/fault/rules/{at}"
     when, fault = rule.when, make(rule.tag, rule.params)
     for name, pattern in when.header.items():
@@ -726,17 +729,6 @@ def _rule(rules: tuple[Rule, ...], at: int, place: str) -> Iterator[Problem]:
                 f"what {rule.tag} can act on",
                 f"take {field} out, or write {field}: {str(not said).lower()}",
             )
-    for before, other in enumerate(rules[:at]):
-        everybody = Rule(mode=other.mode, params=other.params, name=other.name, when=other.when)
-        if other == everybody and other.when in (When(), when) and not make(other.tag, other.params).asks_upstream:
-            yield _wrong(
-                place,
-                pointer,
-                f"{rule.tag} behind {other.tag} of /fault/rules/{before}, which answers every request that this one fits",
-                "a rule that can meet somebody",
-                "put it first, give the other a share, a count or another `when`, or take one out",
-            )
-            return
 
 
 def _arithmetic(plan: Plan, place: str, numbers: Numbers) -> Iterator[Problem]:

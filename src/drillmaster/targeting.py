@@ -17,8 +17,8 @@ import fnmatch
 import hashlib
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
@@ -41,6 +41,7 @@ __all__ = [
     "named",
     "on_ratio",
     "told",
+    "unreached",
     "what_is_wrong",
     "with_params",
     "words",
@@ -430,6 +431,46 @@ def what_is_wrong(rules: tuple[Rule, ...], scopes: Callable[[str], str], pointer
             )
         if len(msgspec.json.encode(rule)) > MAX_RULE_BYTES:
             yield Wrong(here, "a rule too long for a line of evidence", f"{MAX_RULE_BYTES} bytes at most", "shorten it")
+
+
+class Striking(Protocol):
+    """A fault, as far as the rules behind its own are concerned (`drillmaster.faults.Fault`)."""
+
+    @property
+    def hands_on(self) -> bool: ...
+    @property
+    def needs(self) -> tuple[str, ...]: ...
+
+
+def unreached(rules: tuple[Rule, ...], faults: Sequence[Striking], pointer: str) -> Iterator[Wrong]:
+    """Rules that stand behind one which leaves nothing of what they fit. `faults` are those of the rules, in their order.
+
+    A share, a count, times or other conditions of the one before would leave them something.
+    """
+    for at, rule in enumerate(rules):
+        for before, other in enumerate(rules[:at]):
+            everybody = Rule(mode=other.mode, params=other.params, name=other.name, when=other.when)
+            if (
+                other == everybody
+                and other.when in (When(), rule.when)
+                and not faults[before].hands_on
+                and all(_is_only(need, rule, faults[at]) for need in faults[before].needs)
+            ):
+                yield Wrong(
+                    f"{pointer}/{at}",
+                    f"{rule.tag} behind {other.tag} of {pointer}/{before}, which leaves nothing of what this one fits",
+                    "a rule that can meet somebody",
+                    "put it first, give the other a share, a count or another `when`, or take one out",
+                )
+                break
+
+
+def _is_only(need: str, rule: Rule, fault: Striking) -> bool:
+    """Whether a rule strikes only such requests as another fault needs."""
+    if need == "model":
+        return "mcp" not in fault.needs and rule.when.dialect != "mcp"
+    said = {"stream": rule.when.stream is True, "whole": rule.when.stream is False, "tools": rule.when.tools is True}
+    return need in fault.needs or said.get(need, False)
 
 
 def _one(rule: Rule) -> Iterator[Wrong]:

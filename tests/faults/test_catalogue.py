@@ -14,6 +14,7 @@ from drillmaster.dialects import load as load_dialect
 from drillmaster.errors import Problem
 from drillmaster.faults import Close, Cx, Data, End, Fault, Head, Lifted, Lost, Read, Send, Wait
 from drillmaster.http1 import HeadReader
+from tests.faults.stage import Stage
 
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n"
 
@@ -141,6 +142,29 @@ def test_a_value_that_cannot_be_is_found_and_what_can_is_wanted() -> None:
 def test_an_unknown_parameter_is_a_problem(params: dict[str, Any]) -> None:
     with pytest.raises(Problem, match="its parameters: none"):
         faults.make("reset", params)
+
+
+REQUEST = b'{"model":"m","messages":[],"max_tokens":9,"tools":[{"type":"function","function":{"name":"f"}}]}'
+
+
+@pytest.mark.parametrize("tag", [tag for tag in faults.names() if faults.load(tag).scope == "exchange"])
+def test_a_fault_that_hands_nothing_on_never_returns_without_a_word(tag: str) -> None:
+    kind = faults.load(tag)
+    params = {
+        name: meta.examples[0]
+        for name, meta in (
+            (field.name, next(_metas(field.type))) for field in msgspec.structs.fields(kind) if field.required
+        )
+        if meta.examples
+    }
+    if "retry_after_s" in kind.__struct_fields__:
+        params["retry_after_s"] = 1
+    played = Stage().play(faults.make(tag, params), body=REQUEST)
+    spoke = played.end == "held" or bool({"Send", "Pass", "Close"} & set(played.kinds()))
+    if not kind.hands_on:
+        assert spoke or "stream" in kind.needs
+    elif spoke:  # it may, by what it needs, by what it has seen, or by how the answer is coded
+        assert kind.needs or tag in ("bad-gzip", "key-expired", "stale-keep-alive")
 
 
 def play(fault: Fault, answers: Callable[[object], object]) -> list[object]:

@@ -300,10 +300,14 @@ def _fault(mode: str | None, params: tuple[str, ...], rules_file: str | None) ->
         )
     import msgspec
 
+    from drillmaster.faults import make
     from drillmaster.intake import read_strict
-    from drillmaster.targeting import Rules
+    from drillmaster.targeting import Rules, unreached
 
-    return {"rules": msgspec.to_builtins(read_strict(rules_file, Rules).rules)}
+    rules = read_strict(rules_file, Rules).rules
+    for wrong in unreached(rules, [make(rule.tag, rule.params) for rule in rules], "/rules"):
+        raise Problem(f"{rules_file}: {wrong.pointer}", found=wrong.found, wanted=wrong.wanted, remedy=wrong.remedy)
+    return {"rules": msgspec.to_builtins(rules)}
 
 
 @command.command("lift")

@@ -294,6 +294,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     scope: ClassVar[Scope] = "exchange"
     proof: ClassVar[Proof] = "bytes"
     """What shows that it met somebody: bytes that a client sent, connections, or the injector's own probe."""
+    hands_on: ClassVar[bool] = True
+    """False: of what it strikes (`needs`) nothing is left for a rule behind it, since it answers, relays or ends it itself."""
     asks_upstream: ClassVar[bool] = True
     """False: no path through the script reads from the upstream or passes, so what it reads of a body is not kept."""
     reads_answer: ClassVar[bool] = False

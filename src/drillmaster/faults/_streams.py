@@ -170,6 +170,7 @@ class StreamFault(Fault, frozen=True, kw_only=True):
     """A fault that strikes inside a stream. `strike` is all that an entry says; what it leaves is relayed."""
 
     group = "stream"
+    hands_on = False
     needs: ClassVar[tuple[Need, ...]] = ("stream",)
     reads_answer: ClassVar[bool] = True
 

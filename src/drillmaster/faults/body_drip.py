@@ -18,6 +18,7 @@ class BodyDrip(Fault, frozen=True, kw_only=True, tag="body-drip"):
     """
 
     group = "time"
+    hands_on = False
     seen = ("complete", "stalled")
 
     bytes_per_s: Annotated[

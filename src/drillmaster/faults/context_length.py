@@ -17,6 +17,7 @@ class ContextLength(Fault, frozen=True, kw_only=True, tag="context-length"):
     """
 
     group = "status"
+    hands_on = False
     seen = ("status",)
     asks_upstream: ClassVar[bool] = False
 

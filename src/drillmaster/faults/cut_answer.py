@@ -23,6 +23,7 @@ class CutAnswer(Fault, frozen=True, kw_only=True, tag="cut-answer"):
     """
 
     group = "content"
+    hands_on = False
     seen = ("incomplete",)
     needs = ("model",)
 

@@ -20,6 +20,7 @@ class CutBody(Fault, frozen=True, kw_only=True, tag="cut-body"):
     """
 
     group = "connection"
+    hands_on = False
     seen = ("broken",)
 
     after_bytes: Annotated[

@@ -22,6 +22,7 @@ class DailyQuota(Fault, frozen=True, kw_only=True, tag="daily-quota"):
     """
 
     group = "quota"
+    hands_on = False
     seen = ("status",)
 
     requests: Annotated[int, Meta(ge=1, le=100_000_000, description="a day, for each credential", examples=[1])]

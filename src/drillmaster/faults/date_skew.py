@@ -20,6 +20,7 @@ class DateSkew(Fault, frozen=True, kw_only=True, tag="date-skew"):
     """
 
     group = "content"
+    hands_on = False
     seen = ("complete",)
 
     skew_s: Annotated[

@@ -18,6 +18,7 @@ class Empty200(Fault, frozen=True, kw_only=True, tag="empty-200"):
     """
 
     group = "content"
+    hands_on = False
     seen = ("broken", "cut")
     asks_upstream: ClassVar[bool] = False
 

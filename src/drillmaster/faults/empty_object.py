@@ -18,6 +18,7 @@ class EmptyObject(Fault, frozen=True, kw_only=True, tag="empty-object"):
     """
 
     group = "content"
+    hands_on = False
     seen = ("cut",)
     asks_upstream: ClassVar[bool] = False
 

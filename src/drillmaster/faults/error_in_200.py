@@ -20,6 +20,7 @@ class ErrorIn200(Fault, frozen=True, kw_only=True, tag="error-in-200"):
     """
 
     group = "content"
+    hands_on = False
     seen = ("error", "cut")
 
     condition: Annotated[str, Meta(pattern="^[a-z][a-z0-9-]{0,39}$", description="which of the API's errors")] = (

@@ -16,6 +16,7 @@ class FinBeforeHeaders(Fault, frozen=True, kw_only=True, tag="fin-before-headers
     """
 
     group = "connection"
+    hands_on = False
     seen = ("closed",)
     asks_upstream: ClassVar[bool] = False
 

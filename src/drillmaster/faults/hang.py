@@ -16,6 +16,7 @@ class Hang(Fault, frozen=True, kw_only=True, tag="hang"):
     """
 
     group = "time"
+    hands_on = False
     seen = ("silent",)
     asks_upstream: ClassVar[bool] = False
 

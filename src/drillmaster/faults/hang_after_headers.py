@@ -17,6 +17,7 @@ class HangAfterHeaders(Fault, frozen=True, kw_only=True, tag="hang-after-headers
     """
 
     group = "time"
+    hands_on = False
     seen = ("stalled",)
 
     def script(self, cx: Cx) -> Script:

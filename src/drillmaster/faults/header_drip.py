@@ -21,6 +21,7 @@ class HeaderDrip(Fault, frozen=True, kw_only=True, tag="header-drip"):
     """
 
     group = "time"
+    hands_on = False
     seen = ("complete", "silent")
 
     bytes_per_s: Annotated[

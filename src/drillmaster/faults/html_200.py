@@ -23,6 +23,7 @@ class Html200(Fault, frozen=True, kw_only=True, tag="html-200"):
     """
 
     group = "content"
+    hands_on = False
     seen = ("cut",)
     asks_upstream: ClassVar[bool] = False
 

@@ -26,6 +26,7 @@ class LoginRedirect(Fault, frozen=True, kw_only=True, tag="login-redirect"):
     """
 
     group = "content"
+    hands_on = False
     seen = ("redirect",)
     asks_upstream: ClassVar[bool] = False
     leads_to: ClassVar[str] = _PATH

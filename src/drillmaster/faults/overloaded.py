@@ -19,6 +19,7 @@ class Overloaded(Fault, frozen=True, kw_only=True, tag="overloaded"):
     """
 
     group = "status"
+    hands_on = False
     seen = ("status",)
 
     retry_after_s: Annotated[float, Meta(gt=0, le=MAX_WAIT_S, description="said where the API says it")] | None = None

@@ -19,6 +19,7 @@ class QuotaSpent(Fault, frozen=True, kw_only=True, tag="quota-spent"):
     """
 
     group = "quota"
+    hands_on = False
     seen = ("status",)
 
     status: Annotated[int, Meta(ge=400, le=499, description="where the API has several, as 402 and 429")] | None = None

@@ -27,6 +27,7 @@ class RateLimit(Fault, frozen=True, kw_only=True, tag="rate-limit"):
     """
 
     group = "quota"
+    hands_on = False
     seen = ("status",)
 
     retry_after_s: (

@@ -19,6 +19,7 @@ class Refusal(Fault, frozen=True, kw_only=True, tag="refusal"):
     """
 
     group = "content"
+    hands_on = False
     seen = ("complete", "incomplete")
     needs = ("model",)
     asks_upstream: ClassVar[bool] = False

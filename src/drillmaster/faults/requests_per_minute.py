@@ -23,6 +23,7 @@ class RequestsPerMinute(Fault, frozen=True, kw_only=True, tag="requests-per-minu
     """
 
     group = "quota"
+    hands_on = False
     seen = ("status",)
 
     requests: Annotated[int, Meta(ge=1, le=1_000_000, description="a minute, for each credential", examples=[1])]

@@ -14,6 +14,7 @@ class Reset(Fault, frozen=True, kw_only=True, tag="reset"):
     """
 
     group = "connection"
+    hands_on = False
     seen = ("reset",)
 
     def script(self, cx: Cx) -> Script:

@@ -21,6 +21,7 @@ class SlowClose(Fault, frozen=True, kw_only=True, tag="slow-close"):
     """
 
     group = "time"
+    hands_on = False
     seen = ("complete", "stalled")
 
     delay_ms: Annotated[int, Meta(ge=1, le=600_000, description="between the last byte and the FIN", examples=[500])]

@@ -22,6 +22,7 @@ class Status(Fault, frozen=True, kw_only=True, tag="status"):
     """
 
     group = "status"
+    hands_on = False
     seen = ("status",)
 
     status: Annotated[int, Meta(ge=400, le=599, description="any error status, registered or not", examples=[500])]

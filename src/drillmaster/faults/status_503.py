@@ -16,6 +16,7 @@ class Status503(Fault, frozen=True, kw_only=True, tag="503"):
     """
 
     group = "status"
+    hands_on = False
     seen = ("status",)
     asks_upstream: ClassVar[bool] = False
 

@@ -20,6 +20,7 @@ class Throttle(Fault, frozen=True, kw_only=True, tag="throttle"):
     """
 
     group = "time"
+    hands_on = False
     seen = ("complete", "stalled")
 
     bytes_per_s: Annotated[float, Meta(ge=1, le=1e9, description="of the answer's body", examples=[1_000])]

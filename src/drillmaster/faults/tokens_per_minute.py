@@ -31,6 +31,7 @@ class TokensPerMinute(Fault, frozen=True, kw_only=True, tag="tokens-per-minute")
     """
 
     group = "quota"
+    hands_on = False
     seen = ("status",)
 
     tokens: Annotated[

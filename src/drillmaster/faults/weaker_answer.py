@@ -26,6 +26,7 @@ class WeakerAnswer(Fault, frozen=True, kw_only=True, tag="weaker-answer"):
     """
 
     group = "content"
+    hands_on = False
     seen = ("complete",)
 
     model: Annotated[str, Meta(min_length=1, max_length=128, description="the name in the answer")] | None = None

@@ -3,7 +3,7 @@
 from drillmaster.targeting import Rule
 from drillmaster.trying import Met, Outcome, Tried
 from drillmaster.trying.client import Event
-from drillmaster.trying.telling import LINE_CHARS, MAX_PIECES, Teller, summary
+from drillmaster.trying.telling import LINE_CHARS, MAX_LINES, Teller, summary
 
 KEY = "sk-" + "a1b2c3d4" * 3
 
@@ -67,8 +67,11 @@ def test_a_drip_shares_lines_and_says_how_many_pieces_they_are() -> None:
 def test_no_answer_floods_a_terminal_and_none_can_paint_on_it() -> None:
     long = told(Event("body", 0, b"y" * 10_000 + b"\n"))
     assert len(long) == 1 and len(long[0]) < LINE_CHARS + 60 and "(+9400 characters)" in long[0]
-    many = told(*(Event("body", 0, b"data: twenty bytes or more\n\n") for _ in range(MAX_PIECES + 7)))
-    assert len(many) == MAX_PIECES + 1 and many[-1] == "* 7 more pieces are not shown"
+    many = told(*(Event("body", 0, b"data: twenty bytes or more\n\n") for _ in range(MAX_LINES + 7)))
+    assert len(many) == MAX_LINES + 1 and many[-1] == "* 7 more lines of bodies are not shown"
+    # So does one piece of many lines.
+    many = told(Event("body", 0, b"data: {}\n\n" * 5_000))
+    assert len(many) == MAX_LINES + 1 and many[-1] == "* 4,600 more lines of bodies are not shown"
     assert told(Event("body", 0, b"\x1b[2J\xff and more than sixteen\n")) == [
         "      0 ms  \\x1b[2J\\xff and more than sixteen"
     ]

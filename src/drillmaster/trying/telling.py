@@ -21,8 +21,8 @@ DRIP_BYTES = 64
 LINE_CHARS = 600
 LOOKED_AT_BYTES = 65_536
 """Of a request's body: what is shown of it is far less."""
-MAX_PIECES = 400
-"""Of a body; the rest is counted."""
+MAX_LINES = 400
+"""Of a body; the rest is counted. A piece may have many."""
 _DIM, _BOLD, _RED, _GREEN, _OFF = "\x1b[2m", "\x1b[1m", "\x1b[31m", "\x1b[32m", "\x1b[0m"
 
 
@@ -56,7 +56,10 @@ class Teller:
         """Show what is left."""
         self._flush()
         if self._hidden:
-            self._write(self._dim(f"* {self._hidden} more pieces are not shown"))
+            lines = "line" if self._hidden == 1 else "lines"
+            self._write(
+                self._dim(f"* {self._hidden:,} more {lines} of bodies {'is' if self._hidden == 1 else 'are'} not shown")
+            )
         self._shown = self._hidden = 0
 
     def _flush(self) -> None:
@@ -93,12 +96,12 @@ class Teller:
             self._piece(f"{drip[0][0]:.0f}-{drip[-1][0]:.0f} ms, {len(drip)} pieces", b"".join(one for _, one in drip))
 
     def _piece(self, when: str, piece: bytes) -> None:
-        self._shown += 1
-        if self._shown > MAX_PIECES:
-            self._hidden += 1
-            return
         lines = [line for line in piece.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
         for number, line in enumerate(lines or ["(a line end)"]):
+            if self._shown == MAX_LINES:
+                self._hidden += 1
+                continue
+            self._shown += 1
             stamp = when if number == 0 else ""
             self._write(f"{self._dim(f'{stamp:>10}')}  {_cut(one_line(line))}")
 

@@ -3,6 +3,8 @@
 import json
 import resource
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -133,6 +135,35 @@ def test_one_interview_at_a_time_on_a_target(lab: Lab) -> None:
         assert process.poll() is None
     assert second.returncode == 2
     assert "one drill or interview at a time" in second.stderr
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_another_terminal_stops_an_interview_and_finds_it_sealed(
+    lab: Lab, named: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRILLMASTER_STATE", str(lab.folder / "state"))  # what goes on elsewhere is none of this one's
+    with server(lambda _: (0.05, answer())) as (url, _):
+        process = lab.start(url, "--levels", "2", "--warm", "400", "--idle", "0")
+        lab.wait_for("stage_started", stage="warm_c2")
+        for verb in ("seal", "gate"):
+            words = [verb, *(["interview"] if verb == "gate" else []), f"runs/{lab.run_dir.name}"]
+            more = ["--policy", "gate.json"] if verb == "gate" else []
+            assert other(lab, *words, *more).returncode == 2
+        assert process.poll() is None
+        stopped = other(lab, "stop", *([lab.run_dir.name] if named else []))
+        _, err = process.communicate(timeout=20)
+    assert stopped.returncode == 0, stopped.stderr
+    assert f"run {lab.run_dir.name} is sealed" in stopped.stdout
+    assert process.returncode == 3, err
+    assert lab.read().why == "stopped by SIGTERM"
+    again = other(lab, "stop")
+    assert again.returncode == 2
+    assert "no live run" in again.stderr
+
+
+def other(lab: Lab, *words: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "drillmaster", *words]
+    return subprocess.run(command, cwd=lab.folder, capture_output=True, text=True, timeout=30, check=False)
 
 
 def test_a_key_goes_to_the_endpoint_and_into_no_file(lab: Lab) -> None:

@@ -9,6 +9,8 @@ from drillmaster.cli import _completions as completions
 
 __all__ = ["lead_order"]
 
+STOP_S = 60.0
+"""How long an interview may take to end its engine and to seal."""
 _RUN = "RUN is the live run's id or folder; without it the only live one is meant."
 _OPTIONS = (
     click.argument("run", required=False, shell_complete=completions.runs_going_on),
@@ -31,8 +33,16 @@ def lead_order(order: str) -> Callable[[Callable[[], None]], click.Command]:
         def give(run: str | None, why: str, by: str, token_file: str | None, as_json: bool) -> None:
             from drillmaster.cli import say_json
             from drillmaster.conduct import SAID, Role, State
+            from drillmaster.run.seats import stop_load
             from drillmaster.run.verbs import give_order
 
+            load = stop_load(run, within_s=STOP_S) if order == "stop" else None
+            if load is not None:
+                if as_json:
+                    say_json({"run": load.run, "state": "sealed", "text": "stopped"})
+                else:
+                    click.echo(f"stopped; what was measured of run {load.run} is sealed in {load.run_dir}")
+                return
             name, told = give_order(order, run=run, token_file=token_file, seat=Role.LEAD, text=why, by=by)
             if as_json:
                 say_json({"run": name, "state": told.state, "text": told.text})

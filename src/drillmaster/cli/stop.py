@@ -7,4 +7,7 @@ __all__ = ["command"]
 
 @lead_order("stop")
 def command() -> None:
-    """Lift the fault, seal what there is, and end the drill with exit code 3. A stopped drill is not judged."""
+    """Lift the fault, seal what there is, and end the drill with exit code 3. A stopped drill is not judged.
+
+    An interview is stopped too: it has no fault to lift and asks for no token, since whoever may signal its process may end it.
+    """

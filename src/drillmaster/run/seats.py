@@ -17,6 +17,7 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import socket
 import struct
 import tempfile
@@ -39,10 +40,12 @@ __all__ = [
     "how_it_ends",
     "left_proxies",
     "live_at",
+    "live_loads",
     "live_runs",
     "open_state",
     "private_folder",
     "state_root",
+    "stop_load",
     "sweep",
     "take_lock",
     "writable_down",
@@ -201,12 +204,13 @@ def open_state(run: str) -> State:
 
 
 def started_ticks(pid: int) -> int | None:
-    """When a process began, in ticks since boot; None where there is no such process."""
+    """When a process began, in ticks since boot; None where there is none, or one that has ended and is not yet waited for."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
-    return int(stat.rpartition(b")")[2].split()[19])
+    state, *fields = stat.rpartition(b")")[2].split()
+    return None if state in (b"Z", b"X") else int(fields[18])
 
 
 def live_runs() -> Iterator[tuple[Path, Live]]:
@@ -219,10 +223,47 @@ def live_runs() -> Iterator[tuple[Path, Live]]:
                 yield path.parent, live
 
 
+def live_loads() -> Iterator[Live]:
+    """Every interview of this user that goes on. It takes no orders but a signal, and has no state folder: its lock says it."""
+    for path in sorted((state_root() / "locks").glob("*")):
+        live = _holder(path)
+        if live is not None and not live.control and started_ticks(live.pid) == live.started:
+            yield live
+
+
 def live_at(run_dir: Path) -> Live | None:
-    """The live drill whose run folder this is; None where its conductor is not alive, or is another user's."""
+    """The live drill or interview whose run folder this is; None where whoever runs it is not alive, or is another user."""
     wanted = os.path.realpath(run_dir)  # unlike `Path.resolve`, no error on links that lead in a circle
-    return next((live for _, live in live_runs() if os.path.realpath(live.run_dir) == wanted), None)
+    alive = (*(live for _, live in live_runs()), *live_loads())
+    return next((live for live in alive if os.path.realpath(live.run_dir) == wanted), None)
+
+
+def stop_load(run: str | None, *, within_s: float) -> Live | None:
+    """End the interview of this name, id or folder, or the only one where no drill goes on, and wait until it is sealed.
+
+    None: what is meant is no interview. Raises Refused where it takes longer, or several may be meant.
+    """
+    loads = list(live_loads())
+    wanted = None if run is None else Path(run).name
+    meant = [live for live in loads if live.run == wanted] if wanted else [] if list(live_runs()) else loads
+    if len(meant) > 1:
+        names = ", ".join(live.run for live in meant)
+        raise Refused("RUN", found=f"{len(meant)} interviews", wanted="one of them", remedy=f"add one of {names}")
+    if not meant:
+        return None
+    (live,) = meant
+    os.kill(live.pid, signal.SIGTERM)
+    give_up_s = time.monotonic() + within_s
+    while started_ticks(live.pid) == live.started:
+        if time.monotonic() > give_up_s:
+            raise Refused(
+                f"run {live.run}",
+                found=f"pid {live.pid}, which has not ended in {within_s:g} s",
+                wanted="the interview's end",
+                remedy=f"look at its terminal; it is told once more by: kill {live.pid}",
+            )
+        time.sleep(0.05)
+    return live
 
 
 def sweep() -> None:

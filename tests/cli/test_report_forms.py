@@ -207,3 +207,11 @@ def test_a_budget_note_that_lacks_something_is_open(here: Path, budget: str, mis
     CliRunner().invoke(card, [str(here)])
     assert f"Budget note: OPEN: {missing}" in (here / "card.md").read_text()
     assert f"OPEN: {missing}" in typed(here, "--html", "-").output
+
+
+def test_histograms_are_a_log_that_others_read_and_a_drill_has_none(here: Path) -> None:
+    done = typed(judged(here), "--hdr", "o/latencies.hlog")
+    assert done.exit_code == 0, done.output
+    text = Path("o/latencies.hlog").read_text()
+    assert "#[Histogram log format version 1.3]" in text
+    assert "Tag=warm_c1.latency," in text

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from drillmaster.cli import _completions as completions
+
+if TYPE_CHECKING:
+    from drillmaster.passports import Judged
 
 __all__ = ["command"]
 
@@ -26,6 +29,7 @@ def _file(name: str, what: str) -> Callable[[F], F]:
 @_file("--json-file", "Write all of it as JSON; - prints it.")
 @_file("--junit", "Write the checks as a JUnit test report; - prints it.")
 @_file("--prometheus", "Write verdict and figures for node_exporter's textfile collector; - prints them.")
+@_file("--hdr", "Write an interview's latencies as an HdrHistogram log, a line a level and time; - prints it.")
 @click.option("--from", "measured_from", metavar="TEXT", default="", help="Where an interview's load came from.")
 @click.option("--open", "open_it", is_flag=True, help="Open it in the browser, where there is one.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was written, and the figures, as JSON.")
@@ -36,6 +40,7 @@ def command(
     json_file: Path | None,
     junit: Path | None,
     prometheus: Path | None,
+    hdr: Path | None,
     measured_from: str,
     open_it: bool,
     as_json: bool,
@@ -58,6 +63,7 @@ def command(
       drillmaster report runs/20261129T153000Z-1a2b --json | jq .retries.storms
       drillmaster report runs/20261129T153000Z-1a2b --html /tmp/drill.html
       drillmaster report runs/20261130T120000Z-1a2b --html out/page.html --csv out/levels.csv --junit out/junit.xml
+      drillmaster report runs/20261130T120000Z-1a2b --hdr out/latencies.hlog
       drillmaster report runs/20261130T120000Z-1a2b --prometheus /var/lib/node_exporter/diff_summary.prom
     """
     from drillmaster.cli import say_json
@@ -65,7 +71,7 @@ def command(
     from drillmaster.intake.runs import find_run, short
     from drillmaster.intake.written import STDOUT, is_interview, write_whole
 
-    asked = {"html": html, "csv": csv, "json_file": json_file, "junit": junit, "prometheus": prometheus}
+    asked = {"html": html, "csv": csv, "json_file": json_file, "junit": junit, "prometheus": prometheus, "hdr": hdr}
     printed = [name for name, path in asked.items() if path == STDOUT]
     if len(printed) > 1:
         raise click.UsageError(
@@ -130,8 +136,24 @@ def _interview(run: Path, measured_from: str) -> tuple[Renders, Callable[[], dic
         "json_file": lambda: form("interview_json").render(verdict, view),
         "junit": lambda: form("junit").render(verdict),
         "prometheus": lambda: form("prometheus").render(verdict, view),
+        "hdr": lambda: _hdr(judged),
     }
     return renders, lambda: {"interview": form("interview_json").document(verdict, view)}
+
+
+def _hdr(judged: "Judged") -> str:
+    from drillmaster.clock import parse_rfc3339
+    from drillmaster.reports import form
+
+    assert judged.run is not None  # it was read from a folder
+    started_at = judged.run.manifest.started_at
+    text: str = form("hdr").render(
+        judged.interview,
+        run=judged.run.interview.name,
+        started_s=(parse_rfc3339(started_at) or 0) / 1e9,
+        started_at=started_at,
+    )
+    return text
 
 
 def _drill(run: Path, measured_from: str) -> tuple[Renders, Callable[[], dict[str, Any]]]:
@@ -145,9 +167,9 @@ def _drill(run: Path, measured_from: str) -> tuple[Renders, Callable[[], dict[st
 
     verdict, view = judged_run(run)
 
-    def no_levels() -> str:
+    def no_levels(option: str) -> str:
         raise Problem(
-            "--csv",
+            option,
             found="a drill with a fault, which has no levels",
             wanted="an interview",
             remedy=f"take its figures from: drillmaster report {short(run)} --json",
@@ -157,10 +179,11 @@ def _drill(run: Path, measured_from: str) -> tuple[Renders, Callable[[], dict[st
         raise click.UsageError("--from is for an interview: it says where the load came from")
     renders: Renders = {
         "html": lambda: form("html").render(verdict, view),
-        "csv": no_levels,
+        "csv": lambda: no_levels("--csv"),
         "json_file": lambda: form("json").render(verdict),
         "junit": lambda: form("junit").render(verdict),
         "prometheus": lambda: form("prometheus").render(verdict, service=view.service),
+        "hdr": lambda: no_levels("--hdr"),
     }
     return renders, lambda: {"retries": msgspec.to_builtins(view.retries)}
 

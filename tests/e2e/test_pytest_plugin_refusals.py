@@ -88,6 +88,22 @@ REFUSED = {
             provider.answers({{"text": "a b", "pieces": ["c"]}})""",
         r"provider.answers: /0: found text and pieces",
     ),
+    "test_fewer_tokens_than_none": (
+        """def {name}(provider): provider.answers({{"text": "a", "input_tokens": -1}})""",
+        r"provider.answers: /0/input_tokens: found -1",
+    ),
+    "test_a_tool_without_a_name": (
+        """def {name}(provider): provider.answers({{"tools": [{{"name": ""}}]}})""",
+        r"provider.answers: /0/tools/0/name: found",
+    ),
+    "test_more_lines_than_are_kept": (
+        """def {name}(provider): provider.answers(*["a"] * 10_001)""",
+        r"provider.answers: found 10,001 lines, wanted at most 10,000",
+    ),
+    "test_no_pattern": (
+        """def {name}(provider): provider.answers("a", model=None)""",
+        r"provider.answers: found model=None, wanted a pattern",
+    ),
     "test_too_much": (
         """def {name}(provider):
             provider.answers("x" * (65 << 20))""",

@@ -25,7 +25,7 @@ from drillmaster.backstage.seen import Attempt, attempts_of, count_of, table_of
 from drillmaster.dialects import names as dialect_names
 from drillmaster.errors import Problem, one_line
 from drillmaster.screen import screen_text
-from drillmaster.standins.provider_script import Line
+from drillmaster.standins.provider_script import MAX_LINES, Line
 from drillmaster.strict import as_type, near
 from drillmaster.targeting import Rule
 
@@ -346,6 +346,17 @@ class Provider:
         for at, line in enumerate(lines):
             value: Any = {"text": line} if isinstance(line, str) else line
             made.append(as_type(lists(value), Line, place="provider.answers", path=(at,)))
+        if len(made) > MAX_LINES:
+            raise Problem(
+                "provider.answers",
+                found=f"{len(made):,} lines",
+                wanted=f"at most {MAX_LINES:,}",
+                remedy="the last one stays anyway",
+            )
+        if not isinstance(model, str):
+            raise Problem(
+                "provider.answers", found=f"model={model!r}"[:60], wanted="a pattern", remedy='write model="small-*"'
+            )
         for at, one in enumerate(made):
             if one.pieces is not None and one.text:
                 raise Problem(

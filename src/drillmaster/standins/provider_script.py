@@ -9,23 +9,24 @@
 import fnmatch
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from drillmaster.dialects import Finish, Reply, ToolCall
 from drillmaster.standins.provider_asks import Asked
 
-__all__ = ["Call", "Line", "Script", "worded"]
+__all__ = ["MAX_LINES", "Call", "Line", "Script", "worded"]
 
 _PIECE = re.compile(r"\s*\S+|\s+$")
-_MAX_LINES = 10_000
+MAX_LINES = 10_000
+"""Of one pattern; whoever takes lines from outside refuses more."""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A tool that the model calls."""
 
-    name: str
+    name: Annotated[str, msgspec.Meta(min_length=1)]
     arguments: dict[str, Any] | str = {}
     """As an object; as text it goes out as it is, JSON or not."""
     id: str | None = None
@@ -39,9 +40,9 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     tools: tuple[Call, ...] = ()
     finish: Finish | None = None
     """Why the model stopped; None: `tool` where it calls one, else `stop`."""
-    input_tokens: int | None = None
+    input_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
     """None: as many as the prompt's length suggests."""
-    output_tokens: int | None = None
+    output_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
     """None: as many as the text has pieces."""
     pieces: tuple[str, ...] | None = None
     """The text as a stream cuts it; None: by words. In place of `text`."""
@@ -57,7 +58,7 @@ class Script:
         """Give models of this pattern these lines, in place of those that the pattern had; none: they speak for themselves."""
         self._parts.pop(model, None)
         if lines:
-            self._parts[model] = list(lines[:_MAX_LINES])
+            self._parts[model] = list(lines[:MAX_LINES])
 
     def clear(self) -> None:
         self._parts.clear()

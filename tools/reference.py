@@ -141,7 +141,8 @@ SHAPES: dict[str, tuple[str, str, tuple[tuple[str, str], ...]]] = {
         "`runs/<id>/` holds `manifest.json`, copies of plan and policy, `timeline.jsonl` (the workers' own), `events/` (ours, "
         "[event by event](events.md)), `worker.log` (what the agent printed, secrets screened), `proxy.log` (trouble of the "
         "proxy), of an interview `samples*.bin` (one record a call) and `gaps*.bin` (times between the words of streams), "
-        "`seal.json`, and behind the seal `verdict.json`, `card.md` and `report.html`, of an interview `thresholds/`, of a fault matrix `matrix.html`. "
+        "`seal.json`, and behind the seal `verdict.json`, `card.md` and `report.html`, of an interview `thresholds/`, "
+        "of a fault matrix `matrix.html`. "
         "What a seal [cannot show](../why/what-a-seal-cannot-show.md).",
         (
             ("manifest.json", "drillmaster.evidence:Manifest"),

@@ -3,7 +3,7 @@
 from typing import Any
 
 from drillmaster.clock import rfc3339
-from drillmaster.evidence import Manifest, Row
+from drillmaster.evidence import Defect, Manifest, Row
 from drillmaster.matrix import Back, Cell, Table, Told, read
 from drillmaster.outcomes import join
 
@@ -16,7 +16,7 @@ class Paper:
     """A baseline of 10 s, then cells of 10 s and 5 s of recovery. A request a second; times in ms."""
 
     def __init__(self, *, time_limit_s: float = 4.0) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[Row | Defect] = []
         self._lines: dict[str, int] = {}
         self.cells: list[Cell] = []
         self.backs: dict[str, Back] = {}

@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from drillmaster.errors import Exit
+from drillmaster.evidence import Defect
 from drillmaster.matrix import Cell, Result, Table, exit_of
 from drillmaster.matrix.telling import summary
 from drillmaster.verdict import Exact
@@ -316,6 +318,16 @@ def test_a_stop_names_the_rest_and_ends_with_its_own_code() -> None:
     assert exit_of(table) is Exit.ABORTED
     assert [entry.why for entry in table.not_run] == ["stopped: SIGINT: somebody ended the drill"]
     assert [r.word for r in table.results] == ["survived by fallback", "never engaged"]
+
+
+def test_a_stop_for_evidence_that_could_not_be_written_is_a_stop_and_a_seal_that_does_not_hold_refuses_it() -> None:
+    paper = two_cells(*[FELL] * 4)
+    paper.rows.append(Defect("events/proxy.jsonl", 900, "torn", "half a line", "one whole object", ""))
+    table = paper.table(0.1, ended="aborted", why="the proxy could not write 6 lines of evidence")
+    assert "events/proxy.jsonl:900" in table.problems[0]
+    assert exit_of(table) is Exit.ABORTED
+    assert exit_of(msgspec.structs.replace(table, sealed=False)) is Exit.REFUSED
+    assert exit_of(msgspec.structs.replace(table, ended="")) is Exit.REFUSED
 
 
 def test_evidence_that_ends_in_the_middle_is_no_pass() -> None:

@@ -73,6 +73,7 @@ def read(run: Run, told: Told, max_failed_ratio: float | None) -> Table:
         results=tuple(results),
         not_run=(*told.left_out, *_not_run(run, told, windows)),
         max_failed_ratio=max_failed_ratio,
+        sealed=not run.seal_problems,
         clock_step_s=round(run.clock_step_s, 3),
         ended="" if run.ended == "completed" else (run.ended_why or "its end was never written"),
         problems=(*told.holes, *_problems(run)),
@@ -81,11 +82,13 @@ def read(run: Run, told: Told, max_failed_ratio: float | None) -> Table:
 
 
 def exit_of(table: Table) -> Exit:
-    """What a matrix ends with: a stop before all else, then what refuses, what failed, and what should have been run."""
-    if table.problems:
+    """What a matrix ends with: first a seal that does not hold, then a stop, what refuses, what failed, what is owed."""
+    if not table.sealed:
         return Exit.REFUSED
     if table.ended:
         return Exit.ABORTED
+    if table.problems:
+        return Exit.REFUSED
     if not any(result.word not in UNSETTLED for result in table.results):
         return Exit.REFUSED
     if table.max_failed_ratio is None:

@@ -174,6 +174,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     """The policy's; None: there is none, and the matrix measures without judging."""
     clock_step_s: float
     """How far the wall clock moved against the monotonic one; a worker's marks come by the first."""
+    sealed: bool
+    """Sealed, and unchanged since."""
     ended: str
     """Empty: the drill ran to its end."""
     problems: tuple[str, ...]

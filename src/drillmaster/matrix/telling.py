@@ -59,10 +59,10 @@ def headline(table: Table) -> str:
 
 def summary(table: Table) -> list[str]:
     """What the exit code says, in words, worst first."""
+    code = exit_of(table)
     said = [f"REFUSED {problem}" for problem in table.problems]
     if table.ended:
-        said.append(f"STOPPED {table.ended}")
-    code = exit_of(table)
+        said.insert(0 if code == 3 else len(said), f"STOPPED {table.ended}")
     share = None if table.max_failed_ratio is None else share_text(table.max_failed_ratio)
     failed = [r for r in table.results if r.failed]
     if share is None:

@@ -6,6 +6,7 @@ Endpoints that close behind each answer, answers without a body, HTTP/1.0 on eit
 import contextlib
 import socket
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -203,3 +204,27 @@ def test_a_slow_answer_is_recorded_as_intact(ours: ProxyProcess, tag: str, kind:
     row = ours.wait_rows("attempt", before + 1)[before]
     assert row["window"] is not None
     assert (row["end"], row["upstream"], row["intact"], row["terminal"]) == ("clean", True, True, True)
+
+
+def test_a_body_that_the_endpoint_takes_slowly_is_no_silence_of_the_client(tmp_path: Path) -> None:
+    size = 17 * 1024 * 1024  # over what rules wait for: all that was held goes up at once
+
+    def take_slowly(reader: Reader, sock: socket.socket) -> None:
+        assert reader.head() is not None
+        left_bytes = size - len(reader.buf)
+        while left_bytes > 0:
+            left_bytes -= len(sock.recv(262_144))
+            time.sleep(0.06 if left_bytes > 4_194_304 else 0)  # for longer than anybody may be silent
+        sock.sendall(ANSWERS["length, close"][0] + CHAT)
+
+    origin = Origin(take_slowly)
+    with proxy(tmp_path, upstream=origin.url, limits={"body_s": 0.75}) as ours:
+        rules = [{"mode": "503", "when": {"model": "m"}, "name": "by-model"}]
+        ours.ask("POST", "/inject", {"window": "w", "rules": rules, "ttl_s": 60})
+        with ours.connect() as sock:
+            sock.settimeout(20)
+            sock.sendall(post(b" " * size))
+            answer = Reader(sock).answer()
+            assert answer is not None
+            assert (answer.status, answer.body) == (200, CHAT)
+    origin.close()

@@ -47,6 +47,7 @@ class Exchange(Witness):
     """One request and its answer."""
 
     __slots__ = (
+        "_backlog_bytes",
         "_body",
         "_queue",
         "_queue_bytes",
@@ -100,6 +101,8 @@ class Exchange(Witness):
         self._queue: tuple[bytes, ...] = ()
         """What the upstream is to get once it is connected."""
         self._queue_bytes = 0
+        self._backlog_bytes = 0
+        """Of the request, towards the upstream, when a deadline was last over."""
         self._replay: list[bytes] | None = []
         """What it got, as long as that is little enough to be sent once more."""
         self._replay_bytes = 0
@@ -678,7 +681,10 @@ class Exchange(Witness):
         self.client.deadline_ns = mono_ns() + (hub.answer_ns if self.req_done else hub.body_ns)
 
     def on_deadline(self) -> None:
-        """Somebody was silent for too long."""
+        """Somebody was silent for too long, if nothing moves either."""
+        if self._goes_up():
+            self._renew_deadline()
+            return
         self.client.deadline_ns = NEVER_NS
         if self.drive is not None and not self.drive.passing:
             self.drive.upstream_lost("timeout")
@@ -691,6 +697,13 @@ class Exchange(Witness):
             self.answer(408, "request_body_timeout", "client_gone")
         else:
             self.finish("stall", "rst")
+
+    def _goes_up(self) -> bool:
+        """Whether the upstream has taken more of the request since this was last asked: a client that waits is not silent."""
+        upstream = self.upstream
+        backlog = 0 if upstream is None or upstream.wire is None else upstream.wire.backlog_bytes
+        before, self._backlog_bytes = self._backlog_bytes, backlog
+        return 0 < backlog != before
 
     def finish(self, end: str, how: Ending | None = None, *, now_ns: int | None = None) -> None:
         """Write the attempt, free the upstream, go on to the client's next request, or as `how` says. `now_ns` None: look."""

@@ -263,6 +263,18 @@ def test_a_caller_pauses_as_long_as_was_said_and_never_less(lab: Lab, exponentia
         assert len({row.paused_ns for row in ran.rows}) == 29
 
 
+def test_a_connection_that_closes_in_a_pause_is_opened_anew(lab: Lab) -> None:
+    def one_each(reader: Reader, sock: socket.socket) -> None:
+        if reader.request() is not None:
+            sock.sendall(answer())
+            time.sleep(0.05)  # closes without having said so
+
+    with origin(one_each) as port:
+        ran = lab.run(port, {"level": 2, "calls": 8, "pauses": {"session_s": 0.3}}, shot={"payloads": ["x"]})
+    assert ran.kinds == {"ok": 8}
+    assert all(row.connect_ns > 0 and row.again == 0 and row.attempts == 1 for row in ran.rows)
+
+
 def test_pauses_are_for_calls_on_their_own_too(lab: Lab) -> None:
     server = Server()
     ran = run(lab, server, {"level": 1, "calls": 4, "pauses": {"session_s": 0.05}}, shot={"payloads": ["x"]})

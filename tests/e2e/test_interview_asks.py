@@ -12,6 +12,9 @@ import pytest
 
 from drillmaster.evidence.samples import OUTCOMES, read_samples
 from tests.e2e.interviewlab import GOOD, Lab, answer, interviewing, server
+from tests.e2e.test_interview import provider
+
+__all__ = ["provider"]
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(90)]
 
@@ -81,6 +84,27 @@ def test_a_session_holds_what_was_said_before_and_its_turns_are_told_apart(lab: 
     assert level.fitness["warm_c2"].held == pytest.approx(2, abs=0.3)  # a caller who pauses is held
     found = level.interview.level("warm_c2")
     assert found is not None and found.void == ()
+
+
+@pytest.mark.parametrize(
+    ("dialect", "path"),
+    [
+        ("openai_chat", "/v1/chat/completions"),
+        ("openai_responses", "/v1/responses"),
+        ("anthropic", "/v1/messages"),
+        ("gemini", "/v1beta/models/m:streamGenerateContent?alt=sse"),
+        ("ollama", "/api/chat"),
+    ],
+)
+def test_each_api_takes_a_talk_of_several_turns(lab: Lab, provider: str, dialect: str, path: str) -> None:
+    (lab.folder / "talks.jsonl").write_text('["Hi", "Hello.", "Why?", "So.", "And {n}?"]\n')
+    words = ["--dialect", dialect, "--model", "m", "--stream", "--payloads", "talks.jsonl"]
+    done = lab.run(provider + path, *words, "--levels", "2", "--warm", "12", "--idle", "0")
+    assert done.returncode == 0, done.stderr
+    level = lab.read().interview.level("warm_c2")
+    assert level is not None
+    assert (level.n, level.failures) == (12, 0), level.failed
+    assert lab.rows()["warm_c2"]["later_turns_p50_s"] > 0
 
 
 def test_turns_that_were_never_sent_are_counted_by_name(lab: Lab) -> None:

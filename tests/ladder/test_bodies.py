@@ -120,6 +120,17 @@ def test_a_template_that_names_no_column_is_refused(prompt: str, said: str) -> N
     assert said in str(caught.value)
 
 
+def test_a_row_that_leaves_the_prompt_empty_is_refused_at_its_line() -> None:
+    with pytest.raises(Problem, match=r"set\.csv:3: found a row that leaves the prompt empty"):
+        worded(b'text\na\n" "\n', {"prompt": "{text}"}, name="set.csv")
+
+
+def test_a_field_that_names_nothing_there_is_told_by_its_place() -> None:
+    one = plan({"form": {"q": "{promt}"}})
+    with pytest.raises(Problem, match=r"form: found \{promt\}, wanted one of \{prompt\}; Did you mean \{prompt\}"):
+        frozen(one.target, None, place="x")
+
+
 def test_a_form_is_url_encoded_and_keeps_the_place_of_the_calls_number() -> None:
     one = plan({"form": {"q": "{prompt}", "id": "no {n}", "x y": "ü&="}, "prompt": "a b{"})
     assert found(one) == []

@@ -89,6 +89,13 @@ def test_the_articles_own_numbers_are_a_plan() -> None:
         ({"form": {}}, {}, "/target/form", "no field"),
         ({"form": {" ": "x"}}, {}, "/target/form", "a field without a name"),
         ({"payloads": "x.jsonl", "method": "GET"}, {}, "/target/payloads", "payloads for a GET"),
+        ({"payloads": "x.jsonl", "prompt": "Sum up {text}"}, {}, "/target/prompt", "a prompt beside payloads"),
+        (
+            {"payloads": "x.csv", "prompt": "Sum up {text}", "form": {"q": "{text}"}},
+            {},
+            "/target/prompt",
+            "a prompt beside payloads",
+        ),
         ({}, {"think": {"session_s": -1}}, "/think/session_s", "-1"),
         ({}, {"think": {"turn_s": float("nan")}}, "/think/turn_s", "nan"),
         ({}, {"retry": {"policy": "honour", "max_attempts": 1, "max_wait_s": 9}}, "/retry/max_attempts", "1"),

@@ -109,7 +109,8 @@ def frozen(asked: Asked, payloads: Sequence[Payload] | None, *, place: str) -> F
     if payloads is not None:
         _names_a_column(asked, payloads)
     word = _fields if asked.form is not None or asked.query is not None else _speaker(asked, place)
-    sessions = [_turns(one) for one in ([Payload("the prompt", asked.prompt)] if payloads is None else payloads)]
+    where = "form" if asked.form is not None else "query" if asked.query is not None else "the prompt"
+    sessions = [_turns(one) for one in ([Payload(where, asked.prompt)] if payloads is None else payloads)]
     bodies: list[str] = []
     size = 0
     for payload in (turn for turns in sessions for turn in turns):
@@ -158,6 +159,10 @@ def _speaker(asked: Asked, place: str) -> Callable[[Asked, Payload], str]:
             )
         if isinstance(value, Row):
             value = fill(asked.prompt, value, place=payload.place)
+            if not value.strip():
+                raise Problem(
+                    payload.place, found="a row that leaves the prompt empty", wanted="text", remedy="leave the row out"
+                )
         body = value if isinstance(value, dict) else make(asked, [value] if isinstance(value, str) else value)
         if asked.model is not None and "model" not in body:
             body = {"model": asked.model, **body}

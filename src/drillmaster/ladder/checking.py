@@ -15,7 +15,7 @@ import msgspec
 
 from drillmaster import strict
 from drillmaster.errors import Problem, Refused
-from drillmaster.ladder import Arrivals, Honour, InterviewPlan, Step, steps
+from drillmaster.ladder import Arrivals, Asked, Honour, InterviewPlan, Step, steps
 from drillmaster.ladder.bodies import DIALECTS, NO_MODEL
 from drillmaster.policy import share_text
 from drillmaster.sanity import (
@@ -34,6 +34,7 @@ MAX_CALLS = 10_000_000
 MAX_PROCESSES = 64
 MAX_SPAN_S = 86_400
 MAX_ATTEMPTS = 100
+_PROMPT = next(field.default for field in msgspec.structs.fields(Asked) if field.name == "prompt")
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -301,6 +302,15 @@ def _fields(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
                 wanted="at least one name with its value",
                 remedy="write q: '{prompt}'",
             )
+    in_fields = target.form is not None or target.query is not None
+    rows = target.payloads is not None and target.payloads.lower().endswith(".csv")
+    if target.payloads is not None and target.prompt != _PROMPT and (in_fields or not rows):
+        yield Problem(
+            place.at("/target/prompt"),
+            found="a prompt beside payloads that do not go into it",
+            wanted="one of them: rows of a .csv file fill a prompt's {column}s, lines of JSONL are prompts themselves",
+            remedy="leave the prompt out, or write the rows as .csv",
+        )
     if target.method == "GET" and target.query is None and target.payloads is not None:
         yield Problem(
             place.at("/target/payloads"),

@@ -2,13 +2,14 @@
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from drillmaster import passports, strict
+from drillmaster import passports, signing, strict
 from drillmaster.clock import parse_rfc3339
 from drillmaster.deciding import BudgetNote, JobKind
 from drillmaster.errors import Problem, Refused
@@ -291,3 +292,25 @@ def test_what_evidence_says_cannot_mark_up_the_page(tmp_path: Path) -> None:
     assert "\n# x" not in text
     assert "Reader: OPEN" in text
     assert "\\<img" in text
+
+
+# Who signs
+
+
+@pytest.mark.needs("ssh-keygen")
+def test_whoever_wrote_the_plan_does_not_sign_for_the_reader(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True, capture_output=True)
+    path = written(tmp_path, authors=("Ada <ada@example.invalid>",))
+    signing.sign(path, key)
+    signers = tmp_path / "allowed_signers"
+    public = key.with_suffix(".pub").read_text()
+    signers.write_text(f"ada@example.invalid {public}bea@example.invalid {public}")
+    assert "bea@example.invalid" in checked(tmp_path, signer=signers, identity="bea@example.invalid").signed_by
+    with pytest.raises(Refused, match="who wrote the plan"):
+        checked(tmp_path, signer=signers, identity="ada@example.invalid")
+
+
+def test_a_reader_who_wrote_the_plan_makes_no_passport(tmp_path: Path) -> None:
+    with pytest.raises(Refused):
+        issued(tmp_path, authors=("Bea <bea@example.invalid>",))

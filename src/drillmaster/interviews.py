@@ -12,7 +12,7 @@
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, get_args
 
 import msgspec
@@ -29,6 +29,7 @@ __all__ = [
     "Kind",
     "Level",
     "Time",
+    "authors_called",
     "limit_name",
     "limit_names",
 ]
@@ -193,12 +194,27 @@ class Interview(msgspec.Struct, frozen=True, kw_only=True):
     """How long nobody called before the cold call."""
     bare: bool = False
     """One file, unsealed: somebody's word."""
+    reader: str = ""
+    """Who holds the Reader's seat; empty: nobody is named."""
+    authors: tuple[str, ...] | None = None
+    """Who git says wrote the plan and its payloads, as `Name <address>`; None: that is not known."""
     digest: str = ""
     ended_wall_ns: int | None = None
     examined: Mapping[str, int] = {}
 
     def level(self, label: str) -> Level | None:
         return next((level for level in self.levels if level.label == label), None)
+
+
+def authors_called(authors: Iterable[str], who: str) -> list[str]:
+    """Those of the authors (`Name <address>`) whom a name or an address means, in any case and spacing."""
+    wanted = " ".join(who.casefold().split())
+    found = []
+    for author in authors:
+        name, _, address = " ".join(author.casefold().split()).partition(" <")
+        if wanted and wanted in (name, address.rstrip(">"), f"{name} <{address}"):
+            found.append(author)
+    return found
 
 
 def limit_names() -> dict[str, tuple[Time, str]]:

@@ -25,7 +25,7 @@ from drillmaster.errors import Problem, Refused, one_line
 from drillmaster.intake import is_there, read_bytes
 from drillmaster.intake.interviews import judge_interview_file, open_interview_file, read_thresholds, with_breaches
 from drillmaster.intake.written import write_whole
-from drillmaster.interviews import Interview
+from drillmaster.interviews import Interview, authors_called
 from drillmaster.judge import judge
 from drillmaster.load.reading import InterviewRun, open_interview_run
 from drillmaster.reports import form, screened
@@ -106,6 +106,8 @@ class Passport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Name of the file that the limits are from; `verdict.policy_digest` is its content's."""
     seats: dict[str, str]
     """`driver`, `reader`, `recorder` by name."""
+    authors: tuple[str, ...] | None = None
+    """Who git says wrote the plan and its payloads; null: not known. None of them signs for the Reader."""
     verdict: dict[str, Any]
     """The whole verdict, as `verdict.json` has it."""
     digest: str
@@ -339,6 +341,7 @@ def issue(judged: Judged, *, job: str, kind: JobKind | None, trial: bool = False
         review_on=decision.review_on,
         thresholds=judged.page.thresholds,
         seats={"driver": judged.page.driver, "reader": judged.page.reader, "recorder": judged.page.recorder},
+        authors=interview.authors,
         verdict=form("json").document(verdict),
         digest="",
     )
@@ -475,6 +478,14 @@ def _signed(path: Path, passport: Passport, signer: Path | None, identity: str |
             who = signing.verify(path, signer, identity=identity)
         except Refused as refused:
             raise Refused(refused.place, found=refused.found, wanted=refused.wanted, remedy=again) from None
+        same = authors_called(passport.authors or (), who.identity)
+        if same:
+            raise Refused(
+                str(signing.signature_of(path)),
+                found=f"a signature of {who.identity}, who wrote the plan ({same[0]})",
+                wanted="one of a Reader who wrote neither plan nor payloads",
+                remedy="have somebody else read the thresholds and sign",
+            )
         return f"{who.identity} {who.fingerprint}".strip()
     if signing.fits(path, read_bytes(path, _CAP_BYTES)) == "stale":
         raise Refused(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from drillmaster.intake.change import Change, change_of
+from drillmaster.intake.change import Change, authors_of, change_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.needs("git")]
 
@@ -122,3 +122,54 @@ def test_a_git_that_takes_too_long_is_unknown(tree: Path, tmp_path: Path, monkey
     (slow / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{slow}:/usr/bin:/bin")
     assert change_of(tree, timeout_s=0.2) is None
+
+
+# Who wrote a file
+
+
+def commit(folder: Path, text: str, who: str, message: str = "plan") -> None:
+    (folder / "plan.yaml").write_text(text)
+    git(folder, "add", "plan.yaml")
+    git(folder, "commit", "-q", "-m", message, f"--author={who}")
+
+
+def test_the_authors_of_a_file_are_all_who_wrote_it_and_who_wrote_with_them(tree: Path) -> None:
+    commit(tree, "a: 1\n", "Ada <ada@example.invalid>")
+    commit(tree, "a: 2\n", "Bea <bea@example.invalid>", "plan\n\nCo-authored-by: Cem <cem@example.invalid>")
+    assert authors_of([tree / "plan.yaml"]) == (
+        "Ada <ada@example.invalid>", "Bea <bea@example.invalid>", "Cem <cem@example.invalid>",
+    )  # fmt: skip
+    assert authors_of([tree / "agent.py"]) == ("T <t@example.invalid>",)
+    both = authors_of([tree / "agent.py", tree / "plan.yaml"])
+    assert both is not None and len(both) == 4
+
+
+def test_a_mailmap_of_the_tree_calls_nobody_somebody_else(tree: Path) -> None:
+    commit(tree, "a: 1\n", "Ada <ada@example.invalid>")
+    (tree / ".mailmap").write_text("Zoe <zoe@example.invalid> <ada@example.invalid>\n")
+    assert authors_of([tree / "plan.yaml"]) == ("Ada <ada@example.invalid>",)
+
+
+def test_who_wrote_what_is_not_committed_is_not_known(tree: Path) -> None:
+    (tree / "plan.yaml").write_text("a: 1\n")
+    assert authors_of([tree / "plan.yaml"]) is None
+    commit(tree, "a: 1\n", "Ada <ada@example.invalid>")
+    assert authors_of([tree / "plan.yaml"]) is not None
+    (tree / "plan.yaml").write_text("a: 2\n")
+    assert authors_of([tree / "plan.yaml"]) is None
+    assert authors_of([tree / "nothing.yaml"]) is None
+    (tree / "ignored").mkdir()
+    (tree / "ignored" / "plan.yaml").write_text("a: 1\n")
+    assert authors_of([tree / "ignored" / "plan.yaml"]) is None
+
+
+def test_a_shallow_clone_has_forgotten_who_wrote_it(tree: Path, tmp_path: Path) -> None:
+    commit(tree, "a: 1\n", "Ada <ada@example.invalid>")
+    commit(tree, "a: 2\n", "Bea <bea@example.invalid>")
+    git(tmp_path, "clone", "-q", "--depth", "1", f"file://{tree}", "shallow")
+    assert authors_of([tmp_path / "shallow" / "plan.yaml"]) is None
+
+
+def test_no_file_has_no_author(tmp_path: Path) -> None:
+    assert authors_of([]) is None
+    assert authors_of([tmp_path / "plan.yaml"]) is None

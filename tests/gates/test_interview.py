@@ -399,6 +399,33 @@ def test_a_call_is_cold_after_as_long_a_silence_as_the_policy_says(idle_s: float
     assert status == "pass" or checks["idle"].remedy == "run the interview again with --idle 120"
 
 
+# Who reads
+
+
+@pytest.mark.parametrize(
+    "reader, authors, status",
+    [
+        ("Bea", ("Ada <ada@example.invalid>",), "pass"),
+        ("Bea", ("Ada <ada@example.invalid>", "Bea <b@example.invalid>"), "refused"),
+        ("bea  Ä.", ("Bea ä. <b@example.invalid>",), "refused"),  # case and spacing
+        ("b@example.invalid", ("Bea <B@Example.invalid>",), "refused"),
+        ("Bea", ("Beatrice <b@example.invalid>",), "pass"),
+        ("Bea", None, "pass"),  # no git: told, and not held against anybody
+        ("", ("Ada <ada@example.invalid>",), None),
+    ],
+)
+def test_the_reader_wrote_nothing_of_what_was_run(
+    reader: str, authors: tuple[str, ...] | None, status: str | None
+) -> None:
+    gate = InterviewGate(decide="observed", cold_max_s=2, levels={"warm_c1": {"p95_s": 1}})  # type: ignore[dict-item]
+    interview = Interview(name="r", url="http://host/", declared=(), levels=(), reader=reader, authors=authors)
+    checks = {check.id: check for check in gate.checks(interview)}
+    found = checks.get("reader")
+    assert (found.status if found else None) == status
+    if authors is None:
+        assert found is not None and "git does not say" in found.title
+
+
 if __name__ == "__main__":
     for case in ("pass", "fail", "refused"):
         (GOLDEN / f"{case}.txt").write_text(golden_text(case), encoding="utf-8")

@@ -215,6 +215,7 @@ def command(
             runs=Path(runs),
             out=out,
             base=base,
+            plan_file=path,
             rehearsal=rehearsal,
             permit_host=permit_host,
             stamps=stamps,

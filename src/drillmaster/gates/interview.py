@@ -25,7 +25,7 @@ import msgspec
 from drillmaster.deciding import BudgetNote, Caps, Decision, DecisionLimits, decide
 from drillmaster.gates import Gate
 from drillmaster.gates._interview_limits import Apdex, Goodput, LevelLimits, Slo, kinds_match
-from drillmaster.interviews import QUANTILES, Bound, Interview, Level, Time, limit_name
+from drillmaster.interviews import QUANTILES, Bound, Interview, Level, Time, authors_called, limit_name
 from drillmaster.policy import seconds_text, share_text
 from drillmaster.stats import calls_for_rate, rate_bound, samples_for_bound
 from drillmaster.verdict import Absent, AtLeast, Check, Exact, Measure, Status, at_most
@@ -92,6 +92,8 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
     def checks(self, evidence: Interview) -> Iterator[Check]:
         interview = evidence
         yield self._complete(interview)
+        if interview.reader:
+            yield _apart(interview.reader, interview.authors)
         yield from self._usable(interview)
         yield from self._cuttable(interview)
         if self.min_idle_s is not msgspec.UNSET:
@@ -369,6 +371,23 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
             )
         if limit.min_per_s is not msgspec.UNSET:
             yield _rate(level, "goodput_per_s", f"goodput ({slo})", met, seconds, limit.min_per_s, unit="per s")
+
+
+def _apart(reader: str, authors: tuple[str, ...] | None) -> Check:
+    """Admit a Reader who wrote nothing of what was run. Where git does not say who did, that is told and not held against them."""
+    same = authors_called(authors or (), reader)
+    return Check(
+        id="reader",
+        role="admission",
+        status="refused" if same else "pass",
+        title="the Reader is nobody who wrote the plan or its payloads"
+        if authors
+        else "git does not say who wrote the plan and its payloads: that the Reader did not is their word",
+        why=f"{reader} is {same[0]}" if same else "",
+        remedy="give the Reader's seat to somebody else, seats.reader of the plan, and run the interview again"
+        if same
+        else "",
+    )
 
 
 def _idle(idle_s: float | None, least_s: float) -> Check:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-__all__ = ["CODE_SUFFIXES", "Change", "change_of"]
+__all__ = ["CODE_SUFFIXES", "Change", "authors_of", "change_of"]
 
 # fmt: off
 CODE_SUFFIXES = frozenset({
@@ -76,6 +76,28 @@ def change_of(path: Path, *, exclude: Iterable[Path] = (), timeout_s: float = 10
     for name in names[:_MAX_UNTRACKED]:
         digest.update(b"\0untracked\0" + name + b"\0" + _content(top / os.fsdecode(name)))
     return Change(commit.decode("ascii", "replace").strip(), digest.hexdigest(), bool(changed or names))
+
+
+def authors_of(files: Iterable[Path], *, timeout_s: float = 10.0) -> tuple[str, ...] | None:
+    """List who git says wrote these files, and who with them (`Co-authored-by`), as `Name <address>`, sorted.
+
+    Names as they were committed: a `.mailmap` of the tree could call anybody somebody else. None where it is unknown of one
+    of them: no git, a shallow clone, a file that was never committed or differs from what was.
+    """
+    found: set[str] = set()
+    for file in files:
+        path = file.absolute()
+        if _git(path.parent, ["rev-parse", "--is-shallow-repository"], timeout_s) != b"false\n":
+            return None
+        plain = _no_filters(path.parent, timeout_s)
+        here = ["--", f":(literal){path.name}"]
+        clean = _git(path.parent, [*plain, "status", "--porcelain", "--ignored", "-z", *here], timeout_s)
+        form = "--format=%an <%ae>%n%(trailers:key=Co-authored-by,valueonly)"
+        said = _git(path.parent, ["log", "--no-show-signature", "--no-mailmap", form, *here], timeout_s)
+        if clean != b"" or not said:
+            return None
+        found |= {line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()}
+    return tuple(sorted(found)) or None
 
 
 def _no_filters(top: Path, timeout_s: float) -> list[str]:

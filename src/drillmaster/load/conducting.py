@@ -172,6 +172,7 @@ class _Run:
                 self._team,
                 self._addresses,
                 base=self._options.base,
+                plan_file=self._options.plan_file,
                 runs=self._options.runs,
             )
         )

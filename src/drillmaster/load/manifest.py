@@ -58,6 +58,8 @@ class InterviewManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """REHEARSAL, COMPRESSED 30x."""
     code: dict[str, Any] | None = None
     """Commit and dirt of the folder that the plan lies in; null where none is known."""
+    authors: tuple[str, ...] | None = None
+    """Who git says wrote the plan and its payloads, as `Name <address>`; null where that is not known."""
     permission: dict[str, Any] = {}
 
 

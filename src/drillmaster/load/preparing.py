@@ -39,6 +39,8 @@ class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The article's file; it must not be there. None: `interview.json`, or where that is there one with the run's id."""
     base: Path = Path()
     """Where the plan's relative paths begin."""
+    plan_file: Path | None = None
+    """Where the plan was read; None: it is a command line."""
     rehearsal: bool = False
     permit_host: str | None = None
     stamps: tuple[str, ...] = ()

@@ -164,6 +164,8 @@ def open_interview_run(path: Path) -> InterviewRun:
         levels=tuple(levels),
         time_limit_s=manifest.time_limit_s,
         idle_s=idle.get("idle_s"),
+        reader=manifest.seats.get("reader", ""),
+        authors=manifest.authors,
         digest=report.head,
         ended_wall_ns=max((int(row["wall_ns"]) for row in events), default=None),
         examined={

@@ -7,7 +7,7 @@ import msgspec
 
 from drillmaster import strict
 from drillmaster.clock import rfc3339
-from drillmaster.intake.change import change_of
+from drillmaster.intake.change import authors_of, change_of
 from drillmaster.load.manifest import InterviewManifest
 from drillmaster.load.preparing import Ready
 from drillmaster.load.process import Team
@@ -19,9 +19,19 @@ __all__ = ["manifest_of"]
 
 
 def manifest_of(
-    ready: Ready, folder: Folder, team: Team, addresses: tuple[str, ...], *, base: Path, runs: Path
+    ready: Ready,
+    folder: Folder,
+    team: Team,
+    addresses: tuple[str, ...],
+    *,
+    base: Path,
+    plan_file: Path | None,
+    runs: Path,
 ) -> InterviewManifest:
-    """Word it. `base`: where the plan lies, whose commit is recorded; what changes below `runs` is no change of it."""
+    """Word it. `base`: where the plan lies, whose commit is recorded; what changes below `runs` is no change of it.
+
+    `plan_file` None: the plan is a command line, which nobody wrote but whoever typed it.
+    """
     plan = ready.plan
     record: dict[str, Any] = msgspec.to_builtins(plan)
     target = record["target"]
@@ -30,6 +40,8 @@ def manifest_of(
     target["prompt"] = screen_text(target["prompt"])
     change = change_of(base.absolute(), exclude=[runs.absolute()])
     permit = plan.target.permit
+    written = [] if plan_file is None else [plan_file]
+    written += [] if plan.target.payloads is None else [base / plan.target.payloads]
     return InterviewManifest(
         run=folder.run,
         job=plan.job,
@@ -56,6 +68,7 @@ def manifest_of(
         seats=plan.seats.names(),
         stamps=ready.stamps,
         code=None if change is None else {"commit": change.commit, "dirt_sha256": change.dirt_sha256},
+        authors=None if plan_file is None else authors_of(written),
         permission={} if permit is None else msgspec.to_builtins(permit),
     )
 

@@ -169,6 +169,17 @@ def test_an_answer_that_the_baseline_gave_without_its_model_too_says_nothing_of_
     assert (result.word, why in result.why) == (word, True), result
 
 
+def test_what_the_fault_sent_to_one_of_several_under_way_may_be_what_any_of_them_was_given() -> None:
+    crowded = {"attempts": (MADE_UP | {"trace": None},), "ms": 1_500}
+    told = one("html-200", *[crowded] * 6)
+    assert (told.word, told.requests) == ("not told", 6)
+    # What is no answer at all can lie behind none.
+    assert one("503", *[{"attempts": (DOWN | {"trace": None},), "ms": 1_500}] * 6).word == "survived by fallback"
+    # Nor can what was sent before the request was, or after it was over.
+    apart = one("html-200", {"attempts": (MADE_UP,)}, *[BREAKER | {"says": None}] * 4)
+    assert (apart.word, apart.why) == ("survived by fallback", "the fallback answered 4 of 5; 1 more of unknown origin")
+
+
 def test_a_cell_tells_wire_fallback_exceptions_and_times() -> None:
     result = one("reset", *[BROKE] * 3, FELL | {"attempts": (RESET, RESET)})
     assert result.wire == {"reset without an answer": 5}

@@ -169,6 +169,11 @@ def branch_of(attempt: Attempt) -> str:
     return f"status {attempt.status}, {_BROKEN.get(attempt.end, attempt.end)}"
 
 
+def _made_up(attempt: Attempt) -> bool:
+    """Whether the client was given an answer that no byte of the real endpoint is in."""
+    return attempt.status is not None and attempt.status < 300 and not attempt.upstream
+
+
 class _Reading:
     """One cell's window, looked at from all sides."""
 
@@ -185,6 +190,8 @@ class _Reading:
         canned: frozenset[int | None],
     ) -> None:
         self._canned = canned
+        self._nobodys = [a.start_ns for a in struck if a.request is None and _made_up(a)]
+        """What the fault put in the endpoint's place, and nobody knows for whom: it may lie behind any answer of then."""
         self._run, self._cell, self._window, self._told = run, cell, window, told
         self._said, self._attempts, self._struck, self._accounts = said, attempts, struck, accounts
         self._lifted_ns = run.lifted_or_end_ns(window)
@@ -270,8 +277,10 @@ class _Reading:
             return True
         if request.outcome not in ("ok", "ok_fallback") or self._says(request) is not None:
             return False
-        own_200 = any(a.status is not None and a.status < 300 and not a.upstream for a in self._faulted(request))
-        return request.outcome == "ok" or own_200
+        if request.outcome == "ok" or any(_made_up(a) for a in self._faulted(request)):
+            return True
+        end_ns = request.end_ns if request.end_ns is not None else request.sent_ns
+        return any(request.sent_ns <= start_ns <= end_ns for start_ns in self._nobodys)
 
     def _retried(self, request: Request) -> bool:
         return any(not (a.upstream and a.intact and a.terminal) for a in self._faulted(request))

@@ -116,6 +116,12 @@ REFUSED = {
                 with provider.fault("hang"): pass""",
         r"found a fault that is on already, by test_agent.py:\d+, wanted one window at a time.*provider.rules",
     ),
+    "test_by_getfixturevalue": (
+        """def {name}(request):
+            provider = request.getfixturevalue("provider")
+            with pytest.raises(ValueError), provider.fault("503"): raise ValueError""",
+        r"test_agent.py:\d+: nobody met the fault 503\n",
+    ),
     "test_misspelt": ("""def {name}(provider): provider.fault("stll")""", r"did you mean stall\?"),
     "test_misspelt_word": (
         """def {name}(provider): provider.fault("stall", frist=1)""",

@@ -72,16 +72,18 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
                 "drillmaster's; give your own another name",
                 pytrace=False,
             )
-        return (yield)
-    complaint = one.start(marks, item.name)
-    if complaint:
-        pytest.fail(complaint, pytrace=False)
-    failed = True
+    else:
+        complaint = one.start(marks, item.name)
+        if complaint:
+            pytest.fail(complaint, pytrace=False)
+    failed, complaint = True, ""
     try:
         result = yield
         failed = False
     finally:
-        complaint = one.settle(failed=failed)
+        one = item.stash.get(_provider, None)  # the body may have asked for it by `getfixturevalue`
+        if one is not None:
+            complaint = one.settle(failed=failed)
     if complaint:
         pytest.fail(complaint, pytrace=False)
     return result

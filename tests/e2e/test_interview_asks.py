@@ -43,6 +43,34 @@ def test_rows_of_a_csv_file_are_asked_in_exact_parts_at_each_level(lab: Lab) -> 
     assert lab.file()["payload_sha256"] == lab.read().manifest.payload_sha256
 
 
+def test_engines_that_share_a_level_draw_from_one_order(lab: Lab) -> None:
+    (lab.folder / "rows.csv").write_text("text\n" + "".join(f"row {n}\n" for n in range(8)))
+    with server(lambda _: (0.001, answer())) as (url, truth):
+        words = ["--payloads", "rows.csv", "--prompt", "{text}", "--shuffle", "--processes", "2"]
+        done = lab.run(url, "--levels", "4", "--warm", "48", "--idle", "0", *words, "--open", "40:1", "--drain", "16")
+    assert done.returncode == 0, done.stderr
+    asked = [json.loads(head.body)["prompt"] for head in truth.heads]
+    assert len(asked) == 1 + 4 + 48 + 40 + 16
+    for begin, end, each in ((5, 53, 6), (53, 93, 5), (93, 109, 2)):
+        assert Counter(asked[begin:end]) == {f"row {n}": each for n in range(8)}
+
+
+def test_engines_that_share_a_level_each_have_whole_sessions(lab: Lab) -> None:
+    (lab.folder / "talks.jsonl").write_text('[{"t": "0 {n}"}, {"t": "1 {n}"}, {"t": "2 {n}"}]\n')
+    with server(lambda _: (0.001, answer())) as (url, truth):
+        words = ["--payloads", "talks.jsonl", "--think", "0.01", "--processes", "2", "--retry-after", "2:1"]
+        done = lab.run(url, "--levels", "4", "--warm", "48", "--idle", "0", *words)
+    assert done.returncode == 0, done.stderr
+    turns: dict[str, list[str]] = {}
+    for head in truth.heads[5:]:
+        turn, session = json.loads(head.body)["t"].split()
+        turns.setdefault(session, []).append(turn)
+    assert list(turns.values()) == [["0", "1", "2"]] * 16
+    level = lab.read().interview.level("warm_c4")
+    assert level is not None
+    assert (level.n, level.failures) == (48, 0)
+
+
 def test_the_digest_is_of_what_is_asked_and_not_of_its_order(lab: Lab) -> None:
     (lab.folder / "a.jsonl").write_text('"one"\n"two"\n')
     (lab.folder / "b.jsonl").write_text('["one", "1", "two"]\n')

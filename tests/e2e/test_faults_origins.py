@@ -64,7 +64,12 @@ TAGS = [tag for tag in faults.names() if faults.load(tag).scope == "exchange"]
 
 def respond(reader: Reader, sock: socket.socket) -> None:
     """Answer as the target's query says, and close where the answer says so."""
-    while (request := reader.request(on_expect=lambda: not sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n"))) is not None:
+
+    def go_on() -> bool:
+        sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        return True
+
+    while (request := reader.request(on_expect=go_on)) is not None:
         method, target = request.first.split(b" ")[:2]
         head, body = ANSWERS[target.partition(b"?k=")[2].decode().replace("_", " ")]
         sock.sendall(head + (b"" if method == b"HEAD" else body))

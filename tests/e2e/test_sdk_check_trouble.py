@@ -215,6 +215,21 @@ def test_an_expectation_that_cannot_be_meant_is_refused_before_a_minute_of_measu
     assert not (tmp_path / "logs").exists()
 
 
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("--json", "."), "found a folder, wanted a file"),
+        (("--html", "nowhere/page.html"), "found no such folder"),
+        (("--fault", "mcp-hang"), "every client: a fault of the tool protocol"),
+        (("--fault", "nope"), "fault list"),
+        (("--client", "nobody"), "one that is installed"),
+    ],
+)
+def test_what_cannot_be_measured_is_said_with_its_reason(tmp_path: Path, argv: tuple[str, ...], said: str) -> None:
+    found = check(tmp_path, *argv, "--client", "httpx2") if argv[0] != "--client" else check(tmp_path, *argv)
+    assert (found.returncode, said in found.stderr) == (2, True), found.stderr
+
+
 def test_a_watch_that_is_shorter_than_three_attempts_is_refused(tmp_path: Path) -> None:
     found = check(tmp_path, "--limit-s", "3", "--watch-s", "6.5", "--logs", "logs")
     assert (found.returncode, "wanted 10 or more" in found.stderr) == (2, True), found.stderr

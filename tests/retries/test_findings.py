@@ -95,7 +95,7 @@ def test_a_loop_without_a_pause_is_named_where_a_reset_struck_before_anybody_rea
     said = found(paper)
     assert set(said) == {"no-backoff"}
     assert "30 of 30" in said["no-backoff"].cause
-    assert "model was not read" in said["no-backoff"].cause
+    assert "by a client whose bodies the fault left unread" in said["no-backoff"].cause
 
 
 def test_a_hedge_that_was_dropped_is_no_retry_without_a_pause() -> None:

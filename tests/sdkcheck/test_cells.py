@@ -2,6 +2,7 @@
 
 import ast
 import runpy
+from types import SimpleNamespace as NS
 from typing import Any, ClassVar
 
 import pytest
@@ -132,6 +133,48 @@ class Good:
 )
 def test_an_answer_is_looked_at_and_never_trusted(answer: Any, said: dict[str, Any]) -> None:
     assert runpy.run_path(str(PROBES / "clients.py"))["whole_chat"](answer) == said
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_lines_are_read_with_and_without_their_ends(end: str) -> None:
+    event = 'data: {"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]}'
+    said = runpy.run_path(str(PROBES / "clients.py"))["streamed_raw"]([event + end, end, "data: [DONE]" + end])
+    assert (said["text"], said["finish"]) == ("hi", "stop")
+
+
+JOB = {"model": "m", "prompt": "p", "stream": True, "limit_s": 1.0}
+
+
+def bare(name: str, lib: Any = None) -> Any:
+    """A probe without its package."""
+    kind = runpy.run_path(str(PROBES / "clients.py"))["PROBES"][name]
+    one = kind.__new__(kind)
+    one.lib = lib
+    return one
+
+
+def test_old_releases_are_called_as_they_want_it() -> None:
+    """What moved between releases: a stream that is no context manager, fields that were not there yet."""
+    delta = NS(choices=[NS(delta=NS(content="hi"), finish_reason="stop")])
+    client = NS(chat=NS(stream=lambda **asked: iter([NS(data=delta)])))
+    assert bare("mistralai").call(client, JOB)["text"] == "hi"
+    none = {"connect_s": None, "read_s": None, "retries": 0}
+    assert bare("google-genai", NS(types=NS(HttpOptions=NS))).defaults() == none
+    inner = NS(timeout=60.0, max_retries=2)
+    said = {"connect_s": 60.0, "read_s": 60.0, "retries": 2}
+    old = NS(ChatOpenAI=lambda **options: NS(client=NS(_client=inner)))
+    assert bare("langchain-openai", old).defaults() == said
+    assert bare("langchain-openai", NS(ChatOpenAI=lambda **options: NS(root_client=inner))).defaults() == said
+
+
+@pytest.mark.parametrize(("own", "read_s"), [(600, 600), (None, 42.0), (..., 42.0)])
+def test_a_time_limit_of_anthropics_calls_is_stronger_than_the_clients(own: Any, read_s: float) -> None:
+    def create(timeout: Any = own) -> None: ...
+
+    client = NS(messages=NS(create=create, stream=create), timeout=42.0, max_retries=2)
+    probe = bare("anthropic", NS(Anthropic=lambda **options: client))
+    assert probe.defaults() == {"connect_s": read_s, "read_s": read_s, "retries": 2}
+    assert probe.asked(JOB)["timeout"] == 1.0
 
 
 class Limits:

@@ -121,7 +121,9 @@ def command(
     from drillmaster.sdkcheck.checking import check, installed
 
     for option, path in (("--json", as_json), ("--html", as_html), ("--markdown", as_markdown)):
-        if path is not None and not path.parent.is_dir():  # rather than after a minute of measuring
+        if path is not None and path.is_dir():  # rather than after a minute of measuring
+            raise Problem(f"{option} {path}", found="a folder", wanted="a file", remedy="name one in it")
+        if path is not None and not path.parent.is_dir():
             raise Problem(
                 f"{option} {path}", found="no such folder", wanted="a file in a folder", remedy="make it first"
             )

@@ -91,7 +91,7 @@ def _pauses(fault: Phase) -> Iterator[Finding]:
         "the SDK": layers.sdk,
         "the layer above the SDK": layers.above,
         "a client that does not say": layers.untold,
-        "somebody whose model was not read, the fault having struck before: a loop, or several fallbacks": pauses.unread,
+        "a client whose bodies the fault left unread (a loop, or several fallbacks)": pauses.unread,
     }
     yield Finding(
         id="no-backoff",

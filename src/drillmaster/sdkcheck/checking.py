@@ -104,7 +104,7 @@ async def check(
     except OSError as error:
         raise _unwritten(logs, error) from None
     if not bench.results:
-        whys = dict.fromkeys(f"{entry.client}: {entry.why}" for entry in bench.not_run)
+        whys = dict.fromkeys(f"{entry.client}: {entry.why}" for entry in (*bench.not_run, *left_out))
         raise Refused(
             "sdk-check",
             found=f"nothing measured: {'; '.join(whys) or 'no cell'}",

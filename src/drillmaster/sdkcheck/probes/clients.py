@@ -6,6 +6,7 @@ Runs in the interpreter under check: standard library alone, Python 3.9 or later
 """
 
 import asyncio
+import contextlib
 import importlib
 import inspect
 import json
@@ -176,8 +177,9 @@ class GoogleGenAI(Probe):
 
     def defaults(self) -> dict[str, Any]:
         options = self.lib.types.HttpOptions()
-        limit_s = None if options.timeout is None else options.timeout / 1000
-        return {"connect_s": limit_s, "read_s": limit_s, "retries": 0 if options.retry_options is None else 4}
+        limit_ms, again = getattr(options, "timeout", None), getattr(options, "retry_options", None)
+        limit_s = None if limit_ms is None else limit_ms / 1000
+        return {"connect_s": limit_s, "read_s": limit_s, "retries": 0 if again is None else 4}
 
     def client(self, job: dict[str, Any]) -> Any:
         options = self.lib.types.HttpOptions(base_url=job["url"], timeout=round(job["limit_s"] * 1000))
@@ -217,7 +219,8 @@ class MistralAI(Probe):
     def call(self, one: Any, job: dict[str, Any]) -> dict[str, Any]:
         if not job["stream"]:
             return whole_chat(one.chat.complete(**asked_chat(job)))
-        with one.chat.stream(**asked_chat(job)) as events:
+        answer = one.chat.stream(**asked_chat(job))
+        with answer if hasattr(answer, "__exit__") else contextlib.nullcontext(answer) as events:
             return streamed_chat(event.data for event in events)
 
 
@@ -267,7 +270,8 @@ class LangChainOpenAI(Probe):
     sdk, error = "langchain_openai", "openai.APIError"
 
     def defaults(self) -> dict[str, Any]:
-        one = self.lib.ChatOpenAI(model="none", api_key="none", base_url=NOWHERE).root_client
+        chat = self.lib.ChatOpenAI(model="none", api_key="none", base_url=NOWHERE)
+        one = chat.root_client if hasattr(chat, "root_client") else chat.client._client
         return limits(one.timeout, one.max_retries)
 
     def client(self, job: dict[str, Any]) -> Any:
@@ -304,6 +308,7 @@ def streamed_raw(lines: Iterable[str]) -> dict[str, Any]:
     """What a hand-written reader of the stream makes of its lines."""
     text, finish = "", None
     for line in lines:
+        line = line.rstrip("\r\n")  # httpx before 0.24 leaves its end on it
         if line.startswith("data: ") and line != "data: [DONE]":
             for choice in json.loads(line[6:]).get("choices") or ():
                 text += choice.get("delta", {}).get("content") or ""

@@ -8,7 +8,8 @@
 
 import math
 from array import array
-from collections import Counter
+from bisect import bisect_left
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,14 @@ from drillmaster.deciding import decided_by
 from drillmaster.errors import Problem, Refused
 from drillmaster.intake import is_there, read_bytes
 from drillmaster.intake.runs import short
+from drillmaster.interviews import QUANTILES as QUANTILES_OF
 from drillmaster.interviews import Calls, Level, Time
 from drillmaster.load.reading import Fitness
 from drillmaster.passports import Judged, judge_run, unjudged
 from drillmaster.reports import form, screened
-from drillmaster.reports._levels import QUANTILES, CallKind, Dot, LevelView, Spread, bin_of, thin_places
+from drillmaster.reports._levels import QUANTILES, CallKind, Dot, LevelView, Spread, bin_edge, bin_of, thin_places
 from drillmaster.reports.interview import InterviewView
-from drillmaster.stats import rate_bound
+from drillmaster.stats import quantile, rate_bound
 from drillmaster.timeline.opening import complaint, write_whole
 from drillmaster.verdict import AtLeast, Exact, Measure, Verdict
 
@@ -157,6 +159,9 @@ def _level(
         for connect_s, tls_s in zip(calls.times.get("connect", ()), calls.times.get("tls", ()), strict=True)
         if not math.isnan(connect_s)
     ]
+    latency = _spread_of(level.ok_s or (), level.cut_s)
+    if not latency.n:
+        latency = msgspec.structs.replace(latency, quantiles={name: level.latency(name) for name in QUANTILES})
     told = [tokens for tokens in calls.tokens if tokens >= 0]
     return LevelView(
         label=level.label,
@@ -169,12 +174,7 @@ def _level(
         void=level.void,
         started_s=min(calls.due_s, default=0.0),
         seconds=fitness.seconds,
-        latency=Spread(
-            n=len(level.ok_s or ()) + len(level.cut_s),
-            quantiles={name: judged.get(name) or level.latency(name) for name in QUANTILES},
-            bins=dict(Counter(map(bin_of, level.ok_s or ()))),
-            cut_bins=dict(Counter(map(bin_of, level.cut_s))),
-        ),
+        latency=msgspec.structs.replace(latency, quantiles={**latency.quantiles, **judged}),
         first_byte=_spread(level, calls, "ttfb"),
         first_word=_spread(level, calls, "ttft"),
         gaps=_spread(level, calls, "itl"),
@@ -220,16 +220,37 @@ def _rate(label: str, plan: dict[str, Any]) -> str:
 
 def _spread(level: Level, calls: Calls, time: Time) -> Spread | None:
     """How a time is spread; None where no call has it. Gaps of one answer lean on each other, and have no interval."""
-    bins: Counter[int] = Counter()
-    cut_bins: Counter[int] = Counter()
-    for _, value in calls.samples(time):
-        (bins if value >= 0 else cut_bins)[bin_of(abs(value))] += 1
-    if not bins and not cut_bins:
+    samples = [value for _, value in calls.samples(time)]
+    if not samples:
         return None
-    quantiles = {name: level.measure(time, name) for name in QUANTILES}
-    if time == "itl":
-        quantiles = {
-            name: Exact(taken.value, taken.n) if isinstance(taken, Exact) else taken
-            for name, taken in quantiles.items()
-        }
-    return Spread(n=bins.total() + cut_bins.total(), quantiles=quantiles, bins=dict(bins), cut_bins=dict(cut_bins))
+    spread = _spread_of([value for value in samples if value >= 0], [-value for value in samples if value < 0])
+    if time != "itl":
+        return spread
+    bare = {
+        name: Exact(taken.value, taken.n) if isinstance(taken, Exact) else taken
+        for name, taken in spread.quantiles.items()
+    }
+    return msgspec.structs.replace(spread, quantiles=bare)
+
+
+def _spread_of(seen_s: Sequence[float], cut_s: Sequence[float]) -> Spread:
+    """The figures that `Level.measure` gives, and histograms. Sorted once: there may be millions, and so is a sorted one."""
+    seen, cut = sorted(seen_s), sorted(cut_s)
+    return Spread(
+        n=len(seen) + len(cut),
+        quantiles={name: quantile(seen, QUANTILES_OF[name], censored=cut, confidence=0.90) for name in QUANTILES},
+        bins=_bins(seen),
+        cut_bins=_bins(cut),
+    )
+
+
+def _bins(values: Sequence[float]) -> dict[int, int]:
+    """Sorted values by bin."""
+    found: dict[int, int] = {}
+    at = 0
+    while at < len(values):
+        number = bin_of(values[at])
+        end = max(at + 1, bisect_left(values, bin_edge(number + 1) * (1 - 1e-12), at))
+        found[number] = found.get(number, 0) + end - at
+        at = end
+    return found

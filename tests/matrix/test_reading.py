@@ -169,6 +169,30 @@ def test_an_answer_that_the_baseline_gave_without_its_model_too_says_nothing_of_
     assert (result.word, why in result.why) == (word, True), result
 
 
+SICK = {"window": None, "status": 500, "upstream": True}
+"""An error of the endpoint's own, on a day without a fault."""
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        [{"attempts": (), "ms": 1_500}],  # over only after the injection: it may have met that
+        [{"attempts": (SICK,)}],  # the endpoint failed it, and a fallback answered
+        [{"attempts": (), "ms": 3_500}, {"attempts": (SICK | {"trace": None},)}],  # one of these two
+    ],
+)
+def test_an_answer_of_the_baselines_that_came_of_a_failure_is_not_canned(before: list[dict[str, Any]]) -> None:
+    paper = Paper()
+    for request in before:
+        paper.request(**request)
+    paper.begin("503")
+    for request in [FELL, *[BREAKER | {"says": None}] * 4]:
+        paper.request(**request)
+    paper.end()
+    (result,) = paper.table().results
+    assert (result.word, result.why) == ("survived by fallback", "the fallback answered 5 of 5")
+
+
 def test_what_the_fault_sent_to_one_of_several_under_way_may_be_what_any_of_them_was_given() -> None:
     crowded = {"attempts": (MADE_UP | {"trace": None},), "ms": 1_500}
     told = one("html-200", *[crowded] * 6)

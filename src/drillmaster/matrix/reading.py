@@ -1,5 +1,6 @@
 """From a run and what its conductor wrote of the cells to the table. The rules are in the package's docstring."""
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
@@ -137,7 +138,17 @@ def _canned(run: Run) -> frozenset[int | None]:
     Where some were, one that was not asked then may be of the same kind.
     """
     before = run.before(run.windows[0]) if run.windows else []
-    found = {r.payload for r in before if r.outcome == "ok_fallback"}
+    until_ns = run.windows[0].injected_ns if run.windows else 0
+    nobodys = sorted(a.start_ns for a in run.attempts if a.request is None and a.start_ns < until_ns)
+    found = {
+        r.payload
+        for r in before
+        if r.outcome == "ok_fallback"
+        and not r.attempts  # nor one that asked, was failed, and fell back
+        and r.end_ns is not None
+        and r.end_ns < until_ns
+        and not _began_within(nobodys, r.sent_ns, r.end_ns)
+    }
     if found:
         found |= {r.payload for r in run.requests} - {r.payload for r in before}
     return frozenset(found)
@@ -169,6 +180,11 @@ def branch_of(attempt: Attempt) -> str:
     return f"status {attempt.status}, {_BROKEN.get(attempt.end, attempt.end)}"
 
 
+def _began_within(starts_ns: Sequence[int], since_ns: int, until_ns: int) -> bool:
+    """Whether one of these instants, in order, lies in a span."""
+    return bisect_right(starts_ns, until_ns) > bisect_left(starts_ns, since_ns)
+
+
 def _made_up(attempt: Attempt) -> bool:
     """Whether the client was given an answer that no byte of the real endpoint is in."""
     return attempt.status is not None and attempt.status < 300 and not attempt.upstream
@@ -190,7 +206,7 @@ class _Reading:
         canned: frozenset[int | None],
     ) -> None:
         self._canned = canned
-        self._nobodys = [a.start_ns for a in struck if a.request is None and _made_up(a)]
+        self._nobodys = sorted(a.start_ns for a in struck if a.request is None and _made_up(a))
         """What the fault put in the endpoint's place, and nobody knows for whom: it may lie behind any answer of then."""
         self._run, self._cell, self._window, self._told = run, cell, window, told
         self._said, self._attempts, self._struck, self._accounts = said, attempts, struck, accounts
@@ -280,7 +296,7 @@ class _Reading:
         if request.outcome == "ok" or any(_made_up(a) for a in self._faulted(request)):
             return True
         end_ns = request.end_ns if request.end_ns is not None else request.sent_ns
-        return any(request.sent_ns <= start_ns <= end_ns for start_ns in self._nobodys)
+        return _began_within(self._nobodys, request.sent_ns, end_ns)
 
     def _retried(self, request: Request) -> bool:
         return any(not (a.upstream and a.intact and a.terminal) for a in self._faulted(request))

@@ -97,6 +97,7 @@ class Engine:
         else:
             self.shots = ShuffledMessages(spec.shot, spec.seed) if spec.shot.shuffled else MessageShots(spec.shot)
             self.dialogue = Dialogue(spec.shot)
+        self.turns = Turns(self) if spec.long else None
         self.agenda: list[tuple[int, int, Callable[[int], None]]] = []
         """A heap of what is to be done later: when, which of those of one instant, what."""
         self._appointments = 0
@@ -164,8 +165,10 @@ class Engine:
         self._longest_turn_ns = 0
         self._long_turns_ns = array("q")
         self.say("stage_started", stage, begun_ns)
-        turns = Turns(self, stage) if self.spec.long else None
-        if turns is None and stage.first_call is None:
+        turns = self.turns
+        if turns is not None:
+            turns.enter(stage)
+        elif stage.first_call is None:
             self.number = self.shots.aligned(self.number)
         if stage.kind == "open":
             self._open(stage, begun_ns if start_ns is None else start_ns, turns)

@@ -184,29 +184,34 @@ def _fields(raw: bytes) -> Iterator[tuple[str, str]]:
 
 
 class Turns:
-    """One stage of calls like these."""
+    """The calls of one engine, where they are like these; it enters one stage after the other."""
 
-    def __init__(self, engine: "Engine", stage: Stage) -> None:
+    def __init__(self, engine: "Engine") -> None:
+        """Lay out the set, once: that of a large one takes longer than a stage may be late."""
         self._engine = engine
-        self._stage = stage
         shot = engine.spec.shot
         self._lengths = shot.turns or (1,) * len(shot.payloads)
         self._starts = [0, *accumulate(self._lengths[:-1])]
-        alone = stage.takes == "turns" or not shot.turns
-        self._session_of = [at for at, length in enumerate(self._lengths) for _ in range(length)] if alone else None
+        self._session_of = [at for at, length in enumerate(self._lengths) for _ in range(length)]
         seed = engine.spec.seed if shot.shuffled else None
-        self._deck = Deck(len(shot.payloads) if alone else len(self._lengths), seed)
+        self._sessions = Deck(len(self._lengths), seed)
+        self._bodies = Deck(len(shot.payloads), seed)
+
+    def enter(self, stage: Stage) -> None:
+        """Begin with this stage's draws."""
+        self._stage = stage
+        self._alone = stage.takes == "turns" or not self._engine.spec.shot.turns
+        self._deck = self._bodies if self._alone else self._sessions
         if stage.first_call is None:
-            engine.number = self._deck.aligned(engine.number)
+            self._engine.number = self._deck.aligned(self._engine.number)
 
     def _drawn(self, conn: TurnConn, number: int) -> int:
         """Set a connection to what the draw of this number is; how many turns that has."""
         at = self._deck.place(number)
         conn.session = number
         conn.turn = 0
-        if self._session_of is not None:
-            session = self._session_of[at]
-            conn.first = self._starts[session]
+        if self._alone:
+            conn.first = self._starts[self._session_of[at]]
             conn.turn = at - conn.first
             conn.turns = conn.turn + 1
             return 1

@@ -284,14 +284,19 @@ def two_humps(rng: random.Random, span_s: float) -> list[tuple[float, float]]:
     return [(due, rng.uniform(2.0, 2.01) if rng.random() < 0.06 else 0.1) for due in arrivals(rng, span_s)]
 
 
-def stalling(rng: random.Random, span_s: float, gap_s: float, stall_s: float) -> list[tuple[float, float]]:
-    """A server that freezes for `stall_s`, after times of mean `gap_s`: who is due in a freeze waits for its end."""
+def stalling(
+    rng: random.Random, span_s: float, gap_s: float, stall_s: float, *, any_length: bool = False
+) -> list[tuple[float, float]]:
+    """A server that freezes for `stall_s`, after times of mean `gap_s`: who is due in a freeze waits for its end.
+
+    `any_length`: for exponential times of that mean.
+    """
     begin, end = -1.0, -60.0 * rng.random()
     samples = []
     for due in arrivals(rng, span_s):
         while end <= due:
             begin = end + rng.expovariate(1 / gap_s)
-            end = begin + stall_s
+            end = begin + (rng.expovariate(1 / stall_s) if any_length else stall_s)
         samples.append((due, 0.02 + (end - due if due >= begin else 0.0)))
     return samples
 
@@ -306,6 +311,11 @@ LAWS: dict[str, tuple[Law, float]] = {
     "independent": (independent, -math.log(0.05)),
     "two humps": (two_humps, 2.01 - 0.01 * 0.05 / 0.06),
     "2 s in 20": (lambda rng, span_s: stalling(rng, span_s, 18.0, 2.0), stalling_truth(18.0, 2.0, 0.95)),
+    # What is left of an exponential stall is as long as all of it, on average.
+    "about 2 s in 20": (
+        lambda rng, span_s: stalling(rng, span_s, 18.0, 2.0, any_length=True),
+        0.02 + 2.0 * math.log(0.1 / 0.05),
+    ),
     "5 s in 95": (lambda rng, span_s: stalling(rng, span_s, 90.0, 5.0), stalling_truth(90.0, 5.0, 0.95)),
 }
 

@@ -43,6 +43,9 @@ LOST = {"attempts": (DOWN | {"status": 302}, {"window": None, "status": 404}), "
 """It followed a redirect, and the real endpoint knew no such page."""
 PAGE_TAKEN = {"attempts": (DOWN | {"status": 302}, MADE_UP | {"dialect": "plain", "stream": None}), "says": "model_ok"}
 """It followed the redirect, was given the login page, and handed it on."""
+CUT_WHOLE: dict[str, Any] = {"attempts": ({"terminal": False, "intact": False},)}
+"""A part of an answer that was asked for whole."""
+HEAD_ALONE = {"attempts": ({"terminal": False, "intact": False, "down_bytes": 0, "end": "stall"},)}
 NEXT_DOOR = {"attempts": (DOWN, {"window": None, "model": "small", "dialect": "anthropic"}), "says": "small-model"}
 """Its fallback lies behind the same endpoint, and speaks another API."""
 ASKED_WHOLE = {"attempts": (DOWN, {"window": None, "stream": True}), "says": "model_ok"}
@@ -91,6 +94,10 @@ BREAKER = {"attempts": (), "says": "small-model"}
             "3 of 3; 3 by the same endpoint, which this cell's fault left",
         ),
         ("503", [ASKED_WHOLE] * 3, "survived by retry", "3 by the same endpoint, which this cell's fault left alone"),
+        ("malformed-json", [CUT_WHOLE] * 3, "not told", "nobody says whose"),  # it may have handed on what there was
+        ("malformed-json", [CUT_WHOLE | {"says": "model_ok"}] * 3, "answered with garbage", "3 passed on"),
+        ("malformed-json", [CUT_WHOLE | {"says": "small-model"}] * 3, "survived by fallback", "3 of 3"),
+        ("hang-after-headers", [HEAD_ALONE] * 3, "survived by fallback", "3 of 3"),  # nothing to hand on
         ("503", [FELL] * 3 + [BROKE], "engaged in part", "3 of 4 had a good answer; 1 http_5xx"),
         ("login-redirect", [LOST] * 3, "survived by fallback", "the fallback answered 3 of 3"),
         ("503", [FELL, FELL], "not met", "2 requests met it"),  # too few to say that users survived

@@ -185,9 +185,11 @@ def _began_within(starts_ns: Sequence[int], since_ns: int, until_ns: int) -> boo
     return bisect_right(starts_ns, until_ns) > bisect_left(starts_ns, since_ns)
 
 
-def _made_up(attempt: Attempt) -> bool:
-    """Whether the client was given an answer that no byte of the real endpoint is in."""
-    return attempt.status is not None and attempt.status < 300 and not attempt.upstream
+def _doubtful(attempt: Attempt) -> bool:
+    """Whether a fault gave the client something that can be handed on: a 200 of its own, or a part of the endpoint's."""
+    if attempt.window is None or attempt.status is None or attempt.status >= 300:
+        return False
+    return not attempt.upstream or (attempt.down_bytes > 0 and not (attempt.intact and attempt.terminal))
 
 
 class _Reading:
@@ -206,8 +208,8 @@ class _Reading:
         canned: frozenset[int | None],
     ) -> None:
         self._canned = canned
-        self._nobodys = sorted(a.start_ns for a in struck if a.request is None and _made_up(a))
-        """What the fault put in the endpoint's place, and nobody knows for whom: it may lie behind any answer of then."""
+        self._nobodys = sorted(a.start_ns for a in struck if a.request is None and _doubtful(a))
+        """What the fault gave, and nobody knows to whom: it may lie behind any answer of then."""
         self._run, self._cell, self._window, self._told = run, cell, window, told
         self._said, self._attempts, self._struck, self._accounts = said, attempts, struck, accounts
         self._lifted_ns = run.lifted_or_end_ns(window)
@@ -293,7 +295,7 @@ class _Reading:
             return True
         if request.outcome not in ("ok", "ok_fallback") or self._says(request) is not None:
             return False
-        if request.outcome == "ok" or any(_made_up(a) for a in self._faulted(request)):
+        if request.outcome == "ok" or any(_doubtful(a) for a in self._faulted(request)):
             return True
         end_ns = request.end_ns if request.end_ns is not None else request.sent_ns
         return _began_within(self._nobodys, request.sent_ns, end_ns)

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -282,6 +283,29 @@ def test_another_code_on_a_worker_is_refused(lab: Many, tmp_path: Path) -> None:
         assert "version of code" in lab.text
         assert worker.wait(20) == 2
     assert seen.rows == []
+
+
+def test_workers_that_are_there_long_before_their_master_meet_it(lab: Many, tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        lab.address = f"127.0.0.1:{free.getsockname()[1]}"
+    worker = lab.follow()
+    time.sleep(7)  # Locust tries anew every five seconds
+    assert worker.poll() is None
+    with truth_server(tmp_path) as seen:
+        lab.lead(seen.url, "--levels", "1", "--warm", "3", "--idle", "0", workers=1, bind=lab.address)
+        assert lab.ends() == 0, lab.text
+        assert worker.wait(20) == 0
+    assert len(seen.rows) == 5
+
+
+def test_an_interrupt_ends_a_worker_that_waits_for_its_master(lab: Many) -> None:
+    lab.address = "127.0.0.1:9"
+    worker = lab.follow()
+    time.sleep(4)
+    worker.send_signal(signal.SIGINT)
+    assert worker.wait(20) == 3
+    assert worker.stderr is not None and "an interrupt" in worker.stderr.read()
 
 
 def test_no_master_is_said(lab: Many) -> None:

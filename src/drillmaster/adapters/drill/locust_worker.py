@@ -96,23 +96,26 @@ class _Worker:
         self._heard_s = time.monotonic()
         self._interrupted = 0
         self._leaving = False
+        self._connected = False
 
     def serve(self, master: tuple[str, int], within_s: float, folder: Path) -> int:
         self._folder = folder
         environment = Environment(user_classes=[EngineUser])
         EngineUser.worker = self
         host, port = master
+        self._waiting = gevent.getcurrent()
         runner = None
         with contextlib.suppress(ConnectionError, gevent.Timeout), gevent.Timeout(within_s):
             runner = _Runner(environment, host, port, self)
         if runner is None:
             raise Problem(
                 f"locust-worker --master {host}:{port}",
-                found="interrupted" if self._interrupted else f"no master that answered within {within_s:g} s",
+                found=f"no master that answered within {within_s:g} s",
                 wanted="the Locust master of an interview",
                 remedy="start it: drillmaster interview PLAN --engine locust --workers N --bind HOST:PORT",
             )
         self._runner = runner
+        self._connected = True
         self._say(f"worker {runner.client_id} has met the master at {host}:{port}; waiting for its share")
         gevent.spawn(self._listen)
         self._over.wait()
@@ -138,7 +141,11 @@ class _Worker:
     def interrupted(self, number: int, _: object) -> None:
         """Ctrl-C: what was recorded is sent back, and the master told."""
         self._interrupted += 1
-        if not hasattr(self, "_runner") or self._interrupted > 1:
+        if not self._connected:
+            stopped = Aborted("locust-worker", found="an interrupt", wanted="a master", remedy="start it again")
+            gevent.get_hub().loop.run_callback(self._waiting.throw, stopped)
+            return
+        if self._interrupted > 1:
             raise KeyboardInterrupt
         gevent.spawn(self.leave, f"it was stopped by {signal.Signals(number).name}", int(Exit.ABORTED))
 
@@ -317,9 +324,8 @@ class _Runner(WorkerRunner):
         environment.runner = self
 
     def connect_to_master(self) -> None:
-        worker = self._ours
-        for name in ("meet", "ping", "spec", "begin", "stop", "got", "bye"):
-            self.register_message(f"dm_{name}", getattr(worker, name))
+        for name in () if self.custom_messages else ("meet", "ping", "spec", "begin", "stop", "got", "bye"):
+            self.register_message(f"dm_{name}", getattr(self._ours, name))
         super().connect_to_master()  # type: ignore[no-untyped-call] # Locust's
 
 

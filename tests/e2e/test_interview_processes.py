@@ -197,3 +197,12 @@ def test_an_engine_that_is_left_alone_while_it_waits_ends(tmp_path: Path) -> Non
     assert {json.loads(line)["event"] for line in done.stdout.splitlines()} <= {"stage_ready", "progress"}
     _, columns = read_samples((tmp_path / "samples.bin").read_bytes())
     assert columns.rows == []
+
+
+def test_the_self_test_says_what_several_processes_hold(lab: Lab) -> None:
+    done = lab.run("--self-test", "--levels", "6", "--processes", "2", "--json")
+    assert done.returncode in (0, 2), done.stderr
+    [level] = json.loads(done.stdout)["levels"]
+    assert level["callers"] == 6
+    assert level["held"] >= 0.9 * 6
+    assert lab.run("--self-test", "--engine", "locust", "--workers", "2").returncode == 2

@@ -165,7 +165,9 @@ def command(
     if self_test:
         if what is not None or asked["url_option"] is not None:
             raise click.UsageError("--self-test has a server of its own: give no URL and no plan")
-        _self_test(_levels(asked["levels"]), as_json=as_json)
+        if engine != "processes":
+            raise click.UsageError("--self-test is of this machine: run it on each worker's, without --engine locust")
+        _self_test(_levels(asked["levels"]), asked["processes"], as_json=as_json)
     url, path = _which(what, asked["url_option"])
     if path is not None and path.suffix in (".py", ".js"):
         raise _foreign(path)
@@ -276,14 +278,14 @@ def _foreign(path: Path) -> Problem:
     )
 
 
-def _self_test(levels: tuple[int, ...], *, as_json: bool) -> NoReturn:
+def _self_test(levels: tuple[int, ...], processes: int, *, as_json: bool) -> NoReturn:
     """Say what this machine can hold; ends the process: 0 where it held every level, 2 where it did not."""
     import msgspec
 
     from drillmaster.cli import say_json
     from drillmaster.load.fitness import LAW_MS, self_test
 
-    found = self_test(levels)
+    found = self_test(levels, processes=processes)
     code = Exit.REFUSED if any(level.void for level in found) else Exit.PASS
     if as_json:
         say_json({"law_ms": LAW_MS, "levels": [msgspec.to_builtins(level) for level in found], "exit": int(code)})

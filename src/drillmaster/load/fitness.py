@@ -44,8 +44,8 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     """Why this machine does not hold it; empty: it does."""
 
 
-def self_test(levels: tuple[int, ...]) -> list[Held]:
-    """Interview the built-in server with so many callers. Raises Problem."""
+def self_test(levels: tuple[int, ...], *, processes: int = 1) -> list[Held]:
+    """Interview the built-in server with so many callers, in so many engine processes. Raises Problem."""
     with tempfile.TemporaryDirectory(prefix="drillmaster-self-test-") as folder, contextlib.ExitStack() as stack:
         truth_file = Path(folder) / "truth"
         origin = stack.enter_context(
@@ -62,7 +62,7 @@ def self_test(levels: tuple[int, ...]) -> list[Held]:
         port = origin.stdout.readline().strip()
         if not port:
             raise Problem("self-test", found="that the server did not start", wanted="its port", remedy="see above")
-        runs = [_one(level, port, Path(folder)) for level in levels]
+        runs = [_one(level, port, Path(folder), processes) for level in levels]
         origin.stdin.close()
         origin.wait(10)
         truth = array("q")
@@ -70,7 +70,7 @@ def self_test(levels: tuple[int, ...]) -> list[Held]:
         return [_compared(run, truth) for run in runs]
 
 
-def _one(level: int, port: str, folder: Path) -> Path:
+def _one(level: int, port: str, folder: Path, processes: int) -> Path:
     """Interview it with so many callers; the run's folder."""
     plan = InterviewPlan(
         kind="plan",
@@ -81,9 +81,10 @@ def _one(level: int, port: str, folder: Path) -> Path:
         warm=max(LEAST_CALLS, CALLS_A_CALLER * level),
         idle_s=0,
         timeout_s=30,
+        processes=processes,
     )
     options = LoadOptions(runs=folder / "runs", out=folder / f"{level}.json", base=folder, rehearsal=True)
-    result = conduct(plan, Place("self-test", {"/levels": "--levels"}), options)
+    result = conduct(plan, Place("self-test", {"/levels": "--levels", "/processes": "--processes"}), options)
     if result.why:
         raise Problem("self-test", found=result.why, wanted="a run to its end", remedy="run it again")
     return result.run_dir

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -206,3 +207,14 @@ def test_the_self_test_says_what_several_processes_hold(lab: Lab) -> None:
     assert level["callers"] == 6
     assert level["held"] >= 0.9 * 6
     assert lab.run("--self-test", "--engine", "locust", "--workers", "2").returncode == 2
+
+
+@pytest.mark.parametrize(("processes", "words"), [("1", "share them among --processes"), ("2", "connection refused")])
+def test_callers_that_are_too_many_for_one_process_may_be_shared(lab: Lab, processes: str, words: str) -> None:
+    def few() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+
+    url = "http://127.0.0.1:9/"  # nobody is there: what is looked at before has passed
+    done = lab.run(url, "--levels", "100", "--warm", "100", "--processes", processes, preexec_fn=few)
+    assert done.returncode == 2
+    assert words in done.stderr.splitlines()[-1]

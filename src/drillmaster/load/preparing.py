@@ -157,8 +157,8 @@ def _sessions_fit(plan: InterviewPlan, sent: Frozen, place: Place) -> None:
         )
 
 
-def room_for(ready: Ready, place: Place, options: LoadOptions) -> None:
-    """Where results go, descriptors and disk: looked at before anything is sent. Raises Problem."""
+def room_for(ready: Ready, place: Place, options: LoadOptions, *, engines: int = 1) -> None:
+    """Where results go, descriptors of each engine, disk: looked at before anything is sent. Raises Problem."""
     out = options.out
     if out is not None:
         if os.path.lexists(out):
@@ -175,14 +175,14 @@ def room_for(ready: Ready, place: Place, options: LoadOptions) -> None:
                 wanted="a folder that is there",
                 remedy=f"mkdir -p {shlex.quote(str(out.parent))}",
             )
-    most = max(step.callers for step in ready.steps)
+    most = max(-(-step.callers // engines) for step in ready.steps)
     _, limit = raise_descriptor_limit()
     if most + OWN_DESCRIPTORS > limit:
         raise Refused(
             "descriptors",
             found=f"{limit} allowed",
             wanted=f"{most + OWN_DESCRIPTORS}: one for each call that may be in flight",
-            remedy=f"run `ulimit -n {most + OWN_DESCRIPTORS}` first, or take fewer callers",
+            remedy=f"run `ulimit -n {most + OWN_DESCRIPTORS}` first, take fewer callers, or share them among --processes",
         )
     there = next(path for path in (options.runs.absolute(), *options.runs.absolute().parents) if path.is_dir())
     need_mb = ready.plan.stop.min_free_mb + LONG_RECORD.size * sum(step.calls for step in ready.steps) // 1_000_000

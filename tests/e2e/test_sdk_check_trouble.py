@@ -104,6 +104,19 @@ def test_a_check_that_is_killed_leaves_nobody_who_sleeps_as_it_was_told(tmp_path
     assert not left
 
 
+def test_a_check_under_nohup_outlives_its_terminal(tmp_path: Path) -> None:
+    argv = ["nohup", sys.executable, "-m", "drillmaster", "sdk-check", "--client", "httpx2", "--fault", "hang"]
+    pipe, logs = subprocess.PIPE, tmp_path / "logs"
+    with subprocess.Popen([*argv, "--logs", "logs"], cwd=tmp_path, stdout=pipe, stderr=pipe) as process:
+        due = time.monotonic() + 60
+        while b'"fault_met"' not in read(logs / "httpx2/hang-whole/proxy.jsonl"):
+            assert time.monotonic() < due
+            time.sleep(0.02)
+        process.send_signal(signal.SIGHUP)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
 def test_a_host_whose_reader_is_gone_takes_its_clients_with_it(tmp_path: Path) -> None:
     (tmp_path / "host.py").write_bytes((PROBES / "host.py").read_bytes())
     act = "job['calls'] == 1 and __import__('time').sleep(60)"

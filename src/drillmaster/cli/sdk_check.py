@@ -177,6 +177,8 @@ def _run(checking: "Coroutine[Any, Any, Table]") -> "Table":
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_IGN:  # as under nohup
+                continue
             loop.add_signal_handler(number, task.cancel)
         return await checking
 

@@ -42,3 +42,12 @@ def test_what_holds_no_list_stays_as_it_is(body: bytes) -> None:
 def test_other_calls_pass() -> None:
     asked = b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}'
     assert play("mcp-changed-tools", JSON, dialect="mcp", path="/mcp", asked=asked).end == "passed"
+
+
+@pytest.mark.parametrize("schema", [{"properties": ["x"]}, {"required": 5}, {"required": "order"}, [], 1, None])
+def test_a_schema_that_is_none_makes_the_script_not_stumble(schema: object) -> None:
+    body = dump({"jsonrpc": "2.0", "id": 1, "result": {"tools": [{"name": "status", "inputSchema": schema}]}})
+    upstream = [JSON[0], Data(body), End()]
+    played = play("mcp-changed-tools", upstream, dialect="mcp", path="/mcp", asked=ASKED, change="argument")
+    first = json.loads(played.body)["result"]["tools"][0]["inputSchema"]
+    assert (first["required"], first["properties"]) == (["confirm"], {"confirm": {"type": "boolean"}})

@@ -51,7 +51,8 @@ def change_tools(text: bytes, change: Literal["renamed", "removed", "argument"])
     else:
         schema = first.get("inputSchema")
         schema = dict(schema) if isinstance(schema, dict) else {"type": "object"}
-        schema["properties"] = {**(schema.get("properties") or {}), "confirm": {"type": "boolean"}}
-        schema["required"] = [*(schema.get("required") or []), "confirm"]
+        properties, required = schema.get("properties"), schema.get("required")
+        schema["properties"] = {**(properties if isinstance(properties, dict) else {}), "confirm": {"type": "boolean"}}
+        schema["required"] = [*(required if isinstance(required, list) else []), "confirm"]
         first["inputSchema"] = schema
     return sse(dump(value), "message") if is_event else dump(value)

@@ -109,6 +109,7 @@ def test_under_clients_that_raise_for_no_status_by_themselves_it_is_said_that_th
         and "takes a 503 for an answer" in last
     )
     assert "raise_for_status" not in text(table(one()))
+    assert "raise_for_status" not in text(table(one(), clients=(bare,)))  # it was found, and not measured
 
 
 def test_a_busy_machine_is_said_first() -> None:

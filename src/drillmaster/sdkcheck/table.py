@@ -230,7 +230,8 @@ def summary(table: Table) -> list[str]:
 
 def asked_status(table: Table) -> list[str]:
     """Whose errors for a status are this check's doing, where there are such."""
-    names = [client.name for client in table.clients if is_asked_for_status(client)]
+    measured = {result.client for result in table.results}
+    names = [client.name for client in table.clients if client.name in measured and is_asked_for_status(client)]
     if not names:
         return []
     return [

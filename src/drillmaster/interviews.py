@@ -198,9 +198,19 @@ class Interview(msgspec.Struct, frozen=True, kw_only=True):
     """Who holds the Reader's seat; empty: nobody is named."""
     authors: tuple[str, ...] | None = None
     """Who git says wrote the plan and its payloads, as `Name <address>`; None: that is not known."""
+    payload_sha256: str = ""
+    """Digest of what was asked; empty: nobody says."""
+    age_s: float | None = None
+    """From its end to when it is judged; None: it has no date, or is not being judged."""
     digest: str = ""
     ended_wall_ns: int | None = None
     examined: Mapping[str, int] = {}
+
+    def as_of(self, now_ns: int) -> "Interview":
+        """The same with its age, in wall time."""
+        if self.ended_wall_ns is None:
+            return self
+        return msgspec.structs.replace(self, age_s=max(0.0, (now_ns - self.ended_wall_ns) / 1e9))
 
     def level(self, label: str) -> Level | None:
         return next((level for level in self.levels if level.label == label), None)

@@ -140,6 +140,7 @@ def judge_run(
     interview, manifest = read_run.interview, read_run.manifest
     now_ns -= now_ns % 1_000_000_000
     ended_ns = interview.ended_wall_ns
+    interview = interview.as_of(now_ns)
     verdict = judge(
         thresholds.gate,
         interview,

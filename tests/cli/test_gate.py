@@ -42,3 +42,20 @@ def test_a_command_line_that_cannot_be_judged_gets_the_one_that_can(
     code, out, said = _ran(capsys, *words)
     assert (code, out) == (2, "")
     assert found in said and remedy in said
+
+
+def test_last_months_interview_is_refused_by_thresholds_that_say_how_old_it_may_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tests.interviewed import POLICY, sealed
+
+    run = sealed(tmp_path / "runs")
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(POLICY.replace("cold_max_s: 2", "cold_max_s: 2\n    max_age_s: 86400"))
+    words = ("gate", "interview", str(run), "--policy", str(policy), "--no-record", "--now")
+    codes = {}
+    for day in ("2026-12-01T12:00:00Z", "2026-12-30T12:00:00Z"):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(argv=[*words, day])
+        codes[day[:10]] = (ended.value.code, "the interview is at most 1440 min old" in capsys.readouterr().out)
+    assert codes == {"2026-12-01": (0, True), "2026-12-30": (2, True)}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from drillmaster.errors import Problem
-from drillmaster.interviews import limit_name, limit_names
+from drillmaster.interviews import Interview, limit_name, limit_names
 from drillmaster.verdict import AtLeast, Check, Exact
 from tests.gates.test_interview import COLD, by_id, gate_of, level, raw, timed
 
@@ -231,3 +231,35 @@ def test_figures_alone_say_nothing_of_calls(field: str, limits: dict[str, Any]) 
 def test_a_breach_is_named_by_its_level_whatever_is_in_its_name() -> None:
     one = timed("open_r0.5", [9.0] * 100, kind="open")
     assert raw(COLD, one, p95_s=2.0).headline[-1] == "BREACH: open_r0.5 p95 9s"
+
+
+# Whether it is the interview that was meant
+
+
+def meant(interview: dict[str, Any], **limits: Any) -> dict[str, str]:
+    gate = gate_of(decide="observed", levels={"warm_c1": {"p95_s": 2}}, **limits)
+    levels = (COLD, timed("warm_c1", [1.0] * 9))
+    one = Interview(name="r", url="http://x/v1", declared=("cold", "warm_c1"), levels=levels, **interview)
+    return {
+        check.id: check.status for check in gate.checks(one.as_of(10**18)) if check.id in ("fresh", "url", "payload")
+    }
+
+
+@pytest.mark.parametrize(
+    ("interview", "limits", "found"),
+    [
+        ({}, {}, {}),
+        ({"ended_wall_ns": 10**18 - 60 * 10**9}, {"max_age_s": 60}, {"fresh": "pass"}),
+        ({"ended_wall_ns": 10**18 - 61 * 10**9}, {"max_age_s": 60}, {"fresh": "refused"}),  # last month's file
+        ({}, {"max_age_s": 60}, {"fresh": "refused"}),  # no date
+        ({}, {"url": "http://x/v1"}, {"url": "pass"}),
+        ({}, {"url": "http://y/v1"}, {"url": "refused"}),
+        ({"payload_sha256": "sha256:a"}, {"payload_sha256": "sha256:a"}, {"payload": "pass"}),
+        ({"payload_sha256": "sha256:b"}, {"payload_sha256": "sha256:a"}, {"payload": "refused"}),
+        ({}, {"payload_sha256": "sha256:a"}, {"payload": "refused"}),
+    ],
+)
+def test_an_interview_that_is_old_or_of_something_else_is_refused(
+    interview: dict[str, Any], limits: dict[str, Any], found: dict[str, str]
+) -> None:
+    assert meant(interview, **limits) == found

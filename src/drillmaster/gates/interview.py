@@ -24,6 +24,7 @@ import msgspec
 
 from drillmaster.deciding import BudgetNote, Caps, Decision, DecisionLimits, decide
 from drillmaster.gates import Gate
+from drillmaster.gates._interview_counts import again, apdex, cost, drained, goodput, shown
 from drillmaster.gates._interview_limits import Apdex, Goodput, LevelLimits, Slo, kinds_match
 from drillmaster.interviews import QUANTILES, Bound, Interview, Level, Time, authors_called, limit_name
 from drillmaster.policy import seconds_text, share_text
@@ -35,8 +36,6 @@ __all__ = ["Apdex", "Goodput", "InterviewGate", "LevelLimits", "Slo", "gate"]
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 _CONFIDENCE = 0.95
 _VISIBLE = 0.1
-_SMALL_GROUP = 100
-"""Of fewer calls an Apdex is marked with a star, as its specification has it."""
 _WORDS: dict[Time, str] = {
     "latency": "",
     "service": "service time ",
@@ -75,6 +74,12 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
     levels: dict[str, LevelLimits]
     min_idle_s: _Seconds | msgspec.UnsetType = msgspec.UNSET
     """How long nobody may have called before the cold call; without it any idle time is cold enough."""
+    max_age_s: Annotated[float, msgspec.Meta(gt=0, le=366 * 86_400)] | msgspec.UnsetType = msgspec.UNSET
+    """How old an interview may be when it is judged; without it any age is."""
+    url: str | msgspec.UnsetType = msgspec.UNSET
+    """The endpoint, without user info and query; without it any endpoint's interview is judged."""
+    payload_sha256: str | msgspec.UnsetType = msgspec.UNSET
+    """Digest of what was asked, as manifest and `interview.json` have it; without it any payload's is."""
     decision: DecisionLimits | msgspec.UnsetType = msgspec.UNSET
     """What earns which kinds of jobs; without it a pass is for the interviewed job alone. It changes no verdict."""
 
@@ -94,6 +99,7 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
         yield self._complete(interview)
         if interview.reader:
             yield _apart(interview.reader, interview.authors)
+        yield from self._meant(interview)
         yield from self._usable(interview)
         yield from self._cuttable(interview)
         if self.min_idle_s is not msgspec.UNSET:
@@ -194,6 +200,35 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
             else "",
         )
 
+    def _meant(self, interview: Interview) -> Iterator[Check]:
+        """Whether it is the interview that the thresholds are for."""
+        again = f"drillmaster interview {interview.url if self.url is msgspec.UNSET else self.url}, and judge that run"
+        if self.max_age_s is not msgspec.UNSET:
+            age_s = interview.age_s
+            yield Check(
+                id="fresh",
+                role="admission",
+                status="pass" if age_s is not None and age_s <= self.max_age_s else "refused",
+                title=f"the interview is at most {seconds_text(self.max_age_s)} old",
+                observed=Absent("the evidence does not say when it was taken") if age_s is None else Exact(age_s),
+                limit=self.max_age_s,
+                unit="s",
+                remedy="" if age_s is not None and age_s <= self.max_age_s else again,
+            )
+        for field, wanted, found in (
+            ("url", self.url, interview.url),
+            ("payload", self.payload_sha256, interview.payload_sha256),
+        ):
+            if wanted is not msgspec.UNSET:
+                yield Check(
+                    id=field,
+                    role="admission",
+                    status="pass" if found == wanted else "refused",
+                    title=f"the interview is of the {field} that is signed",
+                    why="" if found == wanted else f"found {found or 'none'}, wanted {wanted}",
+                    remedy="" if found == wanted else again,
+                )
+
     def _usable(self, interview: Interview) -> Iterator[Check]:
         for level in interview.levels:
             wrong = list(level.void)
@@ -256,11 +291,11 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
             id="cold",
             role="judgement",
             status=at_most(observed, self.cold_max_s),
-            title=f"the cold call was answered within {self.cold_max_s:g} s (observed {_shown(observed)})",
+            title=f"the cold call was answered within {self.cold_max_s:g} s (observed {shown(observed)})",
             observed=observed,
             limit=self.cold_max_s,
             unit="s",
-            remedy=_again(observed),
+            remedy=again(observed),
         )
 
     def _level(self, level: Level, limits: LevelLimits) -> Iterator[Check]:
@@ -272,16 +307,16 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
             failures = sum(count for found, count in level.failed.items() if kinds_match(kind, found))
             yield self._errors(level, failures, cap, kind)
         if limits.drain_s is not msgspec.UNSET:
-            yield _drained(level, limits.drain_s)
+            yield drained(level, limits.drain_s)
         if limits.goodput is not msgspec.UNSET:
-            yield from self._goodput(level, limits.goodput)
+            yield from goodput(level, limits.goodput, by_bound=self.decide == "bound")
         if limits.apdex is not msgspec.UNSET:
-            yield _apdex(level, limits.apdex)
-        yield from _cost(level, limits)
+            yield apdex(level, limits.apdex)
+        yield from cost(level, limits)
 
     def _time(self, level: Level, time: Time, name: str, cap: float) -> Check:
         observed = level.measure(time, name)
-        status, remedy = at_most(observed, cap), _again(observed)
+        status, remedy = at_most(observed, cap), again(observed)
         bound = None
         if name != "max" and isinstance(observed, Exact | AtLeast) and level.ok_s is not None:
             bound = level.bound(time, name, block_s=self._block_s)
@@ -309,7 +344,7 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
             id=f"{level.label}.{field}",
             role="judgement",
             status=status,
-            title=f"{level.label} {_WORDS[time]}{name} at most {cap:g} s (observed {_shown(observed)}, "
+            title=f"{level.label} {_WORDS[time]}{name} at most {cap:g} s (observed {shown(observed)}, "
             f"n {level.n if time == 'latency' or isinstance(observed, Absent) else observed.n}{_support(observed, name, bound)})",
             observed=observed,
             limit=cap,
@@ -343,34 +378,6 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
             why=kinds,
             remedy=remedy,
         )
-
-    def _goodput(self, level: Level, limit: Goodput) -> Iterator[Check]:
-        within = limit.slo.within()
-        slo = " and ".join(f"{name} {span:g} s" for name, span in within.items())
-        if level.calls is None:
-            yield _untold(level, "goodput", f"goodput ({slo})")
-            return
-        met, seconds = sum(level.calls.meeting(within)), level.seconds or 0.0
-        ratio = met / level.n
-        low = 1 - rate_bound(level.n - met, level.n)
-        if limit.min_ratio is not msgspec.UNSET:
-            status = _at_least(Exact(ratio), limit.min_ratio)
-            remedy = ""
-            if self.decide == "bound" and status == "pass" and limit.min_ratio < 1 and low < limit.min_ratio:
-                status, remedy = "refused", f"make {calls_for_rate(1 - limit.min_ratio)} calls at this level or more"
-            yield Check(
-                id=f"{level.label}.goodput",
-                role="judgement",
-                status=status,
-                title=f"{level.label} goodput ({slo}) at least {share_text(limit.min_ratio)} (observed {share_text(ratio)}: "
-                f"{met} of {level.n}; 95 % sure only of {share_text(low)})",
-                observed=Exact(ratio, n=level.n, low=low),
-                limit=limit.min_ratio,
-                unit="ratio",
-                remedy=remedy,
-            )
-        if limit.min_per_s is not msgspec.UNSET:
-            yield _rate(level, "goodput_per_s", f"goodput ({slo})", met, seconds, limit.min_per_s, unit="per s")
 
 
 def _apart(reader: str, authors: tuple[str, ...] | None) -> Check:
@@ -452,160 +459,11 @@ def _support(observed: Measure, name: str, bound: Bound | None) -> str:
     return f"; the largest of so few bounds it with {1 - q**n:.0%}, {samples_for_bound(q)} calls would do for 95 %"
 
 
-def _drained(level: Level, cap: float) -> Check:
-    seconds = level.seconds
-    observed: Measure
-    if level.kind != "drain":
-        observed = Absent("it is no drain: its calls were not due at once")
-    elif seconds is None:
-        observed = Absent("the evidence does not say when its calls ended")
-    else:
-        observed = AtLeast(seconds, level.n) if level.cut_s else Exact(seconds, level.n)
-    status = at_most(observed, cap)
-    return Check(
-        id=f"{level.label}.drain",
-        role="judgement",
-        status=status,
-        title=f"{level.label} is worked off within {cap:g} s (observed {_shown(observed)}, {level.n} calls, "
-        f"{level.failures} failed)",
-        observed=observed,
-        limit=cap,
-        unit="s",
-        remedy=(_again(observed) if seconds is not None else "sign drain_s for the drain alone")
-        if status == "refused"
-        else "",
-    )
-
-
-def _apdex(level: Level, limit: Apdex) -> Check:
-    """Apdex Alliance, technical specification 1.1: failed calls are frustrated ones, whenever they failed."""
-    if level.calls is None:
-        return _untold(level, "apdex", "Apdex")
-    satisfied = sum(level.calls.meeting({"latency": limit.t_s}))
-    tolerating = sum(level.calls.meeting({"latency": 4 * limit.t_s})) - satisfied
-    score = (satisfied + tolerating / 2) / level.n
-    small = "*" if level.n < _SMALL_GROUP else ""
-    return Check(
-        id=f"{level.label}.apdex",
-        role="judgement",
-        status=_at_least(Exact(score), limit.min_score),
-        title=f"{level.label} Apdex at least {limit.min_score:g} (observed {score:.2f} [{limit.t_s:g}]{small}: "
-        f"{satisfied} satisfied, {tolerating} tolerating, {level.n - satisfied - tolerating} frustrated)",
-        observed=Exact(score, n=level.n),
-        limit=limit.min_score,
-        unit="score",
-    )
-
-
-def _cost(level: Level, limits: LevelLimits) -> Iterator[Check]:
-    asked = {
-        name: getattr(limits, name) for name in ("max_requests", "max_tokens", "min_tokens_per_s", "min_calls_per_s")
-    }
-    asked = {name: limit for name, limit in asked.items() if limit is not msgspec.UNSET}
-    if level.calls is None:
-        for name in asked:
-            yield _untold(level, name, name)
-        return
-    calls, seconds = level.calls, level.seconds or 0.0
-    tokens = sum(one for one in calls.tokens if one >= 0)
-    untold = sum(1 for one, outcome in zip(calls.tokens, calls.outcome, strict=True) if one < 0 and outcome == 0)
-    said: Measure = AtLeast(tokens, level.n) if untold else Exact(tokens, level.n)
-    why = f"{untold} good answers do not say what they cost" if untold else ""
-    if "max_requests" in asked:
-        sent = sum(calls.attempts)
-        yield _count(level, "requests", "requests", Exact(sent, level.n), asked["max_requests"])
-    if "max_tokens" in asked:
-        yield _count(level, "tokens", "tokens of output", said, asked["max_tokens"], why)
-    if "min_tokens_per_s" in asked:
-        least = asked["min_tokens_per_s"]
-        yield _rate(level, "tokens_per_s", "tokens of output", tokens, seconds, least, unit="per s", untold=untold)
-    if "min_calls_per_s" in asked:
-        yield _rate(level, "calls_per_s", "good calls", level.n - level.failures, seconds, asked["min_calls_per_s"])
-
-
-def _count(level: Level, field: str, words: str, observed: Measure, cap: int, why: str = "") -> Check:
-    status = at_most(observed, cap)
-    return Check(
-        id=f"{level.label}.{field}",
-        role="judgement",
-        status=status,
-        title=f"{level.label} takes at most {cap} {words} (observed {_shown(observed, '')})",
-        observed=observed,
-        limit=cap,
-        why=why,
-        remedy="ask for usage in the answers, or sign no max_tokens" if status == "refused" else "",
-    )
-
-
-def _rate(
-    level: Level,
-    field: str,
-    words: str,
-    count: int,
-    seconds: float,
-    least: float,
-    *,
-    unit: str = "per s",
-    untold: int = 0,
-) -> Check:
-    observed: Measure = Absent("it took no time") if seconds <= 0 else Exact(count / seconds, n=level.n)
-    if untold and isinstance(observed, Exact):
-        observed = AtLeast(observed.value, level.n)
-    status = _at_least(observed, least)
-    return Check(
-        id=f"{level.label}.{field}",
-        role="judgement",
-        status=status,
-        title=f"{level.label} {words} at least {least:g} a second (observed {_shown(observed, ' a second')}: "
-        f"{count} in {seconds:.4g} s)",
-        observed=observed,
-        limit=least,
-        unit=unit,
-        why=f"{untold} good answers do not say what they cost" if untold else "",
-        remedy="ask for usage in the answers, or sign no min_tokens_per_s" if status == "refused" else "",
-    )
-
-
-def _untold(level: Level, field: str, words: str) -> Check:
-    return Check(
-        id=f"{level.label}.{field}",
-        role="judgement",
-        status="refused",
-        title=f"{level.label} {words}",
-        observed=Absent("the evidence holds no calls, but figures of them"),
-        why="one file of rows does not say what came of each call",
-        remedy="judge the run's folder: drillmaster gate interview RUN --policy FILE",
-    )
-
-
-def _at_least(observed: Measure, least: float) -> Status:
-    """Judge a measure against a lower limit; equal passes."""
-    match observed:
-        case Exact(value=value) if math.isfinite(value):
-            return "pass" if value >= least else "fail"
-        case AtLeast(value=value) if value >= least:
-            return "pass"
-    return "refused"
-
-
-def _shown(observed: Measure, unit: str = " s") -> str:
-    if isinstance(observed, Absent):
-        return observed.why
-    at_least = "at least " if isinstance(observed, AtLeast) else ""
-    return f"{at_least}{observed.value:.4g}{unit}"
-
-
 def _seen(check: Check) -> str:
     observed = check.observed
     if isinstance(observed, Absent) or observed is None:
         return "failed"
     return f"{observed.value:.4g}" + ("s" if check.unit == "s" else "")
-
-
-def _again(observed: Measure) -> str:
-    if isinstance(observed, Absent):
-        return "see that the endpoint answers what is limited, and run the interview again, or sign no such limit"
-    return "give calls a longer --timeout, and run the interview again" if isinstance(observed, AtLeast) else ""
 
 
 gate = InterviewGate

@@ -114,6 +114,7 @@ def open_interview_file(path: Path) -> Interview:
         idle_s=file.idle_s,
         bare=True,
         digest=f"sha256:{hashlib.sha256(raw).hexdigest()}",
+        payload_sha256=file.payload_sha256 or "",
         ended_wall_ns=ended_ns,
         examined={"levels": len(file.results), "calls": sum(row.n for row in file.results)},
     )
@@ -210,6 +211,7 @@ def judge_interview_file(interview: Interview, thresholds: Thresholds, *, now_ns
     """Judge a bare file. Its heading says UNSEALED, UNPROVEN; where it has no date, UNDATED."""
     now_ns -= now_ns % 1_000_000_000
     undated = interview.ended_wall_ns is None
+    interview = interview.as_of(now_ns)
     verdict = judge(
         thresholds.gate,
         interview,

@@ -166,6 +166,7 @@ def open_interview_run(path: Path) -> InterviewRun:
         idle_s=idle.get("idle_s"),
         reader=manifest.seats.get("reader", ""),
         authors=manifest.authors,
+        payload_sha256=manifest.payload_sha256,
         digest=report.head,
         ended_wall_ns=max((int(row["wall_ns"]) for row in events), default=None),
         examined={

@@ -2,12 +2,24 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from drillmaster.clock import parse_rfc3339
-from drillmaster.deciding import BudgetNote, Caps, Decision, DecisionLimits, JobKind, budget_text, decide
+from drillmaster.deciding import (
+    BudgetNote,
+    Caps,
+    Decision,
+    DecisionLimits,
+    JobKind,
+    Row,
+    allowed_by,
+    budget_text,
+    decide,
+    decided_by,
+)
 from drillmaster.interviews import Interview, Level
 from drillmaster.verdict import Status
 
@@ -161,3 +173,16 @@ def test_nobody_who_waits_is_allowed_where_a_level_is_slow_or_a_call_failed(
     allowed = decided(level("cold", cold), *levels).allowed
     if any(p95 >= 2.0 or failed for p95, failed in found) or cold >= 30.0:
         assert not {"interactive", "summary", "chat", "completion", "deadline"} & set(allowed)
+
+
+def test_which_row_decided_is_said_of_a_pass_alone() -> None:
+    rows = (
+        Row(name="errors", holds=False, why=""),
+        Row(name="cold", holds=None, why=""),
+        Row(name="quick", holds=True, why=""),
+    )
+    decision = msgspec.structs.replace(decided(*QUICK), rows=rows)
+    assert decided_by(decision, "pass") == 1  # what cannot be told decides as well
+    assert decided_by(decision, "fail") is None and decided_by(decision, "refused") is None
+    assert decided_by(msgspec.structs.replace(decision, rows=rows[:1]), "pass") is None
+    assert allowed_by("quick") == ("interactive", "summary") and allowed_by("cold") == ()

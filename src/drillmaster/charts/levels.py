@@ -68,6 +68,7 @@ class Ridge(msgspec.Struct, frozen=True):
 
 def seconds_text(seconds: float) -> str:
     """Write a time with three digits and the unit that fits: `43.1 ms`, `1.2 s`."""
+    seconds = float(f"{seconds:.3g}")  # 999.6 ms is a second
     if seconds < 0.001:
         return f"{seconds * 1e6:.3g} µs"
     if seconds < 1:

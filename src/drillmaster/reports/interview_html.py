@@ -248,9 +248,10 @@ def _value(taken: Measure | None) -> tuple[str, str]:
 
 def _between(low: float | None, high: float | None) -> str:
     """Two bounds of one figure, in one unit."""
-    if low is not None and high is not None and (low < 1) == (high < 1) and low >= 0.001:
-        scale, unit = (1e3, "ms") if high < 1 else (1.0, "s")
-        return f"{low * scale:.3g} to {high * scale:.3g} {unit}"
+    if low is not None and high is not None:
+        (least, unit), (most, same) = seconds_text(low).split(), seconds_text(high).split()
+        if unit == same:
+            return f"{least} to {most} {unit}"
     return f"{'open' if low is None else seconds_text(low)} to {'open' if high is None else seconds_text(high)}"
 
 

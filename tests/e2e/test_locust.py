@@ -19,10 +19,13 @@ from typing import Any
 
 import pytest
 
-from drillmaster.evidence.samples import read_samples
-from tests.e2e.interviewlab import Lab, interviewing
+from drillmaster.evidence.samples import read_gaps, read_samples
+from tests.e2e.interviewlab import Lab, answer, interviewing, server
+from tests.e2e.test_interview import provider
 from tests.e2e.test_interview_processes import LOOPBACK_S, NUMBERED, most_at_once, of_step
 from tests.e2e.truthlab import at, truth_server
+
+__all__ = ["provider"]
 
 pytestmark = [
     pytest.mark.e2e,
@@ -492,3 +495,43 @@ def test_the_loopback_of_another_host_is_refused(lab: Many, tmp_path: Path, host
         assert "another machine or network than the master's" in lab.text
         assert worker.wait(20) == 2
     assert seen.rows == []
+
+
+def test_a_cap_on_tokens_holds_within_a_step(lab: Many) -> None:
+    body = b'{"text":"hello","usage":{"prompt_tokens":1,"completion_tokens":100,"total_tokens":101}}'
+    with server(lambda _: (0.01, answer(body))) as (url, truth):
+        plan = {
+            "kind": "plan",
+            "drill": "interview",
+            "job": "x",
+            "target": {"url": url},
+            "levels": [2],
+            "warm": 6000,
+            "idle_s": 0,
+            "spend": {"max_requests": 10_000, "max_tokens": 5_000},
+        }
+        (lab.folder / "plan.json").write_text(json.dumps(plan))
+        lab.lead("plan.json", "--rehearsal", workers=2)
+        workers = [lab.follow(), lab.follow()]
+        assert lab.ends() == 3, lab.text
+        assert [worker.wait(20) for worker in workers] == [0, 0]
+    assert "tokens were spent, and the plan's cap is 5000" in lab.read().why
+    assert 50 < truth.n < 5_000
+
+
+def test_words_of_streams_come_back_with_their_gaps(lab: Many, provider: str) -> None:
+    lab.lead(
+        f"{provider}/v1/chat/completions", "--dialect", "openai_chat", "--model", "standin-large", "--stream",
+        "--levels", "4", "--warm", "40", "--idle", "0", workers=2,
+    )  # fmt: skip
+    workers = [lab.follow(), lab.follow()]
+    assert lab.ends() == 0, lab.text
+    assert [worker.wait(20) for worker in workers] == [0, 0]
+    total = 0
+    for engine in (1, 2):
+        _, columns = read_samples((lab.run_dir / f"samples.{engine}.bin").read_bytes())
+        gaps = list(read_gaps((lab.run_dir / f"gaps.{engine}.bin").read_bytes(), columns.rows))
+        assert len(gaps) == len(columns.rows) == 22
+        assert all(len(mine) == row.words - 1 for row, mine in gaps)
+        total += sum(len(mine) for _, mine in gaps)
+    assert total * 4 == sum((lab.run_dir / f"gaps.{engine}.bin").stat().st_size for engine in (1, 2))

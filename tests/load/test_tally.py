@@ -154,6 +154,18 @@ def test_callers_of_sessions_are_held_until_the_last_session_begins() -> None:
     assert tally(*long[:2], record(1, 51, session=1)).held() == 2
 
 
+def test_a_long_pause_before_the_last_call_does_not_make_the_others_idle() -> None:
+    # Two callers of two calls each. One takes its second at once, the other after a long pause, when no call is left to take.
+    one = tally(
+        record(1, 101, session=0),
+        record(1, 101, session=1),
+        record(201, 301, session=2, paused_ns=100 * MS),
+        record(2_101, 2_201, session=3, paused_ns=2_000 * MS),
+    )
+    assert one.held() == 2
+    assert one.held_overall() == pytest.approx(2_500 / 2_200)
+
+
 def test_waits_that_were_asked_for_are_in_the_latency_and_counted() -> None:
     one = tally(
         record(1, 101, waited_ns=80 * MS, attempts=2, session=0),

@@ -6,7 +6,7 @@
 3. The client's own lateness is from due to sent, less the connection's set-up, which is the endpoint's.
 4. What is held counts from the first call to the last one that began: after that the callers run out of calls. A batch counts
    from its start, since all of it was due then. A caller who pauses between two calls, as the plan says, is held; and one whose
-   calls are turns of sessions runs out of them when the last session has begun.
+   calls are turns of sessions runs out of them when the last session was taken, which is before the pause that comes first.
 5. A wait that the endpoint asked for is a part of its call's latency, and counted beside it: how many calls waited, how long in
    all, and how many requests were sent. A turn that was never sent, since its session had failed, is a failure by that name
    and no latency.
@@ -128,7 +128,8 @@ class StepTally:
                 self._more_attempts += max(0, attempts - 1)
             if session not in self._sessions:  # its first turn is over before any other
                 self._sessions.add(session)
-                self._last_session_ns = max(due_ns, self._last_session_ns or due_ns)
+                taken_ns = due_ns - paused_ns
+                self._last_session_ns = max(taken_ns, self._last_session_ns or taken_ns)
             self._paused.append(paused_ns)
             self._turn.append(turn)
             due.append(call[:_FEW])

@@ -132,3 +132,30 @@ def test_an_option_that_cannot_be_writes_nothing(tmp_path: Path, words: tuple[st
     done = _interview("--dir", tmp_path, *words)
     assert done.exit_code == 2 and said in done.output
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.e2e
+def test_on_a_terminal_the_rest_of_an_interviews_plan_is_asked_for(tmp_path: Path) -> None:
+    # The job is given; a dialect that is none and a seat that is taken are asked for again; plain is asked by no model.
+    answers = b"http://127.0.0.1:9000/ask\nplan\nplain\nAna\nAna\nBen\n\n\n"
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "drillmaster", "init", "interview", "--dir", str(tmp_path), "--job", "diff summary"],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    try:
+        os.write(ours, answers)
+        out, _ = process.communicate(timeout=30)
+        asked = os.read(ours, 65_536).decode()
+    finally:
+        process.kill()
+        os.close(ours)
+    assert process.returncode == 0
+    assert "Which one job" not in asked and "Which model" not in asked
+    assert "did you mean plain?" in asked and "Ana is the Driver already" in asked
+    plan = (tmp_path / "interview-plan.yaml").read_text()
+    assert 'url: "http://127.0.0.1:9000/ask"' in plan and 'dialect: "plain"' in plan and 'reader: "Ben"' in plan
+    assert f"next: drillmaster interview {tmp_path / 'interview-plan.yaml'}" in out.decode()

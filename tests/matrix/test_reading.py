@@ -79,6 +79,10 @@ BREAKER = {"attempts": (), "says": "small-model"}
         ("html-200", [NOT_TOLD | {"told": "fallback"}] * 3, "survived by fallback", "3 of 3"),
         ("split-utf8", [TOOK_ALTERED] * 3, "no fallback needed", "3 of them as the fault had altered it"),
         ("wrong-model", [TOOK_ALTERED] * 3, "no fallback needed", "3 of them as the fault had altered it"),
+        # Every word came, and the API's reason for the end; what is missing or late says nothing of them.
+        ("missing-terminal", [TOOK_ALTERED] * 3, "no fallback needed", "3 of them as the fault had altered it"),
+        ("slow-close", [TOOK_ALTERED] * 3, "no fallback needed", "3 of them as the fault had altered it"),
+        ("malformed-chunk", [TOOK_ALTERED] * 3, "answered with garbage", "3 passed on what the fault sent, of 3"),
         # Whole, by the API's own word, and yet no user got the model's words.
         ("duplicate-events", [TOOK_ALTERED] * 3, "answered with garbage", "3 passed on what the fault sent, of 3"),
         ("reordered-events", [TOOK_ALTERED] * 3, "answered with garbage", "3 passed on what the fault sent, of 3"),

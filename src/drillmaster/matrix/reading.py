@@ -226,7 +226,7 @@ class _Reading:
         self.garbage = [r for r in self.judged if r.outcome in _GARBAGE or self._took_the_faults(r)]
         self.altered = [r for r in self.judged if r.outcome == "ok_primary" and self._took_altered(r)]
         kind = faults.load(cell.fault)
-        if kind.rewrites or set(kind.seen) - {"complete"}:
+        if kind.rewrites or "complete" not in kind.seen:
             self.garbage += self.altered
         bad = {r.id for r in (*self.garbage, *self.unknown)}
         self.fell = [r for r in self.judged if r.outcome in ("ok_fallback", "ok") and r.id not in bad]

@@ -155,10 +155,12 @@ def change_whole(head: Head, change: Callable[[bytes], bytes]) -> Script:
         whole = isinstance(event, End)
         lost = event.why if isinstance(event, Lost) else None
     changed = change(body) if whole and not lifted else body
-    fields = tuple(field for field in head.headers if field[0].lower() != "content-length")
-    length = (("content-length", str(len(changed))),) if whole else ()
+    fields = head.headers
+    if body:  # the head of an answer without one, to a HEAD say, tells another's length
+        fields = tuple(field for field in head.headers if field[0].lower() != "content-length")
+        fields += (("content-length", str(len(changed))),) if whole else ()
     with suppress(Lifted):  # what was being sent has been sent
-        yield Send(Head(head.status, (*fields, *length), head.reason), relayed=changed == body)
+        yield Send(Head(head.status, fields, head.reason), relayed=changed == body)
         yield Send(Data(changed), relayed=changed == body)
     while not whole and lost is None:
         with suppress(Lifted):

@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from drillmaster.clock import SystemClock
 from drillmaster.evidence.samples import read_samples
+from drillmaster.timeline import seal_run
 from tests.e2e.interviewlab import Lab, interviewing
 from tests.e2e.truthlab import Seen, at, truth_server
 
@@ -218,3 +220,24 @@ def test_callers_that_are_too_many_for_one_process_may_be_shared(lab: Lab, proce
     done = lab.run(url, "--levels", "100", "--warm", "100", "--processes", processes, preexec_fn=few)
     assert done.returncode == 2
     assert words in done.stderr.splitlines()[-1]
+
+
+def test_a_kill_of_who_leads_them_ends_all_engines_and_leaves_their_records(lab: Lab, tmp_path: Path) -> None:
+    with truth_server(tmp_path) as seen:
+        process = lab.start(seen.url, "--levels", "6", "--warm", "6000", "--idle", "0", "--processes", "3")
+        lab.wait_for("stage_started", stage="warm_c6")
+        time.sleep(1.0)
+        process.kill()
+        process.wait(5)
+        engines = [row["pid"] for row in lab.events() if row["event"] == "engine_started" and "engine" in row]
+        assert len(engines) == 3
+        until_s = time.monotonic() + 10
+        while any(Path(f"/proc/{pid}").exists() for pid in engines) and time.monotonic() < until_s:
+            time.sleep(0.05)
+        assert not [pid for pid in engines if Path(f"/proc/{pid}").exists()]
+    seal_run(lab.run_dir, SystemClock())
+    read = lab.read()
+    [level] = (level for level in read.interview.levels if level.label == "warm_c6")
+    assert read.ended == ""
+    assert 30 < level.n <= len(seen.rows)
+    assert "stopped before its end" in level.void[0]

@@ -53,7 +53,7 @@ def work(
 ) -> int:
     """Serve one run; the exit code. Raises Problem where there is no master, or where it has no share for us."""
     worker = _Worker(permit_host, environ, say)
-    signals = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signals = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     for number in signals:
         signal.signal(number, worker.interrupted)
     try:

@@ -104,6 +104,32 @@ def test_a_check_that_is_killed_leaves_nobody_who_sleeps_as_it_was_told(tmp_path
     assert not left
 
 
+def test_a_client_whose_host_is_killed_is_ended_by_the_kernel(tmp_path: Path) -> None:
+    """And one that never comes back from its import, whoever is left to wait for it."""
+    source = (PROBES / "host.py").read_text().replace("CHILD_GRACE_S = 30", "CHILD_GRACE_S = 0")
+    (tmp_path / "host.py").write_text(source.replace("IMPORT_S = 130", "IMPORT_S = 2"))
+    (tmp_path / "clients.py").write_text(STRAY.replace("ACT", "__import__('time').sleep(60)"))
+    pipe = subprocess.PIPE
+    argv = [sys.executable, "host.py", "serve", "stray"]
+    with subprocess.Popen(argv, cwd=tmp_path, stdin=pipe, stdout=pipe) as host:
+        assert host.stdin is not None and host.stdout is not None
+        host.stdout.readline()
+        job = {"id": "a", "client": "stray", "calls": 1, "kill_s": 1, "warm": False}
+        host.stdin.write(json.dumps(job).encode() + b"\n")
+        host.stdin.flush()
+        due = time.monotonic() + 20
+        while len(here(tmp_path)) < 2:
+            assert time.monotonic() < due
+        host.kill()
+    assert here(tmp_path)
+    while here(tmp_path):
+        assert time.monotonic() < due
+        time.sleep(0.05)
+    (tmp_path / "clients.py").write_text("import time\nPROBES = {'stray': lambda: time.sleep(60)}")
+    with subprocess.Popen(argv, cwd=tmp_path, stdin=pipe, stdout=pipe) as host:
+        assert host.wait(20) == -signal.SIGALRM
+
+
 def test_a_check_under_nohup_outlives_its_terminal(tmp_path: Path) -> None:
     argv = ["nohup", sys.executable, "-m", "drillmaster", "sdk-check", "--client", "httpx2", "--fault", "hang"]
     pipe, logs = subprocess.PIPE, tmp_path / "logs"

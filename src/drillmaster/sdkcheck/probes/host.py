@@ -24,7 +24,8 @@ LEFT: list[str] = []
 """Where a client wanted to go, and was not let."""
 IMPORT_S = 130
 """Longer than anybody waits for an import; then the kernel ends this process, whoever is left to hear of it."""
-CHILD_GRACE_S = 5
+CHILD_GRACE_S = 30
+"""How much longer than it should a call may run until the kernel ends it: its host is dead, and not only late."""
 NAMED = frozenset(("localhost", "127.0.0.1", "::1"))
 """What may be looked up; nothing of it is asked of the network."""
 ASKING = frozenset(("socket.gethostbyname", "socket.gethostbyaddr", "socket.getaddrinfo"))

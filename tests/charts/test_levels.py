@@ -80,6 +80,12 @@ def test_a_void_level_says_so_in_words() -> None:
     assert "warm_c4 VOID" in _texts(_panels(Point(1, 0.1, "ok"), barred="VOID"))
 
 
+def test_names_that_find_no_room_are_shortened() -> None:
+    many = [Rung(f"warm_c{2**n}", "", (Stroke("p95", 0.2, 0.1, 0.3),)) for n in range(13)]
+    said = _texts(rungs(many, kinds=FIGURES, title="t", description="d", y_title="y"))
+    assert "warm_c1" in said and "c4096" in said and "warm_c4096" not in said
+
+
 def test_every_call_has_a_mark_and_what_has_no_value_a_lane() -> None:
     svg = _panels(Point(1, 0.1, "ok"), Point(2, 0.2, "ok"), Point(3, None, "dropped"))
     assert svg.count(SHAPES["dot"][0]) - svg.count("h8") >= 2

@@ -20,6 +20,8 @@ _LEFT: Final = 58.0
 _RIGHT: Final = 14.0
 _CHAR: Final = 6.6
 """About how wide a character is."""
+_STRONG: Final = 7.6
+"""The same in bold."""
 
 
 class Stroke(msgspec.Struct, frozen=True):
@@ -124,8 +126,8 @@ def rungs(
                     half = len(said) * _CHAR / 2
                     beside = cap_y + 14 if roof - 2 <= cap_y < roof + 26 else cap_y - 5
                     out.append(text(min(x, _WIDTH - half), beside, said, anchor="middle", halo=True))
-        if len(rung.label) * _CHAR < width:
-            out.append(text(middle, bottom + 34, rung.label, anchor="middle", strong=True))
+        named = next((n for n in (rung.label, rung.label.rpartition("_")[2]) if len(n) * _STRONG < width), "")
+        out.append(text(middle, bottom + 34, named, anchor="middle", strong=True))
         if len(rung.note) * _CHAR < width:
             out.append(text(middle, bottom + 49, rung.note, anchor="middle", quiet=True))
     out += [marks_path(marks[name], kind) for name, kind in kinds.items() if name in marks]

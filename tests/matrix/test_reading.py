@@ -25,6 +25,7 @@ def one(fault: str, *requests: dict[str, Any], stream: bool = False, **how: Any)
 
 
 BROKE = {"attempts": (RESET,), "status": 500, "answer": None, "raised": "APIConnectionError"}
+DEAD = {"attempts": (), "status": None, "result": "refused", "answer": None}
 FELL_THERE = {"attempts": (RESET, RESET | {"model": "small"}), "status": 500, "answer": None}
 """The fallback asks the endpoint that is gone."""
 FELL = {"attempts": (DOWN,), "says": "small-model"}
@@ -131,6 +132,21 @@ def test_who_waited_less_than_users_would_is_told_what_would_settle_it() -> None
 
     assert why(30.0).endswith("its users would wait 30 s: a longer window_s shows whether the agent would")
     assert why(9.0).endswith("the fault was on for 10 s")
+
+
+@pytest.mark.parametrize(
+    ("requests", "why"),
+    [
+        # Its process ended, and who came then met nobody: the cell's all the same, and told apart.
+        ([BROKE] * 2 + [DEAD] * 3, "2 http_5xx, of 5; 3 of these met nothing of it themselves"),
+        ([BROKE] * 2 + [DEAD | {"attempts": (RESET,)}], "of 3"),
+        ([GAVE_UP, GAVE_UP | {"attempts": ()}], "2 users gave up, of 2; 1 of these met nothing of it themselves"),
+        # Where the agent passes nothing on, nobody knows who met it.
+        ([{**BROKE, "attempts": (RESET | {"trace": None},), "ms": 1_500}] * 4, "4 http_5xx, of 4"),
+    ],
+)
+def test_who_failed_without_having_met_the_fault_is_counted_and_said(requests: list[dict[str, Any]], why: str) -> None:
+    assert one("reset", *requests).why.endswith(why)
 
 
 def test_an_answer_that_came_because_the_fault_was_over_is_no_survival() -> None:

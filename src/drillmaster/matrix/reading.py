@@ -388,20 +388,21 @@ class _Reading:
             patience_s = self._run.manifest.time_limit_s if self._run.manifest else 0.0
             if held and not gave_up and window_s < patience_s:
                 after += f"; its users would wait {patience_s:.3g} s: a longer window_s shows whether the agent would"
-            return "hung", f"{' and '.join(parts)}, of {n + len(held)}{after}"
+            return "hung", f"{' and '.join(parts)}, of {n + len(held)}{after}{self._beside(self.hung)}"
         if self.garbage:
             kinds = Counter("passed on what the fault sent" if self._passed_on(r) else r.outcome for r in self.garbage)
             return "answered with garbage", ", ".join(f"{k} {kind}" for kind, k in kinds.most_common()) + f", of {n}"
         if self.failed:
             kinds = Counter(r.outcome for r in self.failed)
             told = ", ".join(f"{k} {kind}" for kind, k in kinds.most_common())
+            beside = self._beside(self.failed)
             if self.fell or self.primary:
-                return "engaged in part", f"{n - bad} of {n} had a good answer; {told}"
+                return "engaged in part", f"{n - bad} of {n} had a good answer; {told}{beside}"
             usual = usual_models(self._run)
             there = sum(another_model(self._own(r), self._window, usual) is not None for r in self.failed)
             same = f"; {there} asked the same endpoint for another model: a fallback needs an endpoint of its own"
             more = f"; {len(self.unknown)} more of unknown origin" if self.unknown else ""
-            return "never engaged", f"{told}, of {n}{more}{same if there else ''}"
+            return "never engaged", f"{told}, of {n}{more}{beside}{same if there else ''}"
         settled = len(self.fell) + len(self.primary)
         if settled < needed:
             if self.unknown:
@@ -431,6 +432,12 @@ class _Reading:
             )
         altered = f", {len(self.altered)} of them as the fault had altered it" if self.altered else ""
         return "no fallback needed", f"the primary answered {len(self.primary)} of {n}{altered}{more}"
+
+    def _beside(self, bad: Sequence[Request]) -> str:
+        """How many of these no attempt of was struck, where the agent lets that be known: others' failures took them along."""
+        known = any(r.joined_by in ("trace", "nonce") for r in (*self.judged, *self.cut))
+        n = sum(self._window.id not in r.met for r in bad) if known and self._cell.dialect is not None else 0
+        return f"; {n} of these met nothing of it themselves" if n else ""
 
     def _why_not_met(self) -> str:
         window = self._window

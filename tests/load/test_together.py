@@ -62,9 +62,11 @@ def test_progress_is_that_of_all_that_were_heard() -> None:
 
 def test_an_engine_that_fell_is_known_by_the_step_that_it_was_in() -> None:
     both = Together(["one", "two"], 2)
-    assert both.under_way(0) == ("", 0)
+    assert both.under_way(0) == ("one", None)
     both.hear(0, said("stage_started", "one", done=0))
     both.hear(0, ended(5, 30) | {"stage": "one"})
+    both.hear(0, said("progress", "two", done=30))  # it waits for the other one
+    assert both.under_way(0) == ("two", None)
     both.hear(0, said("stage_started", "two", done=30))
     both.hear(0, said("progress", "two", done=42))
     assert both.under_way(0) == ("two", 12)

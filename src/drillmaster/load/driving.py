@@ -57,6 +57,6 @@ class Drive:
     def how_it_fell(self, engine: int, end: Ended) -> str:
         """Who it was, how it ended, and how far it was heard of."""
         stage, over = self.together.under_way(engine)
-        where = f"in {stage}, after {over} calls of it" if stage else "before its first step"
+        where = f"before {stage}" if over is None else f"in {stage}, after {over} calls of it"
         how = "was lost" if end.code is None else f"ended with code {end.code}"
         return f"{self._team.name(engine)} {how} {where}" + (f": {end.why}" if end.why else "")

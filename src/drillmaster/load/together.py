@@ -64,12 +64,13 @@ class Together:
         """Whether an engine has ended its last step."""
         return engine in self._said.get(("stage_ended", self._labels[-1]), {})
 
-    def under_way(self, engine: int) -> tuple[str, int]:
-        """The step that an engine was last heard of in, and how many calls of it were over then; empty: none."""
+    def under_way(self, engine: int) -> tuple[str, int | None]:
+        """The step that an engine was last heard of, and how many calls of it were over then; None: it had not begun it."""
         said = self._latest.get(engine)
         if said is None:
-            return "", 0
-        return said["stage"], said["done"] - self._done_before.get(engine, 0)
+            return self._labels[0], None
+        begun = engine in self._said.get(("stage_started", said["stage"]), {})
+        return said["stage"], said["done"] - self._done_before[engine] if begun else None
 
     def _sums(self) -> dict[str, int]:
         return {name: sum(said[name] for said in self._latest.values()) for name in ("done", "failed", "in_flight")}

@@ -342,17 +342,17 @@ class Provider:
         cuts it). Requests that a fault answers take none.
         """
         self._check_open()
+        if len(lines) > MAX_LINES:
+            raise Problem(
+                "provider.answers",
+                found=f"{len(lines):,} lines",
+                wanted=f"at most {MAX_LINES:,}",
+                remedy="the last one stays anyway",
+            )
         made = []
         for at, line in enumerate(lines):
             value: Any = {"text": line} if isinstance(line, str) else line
             made.append(as_type(lists(value), Line, place="provider.answers", path=(at,)))
-        if len(made) > MAX_LINES:
-            raise Problem(
-                "provider.answers",
-                found=f"{len(made):,} lines",
-                wanted=f"at most {MAX_LINES:,}",
-                remedy="the last one stays anyway",
-            )
         if not isinstance(model, str):
             raise Problem(
                 "provider.answers", found=f"model={model!r}"[:60], wanted="a pattern", remedy='write model="small-*"'

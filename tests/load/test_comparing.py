@@ -6,10 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from drillmaster.errors import Refused
 from drillmaster.interviews import Interview, Level
-from drillmaster.load.comparing import Compared, Figure, _Blocks, compare, interval
+from drillmaster.load.blocks import Blocks, draw
+from drillmaster.load.comparing import Compared, Figure, compare, interval
 from drillmaster.load.manifest import InterviewManifest
 from drillmaster.load.reading import InterviewRun
 from tests.gates.test_interview import timed
@@ -218,10 +221,26 @@ def test_an_interval_covers_the_true_change_as_often_as_it_says() -> None:
                 for n in range(10)
             ]
 
-        a, b = _Blocks(stalled(), 10.0), _Blocks(stalled(), 10.0)
-        low, high = interval(lambda draw, a=a, b=b: b.mean(draw) / a.mean(draw), 20)  # type: ignore[misc]
+        a, b = Blocks(stalled(), 10.0), Blocks(stalled(), 10.0)
+        low, high = interval(lambda rng, a=a, b=b: b.mean(draw(20, rng)) / a.mean(draw(20, rng)), 20)  # type: ignore[misc]
         upper += high >= 1
         lower += low <= 1
     least = 0.95 - 3 * math.sqrt(0.95 * 0.05 / runs)
     assert upper / runs >= least
     assert lower / runs >= least
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 9), st.floats(0, 5)), min_size=1, max_size=60),
+    st.floats(0.01, 1),
+    st.randoms(use_true_random=False),
+)
+def test_a_quantile_of_drawn_blocks_is_that_of_their_values_laid_together(
+    samples: list[tuple[float, float]], q: float, rng: random.Random
+) -> None:
+    blocks = Blocks(samples, 2.0, start=0.0)
+    times = draw(blocks.blocks, rng)
+    numbers = sorted({int(at / 2.0) for at, _ in samples})
+    together = sorted(value for at, value in samples for _ in range(times[numbers.index(int(at / 2.0))]))
+    assert blocks.quantile(q, times) == together[max(1, math.ceil(q * len(together) - 1e-9)) - 1]
+    assert blocks.mean(times) == pytest.approx(sum(together) / len(together))

@@ -14,9 +14,7 @@
 
 import math
 import random
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
 from statistics import NormalDist
 from typing import Any, Literal
 
@@ -24,6 +22,7 @@ import msgspec
 
 from drillmaster.errors import Exit, Refused
 from drillmaster.interviews import QUANTILES, Calls, Level
+from drillmaster.load.blocks import Blocks, draw
 from drillmaster.load.reading import InterviewRun
 from drillmaster.stats import calls_for_rate, rate_bound, samples_for_bound, t_quantile
 from drillmaster.verdict import AtLeast, Exact
@@ -198,8 +197,8 @@ def _latency(name: str, a: Level, b: Level, lengths: Sequence[float], within: fl
     if isinstance(seen[0], AtLeast):
         why = "calls of the first run were cut, and nobody knows how long they would have taken"
     # A cut call of the second run may have taken for ever; one of the first counts as what it took at least.
-    first = _Blocks(_latencies(a, cut_s=None), lengths[0])
-    second = _Blocks(_latencies(b, cut_s=math.inf), lengths[1])
+    first = Blocks(_latencies(a, cut_s=None), lengths[0])
+    second = Blocks(_latencies(b, cut_s=math.inf), lengths[1])
     fewest, least = min(first.n, second.n), samples_for_bound(q)
     if fewest < least:
         why = f"{fewest} calls with a latency, and {least} would do"
@@ -218,14 +217,14 @@ def _latency(name: str, a: Level, b: Level, lengths: Sequence[float], within: fl
             said="undecided",
             why=why,
         ),
-        lambda rng: second.quantile(q, rng) / first.quantile(q, rng),
+        lambda rng: second.quantile(q, draw(second.blocks, rng)) / first.quantile(q, draw(first.blocks, rng)),
         min(first.blocks, second.blocks),
     )
 
 
 def _errors(a: Level, b: Level, lengths: Sequence[float], within: float) -> Figure:
     first, second = (
-        _Blocks([(at, float(bool(kind))) for at, kind in zip(level.calls.due_s, level.calls.kind, strict=True)], length)
+        Blocks([(at, float(bool(kind))) for at, kind in zip(level.calls.due_s, level.calls.kind, strict=True)], length)
         for level, length in zip((a, b), lengths, strict=True)
         if level.calls is not None
     )
@@ -248,7 +247,7 @@ def _errors(a: Level, b: Level, lengths: Sequence[float], within: float) -> Figu
             margin=within,
             said="undecided",
         ),
-        lambda rng: second.mean(rng) - first.mean(rng),
+        lambda rng: second.mean(draw(second.blocks, rng)) - first.mean(draw(first.blocks, rng)),
         min(first.blocks, second.blocks),
     )
 
@@ -260,37 +259,6 @@ def _latencies(level: Level, *, cut_s: float | None) -> list[tuple[float, float]
     for at, one in level.calls.samples("latency"):
         found.append((at, one if one >= 0 else -one if cut_s is None else cut_s))
     return found
-
-
-class _Blocks:
-    """Values in order, and which block of time each is of; blocks without one are none."""
-
-    def __init__(self, samples: list[tuple[float, float]], block_s: float) -> None:
-        start = min((at for at, _ in samples), default=0.0)
-        numbers: dict[int, int] = {}
-        rows = sorted((value, numbers.setdefault(int((at - start) / block_s), len(numbers))) for at, value in samples)
-        self.n = len(rows)
-        self.blocks = len(numbers)
-        self._values = [value for value, _ in rows]
-        self._block_of = [block for _, block in rows]
-        self._sums = [0.0] * self.blocks
-        self._sizes = [0] * self.blocks
-        for value, block in rows:
-            self._sums[block] += value
-            self._sizes[block] += 1
-
-    def quantile(self, q: float, rng: random.Random) -> float:
-        """Of as many blocks as there are, drawn anew."""
-        times = [0] * self.blocks
-        for block in rng.choices(range(self.blocks), k=self.blocks):
-            times[block] += 1
-        upto = list(accumulate(map(times.__getitem__, self._block_of)))
-        return self._values[bisect_left(upto, max(1, math.ceil(q * upto[-1] - 1e-9)))]
-
-    def mean(self, rng: random.Random) -> float:
-        """The same."""
-        drawn = rng.choices(range(self.blocks), k=self.blocks)
-        return sum(self._sums[block] for block in drawn) / sum(self._sizes[block] for block in drawn)
 
 
 def _figure(figure: Figure, change: Callable[[random.Random], float], blocks: int) -> Figure:

@@ -10,21 +10,18 @@
 """
 
 import random
-from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import accumulate
 
 import msgspec
 
 from drillmaster.interviews import Calls, Level
+from drillmaster.load.blocks import Blocks, draw
 
 __all__ = ["GAIN", "LEAST_LEVELS", "Knee", "knee_of", "knee_text"]
 
 GAIN = 0.5
 LEAST_LEVELS = 4
 BLOCKS = 20
-MOST_CALLS = 20_000
-"""Of more calls in a level every so many-th is drawn from."""
 _RESAMPLES = 400
 
 
@@ -52,28 +49,18 @@ class _Cut:
     def __init__(self, callers: int, calls: Calls) -> None:
         self.callers = callers
         start, end = min(calls.due_s), max(calls.due_s)
-        self.block_s = max((end - start) / BLOCKS * (1 + 1e-9), 1e-9)
-        every = -(-len(calls.due_s) // MOST_CALLS)
+        self._block_s = max((end - start) / BLOCKS * (1 + 1e-9), 1e-9)
         self._good = [0] * BLOCKS
-        rows = []
-        for at, (due_s, value, outcome) in enumerate(
-            zip(calls.due_s, calls.times["latency"], calls.outcome, strict=True)
-        ):
-            block = int((due_s - start) / self.block_s)
-            self._good[block] += outcome == 0
-            if at % every == 0 and outcome != 2:
-                rows.append((abs(value), block))
-        rows.sort()
-        self._values = [value for value, _ in rows]
-        self._block_of = [block for _, block in rows]
-        self.empty = BLOCKS - len(set(self._block_of))
+        for due_s, outcome in zip(calls.due_s, calls.outcome, strict=True):
+            self._good[int((due_s - start) / self._block_s)] += outcome == 0
+        latencies = [(at, abs(value)) for at, value in calls.samples("latency")]
+        self._latencies = Blocks(latencies, self._block_s, start=start)
+        self.empty = BLOCKS - self._latencies.blocks
 
     def figures(self, times: Sequence[int]) -> tuple[float, float]:
         """Throughput and median latency, each block counted so many times."""
         good = sum(count * one for count, one in zip(times, self._good, strict=True))
-        upto = list(accumulate(map(times.__getitem__, self._block_of)))
-        median_s = self._values[bisect_left(upto, max(1, -(-upto[-1] // 2)))] if upto[-1] else 0.0
-        return good / (sum(times) * self.block_s), median_s
+        return good / (sum(times) * self._block_s), self._latencies.quantile(0.5, times)
 
 
 def knee_of(levels: Sequence[tuple[int, Level]]) -> Knee:
@@ -97,7 +84,7 @@ def knee_of(levels: Sequence[tuple[int, Level]]) -> Knee:
             )
     whole = [cut.figures([1] * BLOCKS) for cut in cuts]
     rng = random.Random(1)  # noqa: S311 - resampling, not secrets
-    drawn = sorted(_where(cuts, [cut.figures(_times(rng)) for cut in cuts]) for _ in range(_RESAMPLES))
+    drawn = sorted(_where(cuts, [cut.figures(draw(BLOCKS, rng)) for cut in cuts]) for _ in range(_RESAMPLES))
     at = _where(cuts, whole)
     low, high = drawn[round(0.025 * _RESAMPLES)], drawn[_RESAMPLES - 1 - round(0.025 * _RESAMPLES)]
     callers_at = [*(cut.callers for cut in cuts), None]
@@ -109,13 +96,6 @@ def knee_of(levels: Sequence[tuple[int, Level]]) -> Knee:
         per_s=tuple(round(per_s, 6) for per_s, _ in whole),
         p50_s=tuple(median_s for _, median_s in whole),
     )
-
-
-def _times(rng: random.Random) -> list[int]:
-    times = [0] * BLOCKS
-    for block in rng.choices(range(BLOCKS), k=BLOCKS):
-        times[block] += 1
-    return times
 
 
 def _where(cuts: Sequence[_Cut], figures: Sequence[tuple[float, float]]) -> int:

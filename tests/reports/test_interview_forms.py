@@ -358,3 +358,20 @@ def test_streams_have_first_words_and_gaps_of_good_calls(tmp_path: Path) -> None
     assert p50.value * 11 == pytest.approx(whole.value * 0.7, rel=0.01)
     assert p50.low is None and p50.high is None
     assert not any(isinstance(m, Absent) for m in one.gaps.quantiles.values())
+
+
+def test_the_knee_of_a_ladder_is_on_every_form_that_has_figures(tmp_path: Path) -> None:
+    verdict, view = interviews.shown(interviews.folder(tmp_path, levels=(1, 2, 4, 8), calls=400))
+    assert view.knee_callers is not None and "knee" in view.knee
+    view = msgspec.structs.replace(view, knee="the knee is at 4 callers", knee_callers=(4, 2, None))
+    assert "The knee is at 4 callers." in Page(reports.form("interview_html").render(verdict, view)).text
+    said = json.loads(reports.form("interview_json").render(verdict, view))
+    assert said["knee"] == {"told": True, "callers": 4, "low": 2, "high": None, "text": "the knee is at 4 callers"}
+    found = _families(reports.form("prometheus").render(verdict, view))["drillmaster_interview_knee_callers"]
+    assert [_of(found, bound=bound) for bound in ("observed", "lower", "upper")] == [[4.0], [2.0], [math.inf]]
+
+
+def test_a_knee_that_cannot_be_told_is_said_so_and_is_no_number(tmp_path: Path) -> None:
+    verdict, view = interviews.shown(interviews.folder(tmp_path))
+    assert view.knee.startswith("no knee can be told: 2 levels")
+    assert "drillmaster_interview_knee_callers" not in reports.form("prometheus").render(verdict, view)

@@ -22,6 +22,7 @@ from drillmaster.intake import is_there, read_bytes
 from drillmaster.intake.runs import short
 from drillmaster.interviews import QUANTILES as QUANTILES_OF
 from drillmaster.interviews import Calls, Level, Time
+from drillmaster.load.knee import knee_text
 from drillmaster.load.reading import Fitness
 from drillmaster.passports import Judged, judge_run, unjudged
 from drillmaster.reports import form, screened
@@ -117,6 +118,8 @@ def view_of(judged: Judged, *, gate_command: str) -> InterviewView:
         _level(level, steps[level.label], run.fitness[level.label], manifest.plan, _judged(level, judged.verdict))
         for level in interview.levels
     )
+    knee = run.knee()
+    ladder = sum(level.kind == "closed" for level in interview.levels)
     target: dict[str, Any] = manifest.plan.get("target") or {}
     started_ns = parse_rfc3339(manifest.started_at)
     made = InterviewView(
@@ -137,6 +140,8 @@ def view_of(judged: Judged, *, gate_command: str) -> InterviewView:
         dialect=str(target.get("dialect", "plain")),
         stream=bool(target.get("stream", False)),
         torn_bytes=run.torn_bytes,
+        knee=knee_text(knee) if ladder > 1 else "",
+        knee_callers=None if knee.why else (knee.callers, knee.low, knee.high),
         gate_command=gate_command,
         # The plan holds header names and an environment's; what of it matters stands on its own.
         manifest={k: v for k, v in msgspec.to_builtins(manifest).items() if k not in ("plan", "kind", "steps")},

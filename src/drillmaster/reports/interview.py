@@ -76,6 +76,10 @@ class InterviewView(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool = False
     torn_bytes: int = 0
     """Of records that a killed or stopped writer left half."""
+    knee: str = ""
+    """In words: where more callers bring more waiting instead of more answers, or why nobody can tell."""
+    knee_callers: tuple[int | None, int | None, int | None] | None = None
+    """The knee, and between what it lies; a None is beyond the ladder. None of all: it cannot be told."""
     gate_command: str
     manifest: dict[str, Any] = {}
 

@@ -43,6 +43,7 @@ def document(verdict: Verdict, view: InterviewView, *, bins: bool = True) -> dic
         },
         "levels": [_level(level, bins=bins) for level in view.levels],
         "not_run": list(view.not_run),
+        "knee": _knee(view),
         "run": {
             "id": view.page.evidence,
             "job": view.page.job,
@@ -85,6 +86,17 @@ def _level(level: LevelView, *, bins: bool) -> dict[str, Any]:
             }
     good = level.good_per_s
     return {**fields, "failures": level.failures, "good_per_s": None if good is None else round(good, 6)}
+
+
+def _knee(view: InterviewView) -> dict[str, Any]:
+    callers, low, high = view.knee_callers or (None, None, None)
+    return {
+        "told": view.knee_callers is not None,
+        "callers": callers,
+        "low": low,
+        "high": high,
+        "text": view.knee or None,
+    }
 
 
 def _bins(bins: dict[int, int]) -> list[list[float]]:

@@ -151,6 +151,15 @@ def _interview(verdict: Verdict, view: InterviewView) -> list[str]:
         "late_p99_seconds", "How late the client sent, 99th percentile.", each({x.label: x.late_p99_s for x in levels})
     )
     metric("client_cpu_ratio", "Share of one core that the client used.", each({x.label: x.cpu_share for x in levels}))
+    if view.knee_callers is not None:
+        metric(
+            "knee_callers",
+            "From how many callers on more of them bring more waiting than answers; +Inf: beyond the ladder.",
+            [
+                ({**job, "bound": bound}, math.inf if callers is None else float(callers))
+                for bound, callers in zip(("observed", "lower", "upper"), view.knee_callers, strict=True)
+            ],
+        )
     metric("idle_seconds", "Silence before the cold call.", [(job, view.page.idle_s)])
     return out
 

@@ -307,7 +307,7 @@ def test_what_attempts_of_nobody_s_cost_stands_beside_the_sums() -> None:
     made = books(paper)
     fault = made.phase("fault", "w1")
     assert fault is not None and fault.unattributed == made.storms[0].fault.unattributed == 3
-    assert fault.tokens == Tokens(told=10, nobodys=7, nobodys_estimated=5)
+    assert fault.tokens == Tokens(told=10, attempts=1, nobodys=7, nobodys_estimated=5)
 
 
 def test_tokens_are_billed_again_only_where_a_call_had_cost_some() -> None:
@@ -421,6 +421,7 @@ def test_nothing_is_lost_and_nothing_counted_twice(steps: list[tuple[int, float,
         )
         assert waits.kept + waits.early + waits.gave_up + waits.user_left == waits.asked
         assert tokens.again <= tokens.told and tokens.again_estimated <= tokens.estimated
+        assert tokens.again_attempts <= tokens.attempts <= phase.attempts
         assert phase.pauses.retries - phase.pauses.unread <= layers.retries and phase.for_nobody <= layers.retries
         assert phase.pauses.unread <= layers.unread
         assert phase.nested.requests <= phase.requests and phase.nested.attempts <= phase.attempts

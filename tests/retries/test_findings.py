@@ -161,6 +161,23 @@ def test_tokens_that_are_paid_twice_are_named_from_a_tenth_on(tokens: int, wante
     assert set(found(paper)) == wanted
 
 
+@pytest.mark.parametrize(("good", "wanted"), [(0, {"billed-again"}), (20, {"billed-again"}), (90, set())])
+def test_tokens_that_are_told_and_estimated_are_weighed_by_calls(good: int, wanted: set[str]) -> None:
+    """A broken stream's bytes are mostly wrapping: its estimate would hide what the answers behind it say they cost."""
+    broken = {**GOOD, "window": "w1", "end": "cut", "terminal": False, "intact": False}
+    paper = scene(PATIENT)
+    for n in range(20, 25):
+        attempt(paper, n, 0, tokens_estimated=500, **broken)
+        attempt(paper, n, 1, retry_count=1, tokens=20, **{**GOOD, "window": "w1"})
+    for k in range(good):
+        attempt(paper, 30 + k // 2, k % 2 / 2, tokens=20, **GOOD)
+    said = found(paper)
+    assert set(said) == wanted
+    if not good:
+        assert "5 of 10 attempts that cost tokens" in said["billed-again"].cause
+        assert "100 tokens by their usage" in said["billed-again"].cause
+
+
 def test_of_two_windows_each_is_looked_at() -> None:
     paper = Scene(lambda n, s, on: PATIENT if on else PRIMARY)
     again_ns = paper.lift_ns + 10 * S

@@ -221,6 +221,7 @@ class _Ledger:
     def _spend(self, attempt: Attempt, *, again: bool) -> None:
         if not _billed(attempt):
             return
+        self.tokens["attempts"] += 1
         if attempt.tokens is not None:
             self.tokens["told"] += attempt.tokens
             self.tokens["again"] += attempt.tokens if again else 0

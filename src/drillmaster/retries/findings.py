@@ -141,13 +141,30 @@ def _return(books: Accounting, storm: Storm) -> Iterator[Finding]:
 def _billed_again(fault: Phase) -> Iterator[Finding]:
     tokens = fault.tokens
     again, paid = tokens.again + tokens.again_estimated, tokens.told + tokens.estimated
-    if tokens.again_attempts < FEW or 10 * again < paid:
+    # Tokens by `usage` and by bytes are no one sum: an estimate is high, of a stream many times so, and would hide the rest.
+    mixed = bool(tokens.told and tokens.estimated)
+    part, whole = (tokens.again_attempts, tokens.attempts) if mixed else (again, paid)
+    if tokens.again_attempts < FEW or 10 * part < whole:
         return
-    about = f", {tokens.again_estimated} of them estimated" if tokens.again_estimated else ""
+    share = share_text(part / whole)
+    if mixed:
+        costs = (
+            f"{tokens.again} tokens by their usage" if tokens.again else "",
+            f"about {tokens.again_estimated} by their bytes" if tokens.again_estimated else "",
+        )
+        cause = (
+            f"{part} of {whole} attempts that cost tokens in the fault ({share}; {' and '.join(filter(None, costs))}) were for "
+            "calls that had been answered in part or in whole"
+        )
+    else:
+        about = f", {again} of them estimated" if tokens.again_estimated else ""
+        cause = (
+            f"{again} of {paid} tokens of the fault ({share}{about}) were for calls that had cost some already: "
+            f"{tokens.again_attempts} attempts sent again what had been answered in part or in whole"
+        )
     yield Finding(
         id="billed-again",
-        cause=f"{again} of {paid} tokens of the fault ({share_text(again / paid)}{about}) were for calls that had cost some "
-        f"already: {tokens.again_attempts} attempts sent again what had been answered in part or in whole",
+        cause=cause,
         next="keep what a broken answer has brought, and count its tokens against the same budget as the retry's",
         cites=tokens.again_cites,
     )

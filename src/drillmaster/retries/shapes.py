@@ -102,6 +102,8 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
     estimated: int = 0
     again: int = 0
     again_estimated: int = 0
+    attempts: int = 0
+    """Those that cost some."""
     again_attempts: int = 0
     nobodys: int = 0
     nobodys_estimated: int = 0

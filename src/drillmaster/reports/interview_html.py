@@ -390,6 +390,7 @@ def _manifest(view: InterviewView) -> list[tuple[str, str]]:
     page, m = view.page, view.manifest
     versions = ", ".join(f"{name} {text}" for name, text in dict(m.get("versions") or {}).items())
     permission = dict(m.get("permission") or {})
+    engines = dict(m.get("engines") or {})
     found = [
         ("Target", page.url),
         ("Address", ", ".join(map(str, m.get("addresses") or ()))),
@@ -408,6 +409,7 @@ def _manifest(view: InterviewView) -> list[tuple[str, str]]:
         ("Plan digest", str(m.get("plan_sha256", ""))),
         ("Seed", str(m.get("seed", ""))),
         ("Permission", ", ".join(f"{name} {value}" for name, value in permission.items()) or "none: loopback"),
+        ("Engines", f"{engines.get('size')} ({engines.get('kind')})" if engines else ""),
         ("Versions", versions),
         ("Run", str(m.get("run", ""))),
     ]

@@ -293,7 +293,9 @@ def test_workers_that_are_there_long_before_their_master_meet_it(lab: Many, tmp_
         free.bind(("127.0.0.1", 0))
         lab.address = f"127.0.0.1:{free.getsockname()[1]}"
     worker = lab.follow()
-    time.sleep(7)  # Locust tries anew every five seconds
+    assert worker.stderr is not None
+    assert "looking for the master" in worker.stderr.readline()
+    time.sleep(6)  # Locust tries anew every five seconds
     assert worker.poll() is None
     with truth_server(tmp_path) as seen:
         lab.lead(seen.url, "--levels", "1", "--warm", "3", "--idle", "0", workers=1, bind=lab.address)
@@ -305,10 +307,12 @@ def test_workers_that_are_there_long_before_their_master_meet_it(lab: Many, tmp_
 def test_an_interrupt_ends_a_worker_that_waits_for_its_master(lab: Many) -> None:
     lab.address = "127.0.0.1:9"
     worker = lab.follow()
-    time.sleep(4)
+    assert worker.stderr is not None
+    assert worker.stderr.readline() == "looking for the master at 127.0.0.1:9, for 300 s\n"
+    time.sleep(0.5)
     worker.send_signal(signal.SIGINT)
     assert worker.wait(20) == 3
-    assert worker.stderr is not None and "an interrupt" in worker.stderr.read()
+    assert "an interrupt" in worker.stderr.read()
 
 
 def test_no_master_is_said(lab: Many) -> None:

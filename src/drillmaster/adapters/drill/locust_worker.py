@@ -104,6 +104,7 @@ class _Worker:
         EngineUser.worker = self
         host, port = master
         self._waiting = gevent.getcurrent()
+        self._say(f"looking for the master at {host}:{port}, for {within_s:g} s")
         runner = None
         with contextlib.suppress(ConnectionError, gevent.Timeout), gevent.Timeout(within_s):
             runner = _Runner(environment, host, port, self)

@@ -196,3 +196,11 @@ def test_a_form_repeats_only_so_much_of_a_text(sealed: Path) -> None:
     run = msgspec.structs.replace(open_run(sealed), manifest=manifest)
     verdict = judge_eviction(run, sealed / "policy.yaml", now_ns=NOW_NS)
     assert len(form("text").render(verdict, colour=False)) < 20_000
+
+
+def test_a_run_of_another_drill_is_told_as_one_before_its_policy_is_asked_for(tmp_path: Path) -> None:
+    run = Scene().run()
+    assert run.manifest is not None
+    matrix = msgspec.structs.replace(run, manifest=msgspec.structs.replace(run.manifest, drill="matrix"))
+    with pytest.raises(Refused, match="drillmaster matrix"):
+        judge_eviction(matrix, tmp_path / "policy.yaml", now_ns=0)

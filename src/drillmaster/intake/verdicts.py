@@ -47,7 +47,6 @@ def judge_eviction(run: Run, policy_file: Path, *, now_ns: int, version: str | N
 
     Raises Problem; Refused for a run of another drill, whose phases mean something else.
     """
-    policy, gate, digest = read_policy(policy_file)
     manifest = run.manifest
     if manifest is not None and manifest.drill != "eviction":
         raise Refused(
@@ -58,6 +57,7 @@ def judge_eviction(run: Run, policy_file: Path, *, now_ns: int, version: str | N
             if manifest.drill == "matrix"
             else "name a run of an eviction drill",
         )
+    policy, gate, digest = read_policy(policy_file)
     now_ns = _whole_second(now_ns)
     verdict = judge(
         gate,

@@ -350,7 +350,7 @@ def test_what_will_be_refused_whatever_comes_of_it_is_known_before_any_load() ->
 
 
 def test_a_bound_needs_to_be_told_how_long_a_stall_is() -> None:
-    with pytest.raises(Problem, match="block_s: found nothing"):
+    with pytest.raises(Problem, match="beside `decide: bound` a block_s in seconds"):
         raw(COLD, timed("warm_c1", [1.0] * 100), decide="bound", p95_s=2.0)
 
 

@@ -86,8 +86,8 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
     def __post_init__(self) -> None:
         if self.decide == "bound" and self.block_s is msgspec.UNSET:
             raise ValueError(
-                "block_s: found nothing, wanted seconds, several times as long as a stall of the endpoint: calls in one stall "
-                "are no independent ones, and a bound has to know how long that is"
+                "beside `decide: bound` a block_s in seconds, several times as long as a stall of the endpoint: calls in one stall "
+                "are not independent, and a bound has to know how long that is"
             )
         if not self.levels:
             raise ValueError("levels: found none, wanted a limit for each level that is run")

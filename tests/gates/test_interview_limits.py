@@ -4,9 +4,12 @@ import math
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from drillmaster.errors import Problem
 from drillmaster.interviews import Interview, limit_name, limit_names
+from drillmaster.stats import block_bound, order_bound
 from drillmaster.verdict import AtLeast, Check, Exact
 from tests.gates.test_interview import COLD, by_id, gate_of, level, raw, timed
 
@@ -263,3 +266,44 @@ def test_an_interview_that_is_old_or_of_something_else_is_refused(
     interview: dict[str, Any], limits: dict[str, Any], found: dict[str, str]
 ) -> None:
     assert meant(interview, **limits) == found
+
+
+# Laws
+
+TOOK = st.lists(st.floats(0.01, 10) | st.floats(-10, -0.01), min_size=1, max_size=130)
+
+
+@given(TOOK, st.floats(0.1, 9), st.sampled_from([0.5, 1.0, 3.0]), st.sampled_from(["p50_s", "p95_s", "p99_s", "max_s"]))
+def test_what_passes_by_bound_is_bounded_by_calls_and_by_blocks(
+    took: list[float], cap: float, every_s: float, field: str
+) -> None:
+    one = timed("warm_c1", took, every_s=every_s)
+    found = check(one, field.removesuffix("_s"), decide="bound", block_s=1, **{field: cap})
+    if found.status != "pass":
+        assert found.status == "fail" or found.remedy
+        return
+    assert isinstance(found.observed, Exact)
+    assert math.isfinite(found.observed.value)
+    assert found.observed.value <= cap
+    if field != "max_s":
+        q = {"p50_s": 0.5, "p95_s": 0.95, "p99_s": 0.99}[field]
+        samples = [(at * every_s, value if value >= 0 else math.inf) for at, value in enumerate(took)]
+        bounds = (order_bound([value for _, value in samples], q), block_bound(samples, q, block_s=1))
+        assert all(bound is not None and bound <= cap for bound in bounds)
+
+
+@given(TOOK, st.floats(0.1, 9), st.integers(1, 40))
+def test_failed_calls_change_no_judgement_of_a_latency(took: list[float], cap: float, failed: int) -> None:
+    without = check(timed("warm_c1", took), "p95", p95_s=cap)
+    more = [*took, *([0.001] * failed)]
+    with_them = check(
+        timed("warm_c1", more, kinds=dict.fromkeys(range(len(took), len(more)), "http_5xx")), "p95", p95_s=cap
+    )
+    assert (with_them.status, with_them.observed) == (without.status, without.observed)
+
+
+@given(TOOK, st.floats(0.1, 9))
+def test_a_call_that_is_cut_never_makes_a_pass_of_a_failure(took: list[float], cap: float) -> None:
+    before = check(timed("warm_c1", took), "p95", p95_s=cap).status
+    after = check(timed("warm_c1", [*took, -10.0]), "p95", p95_s=cap).status
+    assert not (before == "fail" and after == "pass")

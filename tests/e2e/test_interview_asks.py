@@ -111,7 +111,7 @@ def test_a_session_holds_what_was_said_before_and_its_turns_are_told_apart(lab: 
     level = lab.read()
     assert level.fitness["warm_c2"].held == pytest.approx(2, abs=0.3)  # a caller who pauses is held
     found = level.interview.level("warm_c2")
-    assert found is not None and found.void == ()
+    assert found is not None and not any("in flight" in why for why in found.void)
 
 
 @pytest.mark.parametrize(

@@ -62,3 +62,11 @@ def test_every_option_that_takes_a_path_leaves_it_to_the_shell(words: str, metav
 )
 def test_every_argument_that_takes_a_path_leaves_it_to_the_shell(words: str) -> None:
     assert _offered(words, "no-such-ru") & {"file", "dir"}
+
+
+@pytest.mark.parametrize("words", ["interview --dialect", "probe --dialect"])
+def test_an_interview_offers_the_apis_that_it_can_ask_in(words: str) -> None:
+    shell = ShellComplete(cli._root, {}, "drillmaster", "_DRILLMASTER_COMPLETE")
+    offered = [item.value for item in shell.get_completions(words.split(), "o")]
+    assert offered == ["ollama", "openai_chat", "openai_responses", "openrouter"]
+    assert not shell.get_completions(words.split(), "mcp")

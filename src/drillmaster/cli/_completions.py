@@ -9,6 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 __all__ = [
+    "asked_dialects",
     "bugs",
     "clients",
     "dialects",
@@ -87,6 +88,13 @@ def dialects(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     from drillmaster.dialects import names
 
     return _that_begin(names(), incomplete)
+
+
+def asked_dialects(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Those that a load interview can ask in."""
+    from drillmaster.ladder.bodies import DIALECTS
+
+    return _that_begin(sorted(DIALECTS), incomplete)
 
 
 def notes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

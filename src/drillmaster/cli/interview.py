@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
+from drillmaster.cli import _completions as completions
 from drillmaster.cli._interview_asks import NAMES, PLACES, arrivals, asking, drain, fields, retry, think
 from drillmaster.cli._interview_policy import wanted
 from drillmaster.errors import Exit, Problem, Refused
@@ -68,7 +69,13 @@ _OF_A_PLAN = (
     metavar="FILE",
     help="The rows as one file of JSON; it must not be there. Default: interview.json, or one with the run's id.",
 )
-@click.option("--dialect", default="plain", show_default=True, help='Whose API it is; plain sends {"prompt": ...}.')
+@click.option(
+    "--dialect",
+    default="plain",
+    show_default=True,
+    help='Whose API it is; plain sends {"prompt": ...}.',
+    shell_complete=completions.asked_dialects,
+)
 @click.option("--model", help="The model's name, where the API is asked by one.")
 @click.option("--stream", is_flag=True, help="Ask for streams: first word and gaps are timed too.")
 @click.option("--max-tokens", type=int, metavar="N", help="The most that one answer may have.")

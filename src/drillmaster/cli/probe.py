@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from drillmaster.cli import _completions as completions
 from drillmaster.errors import Exit, Problem
 
 if TYPE_CHECKING:
@@ -69,7 +70,13 @@ class _Span(click.ParamType[float]):
     show_default=True,
     help="The silence after which a call counts as cold.",
 )
-@click.option("--dialect", default="openai_chat", show_default=True, help="Whose API it is.")
+@click.option(
+    "--dialect",
+    default="openai_chat",
+    show_default=True,
+    help="Whose API it is.",
+    shell_complete=completions.asked_dialects,
+)
 @click.option("--prompt", default=_PROMPT, show_default=True, help="What is asked.")
 @click.option(
     "--max-tokens", type=int, default=16, show_default=True, metavar="N", help="The most one answer may have."

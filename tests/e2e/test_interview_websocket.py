@@ -65,6 +65,17 @@ def test_a_url_is_enough(tmp_path: Path) -> None:
     assert {row["label"]: row["error_rate"] for row in rows["results"]} == {"cold": 0, "warm_c1": 0, "warm_c2": 0}
 
 
+def test_an_option_says_which_message_ends_an_answer(tmp_path: Path) -> None:
+    with server(talk) as port:
+        done = interview(tmp_path, f"ws://127.0.0.1:{port}/talk", "--until", '"done"', *ONCE)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "interview.json").read_text())["results"]
+    assert all(row["p50_s"] >= 0.02 for row in rows)
+    wrong = interview(tmp_path, f"http://127.0.0.1:{port}/talk", "--until", "(", *ONCE)
+    assert wrong.returncode == 2
+    assert "--until" in wrong.stderr
+
+
 @pytest.mark.parametrize(
     "target, found",
     [

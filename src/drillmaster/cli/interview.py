@@ -26,6 +26,8 @@ _OPTIONS = {
     "/target/url": "URL",
     "/target/prompt": "--prompt",
     "/target/dialect": "--dialect",
+    "/target/websocket": "--until",
+    "/target/websocket/until": "--until",
     "/target/model": "--model",
     "/target/stream": "--stream",
     "/target/headers": "--header",
@@ -44,7 +46,7 @@ _OPTIONS = {
 }
 _MOST_IN_A_TIME = 100_000
 _OF_A_PLAN = (
-    "url_option", "prompt", "dialect", "model", "stream", "max_tokens", "headers", "levels", "warm", "seconds", "idle", "timeout",
+    "url_option", "prompt", "dialect", "model", "stream", "until", "max_tokens", "headers", "levels", "warm", "seconds", "idle", "timeout",
     "job", "processes", *NAMES,
 )  # fmt: skip
 
@@ -78,6 +80,7 @@ _OF_A_PLAN = (
 )
 @click.option("--model", help="The model's name, where the API is asked by one.")
 @click.option("--stream", is_flag=True, help="Ask for streams: first word and gaps are timed too.")
+@click.option("--until", metavar="REGEX", help="Of a ws:// URL: the message that ends an answer. Default: the first.")
 @click.option("--max-tokens", type=int, metavar="N", help="The most that one answer may have.")
 @click.option(
     "--header",
@@ -388,7 +391,7 @@ def _read(path: Path) -> "InterviewPlan":
 
 def _plan(url: str, asked: dict[str, Any]) -> tuple["InterviewPlan", dict[str, str]]:
     """The plan that a command line says, and secrets of its URL, which stand in no plan. Raises Problem."""
-    from drillmaster.ladder import Asked, InterviewPlan
+    from drillmaster.ladder import Asked, InterviewPlan, Messages
 
     url, more = _without_user(url)
     headers = _headers(asked["headers"])
@@ -409,6 +412,7 @@ def _plan(url: str, asked: dict[str, Any]) -> tuple["InterviewPlan", dict[str, s
             order="shuffled" if asked["shuffle"] else "in_turn",
             form=fields("--form", asked["form"]),
             query=fields("--query", asked["query"]),
+            websocket=None if asked["until"] is None else Messages(until=asked["until"]),
         ),
         levels=_levels(asked["levels"]),
         warm=_calls(asked),

@@ -190,6 +190,17 @@ def test_what_still_asks_for_waits_after_so_many_is_a_failure_of_its_own_kind(la
     assert lab.rows()["warm_c1"]["requests"] == 5
 
 
+def test_a_cold_call_that_is_sent_away_for_good_failed_and_the_ladder_is_run(lab: Lab) -> None:
+    with server(lambda number: (0.0, BUSY if number < 2 else answer())) as (url, truth):
+        done = lab.run(url, "--levels", "1", "--warm", "3", "--idle", "0", "--retry-after", "2:2")
+    assert done.returncode == 0, done.stderr
+    assert "the cold call failed: attempts_spent" in done.stderr
+    cold = lab.read().interview.level("cold")
+    assert cold is not None and cold.failed == {"attempts_spent": 1}
+    assert lab.rows()["cold"]["requests"] == 2
+    assert truth.n == 2 + 1 + 3
+
+
 def test_a_form_and_a_query_are_sent_as_browsers_send_them(lab: Lab) -> None:
     (lab.folder / "rows.csv").write_text('q\n"a b&c"\nü\n')
     words = ["--payloads", "rows.csv", "--levels", "1", "--warm", "2", "--idle", "0"]

@@ -15,6 +15,7 @@ A plan that has none of these does not come by here.
    those of the last answer.
 """
 
+import math
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -97,7 +98,7 @@ class TurnConn(Conn):
             return
         if rest or not head.keep_alive or self._out or isinstance(self._body, CloseBody):
             self._close()
-        wait_ns = -int(-told.wait_s * 1e9 // 1)  # rounded up: nobody may come too early
+        wait_ns = math.ceil(told.wait_s * 1e9)  # nobody may come too early
         if self._attempts >= patience.max_attempts:
             self._over(CODE["attempts_spent"], now_ns, head.status, -1)
         elif self._waited_ns + wait_ns > patience.max_wait_s * 1e9:

@@ -222,6 +222,14 @@ def test_a_burst_counts_as_one_and_scattered_samples_as_what_they_are() -> None:
     assert block_bound(rare, 0.95, block_s=1.0) == 9.0  # 2 blocks of 100: there may be 6
 
 
+def test_a_stall_that_lies_in_two_blocks_counts_as_one() -> None:
+    def of(*slow: int) -> float | None:
+        return block_bound(steady([9.0 if n // 12 in slow else 1.0 for n in range(2_400)], 1 / 12), 0.95, block_s=1.0)
+
+    assert of(7, 26) == 1.0
+    assert of(7, 8) == 9.0
+
+
 def test_a_block_weighs_the_same_however_few_calls_it_has() -> None:
     # A caller who waits makes one call in a slow second and a hundred in a quick one.
     samples = [(second + n / 100, 0.01) for second in range(90) for n in range(100)]

@@ -164,6 +164,9 @@ def test_goodput_is_of_all_that_was_due_and_per_second() -> None:
     assert (rate.status, "80 in 154 s" in rate.title) == ("fail", True)
     both = check(one, "goodput", goodput={"slo": {"latency_s": 2, "ttft_s": 1}, "min_ratio": 0.1})
     assert both.status == "fail"  # none has a first token
+    silent = timed("warm_c1", [1.0] * 10, times={"ttft": [-1.0] * 5 + [0.5] * 5})  # half of the streams carried no word
+    words = check(silent, "goodput", goodput={"slo": {"ttft_s": 2}, "min_ratio": 0.5})
+    assert words.observed == Exact(0.5, n=10, low=pytest.approx(0.222, abs=1e-3))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import itertools
 import json
 import socket
+import ssl
 import threading
 import time
 from collections import Counter
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from drillmaster.engines.pacing import pause_ns
 from drillmaster.engines.shots import Deck
@@ -512,6 +514,32 @@ def test_a_stream_that_was_refused_first_is_timed_by_its_own_words(lab: Lab) -> 
         assert row.word_ns >= row.first_ns >= row.due_ns + 100_000_000
         assert len(gaps) == 1
         assert row.end_ns - row.due_ns >= 130_000_000
+
+
+def test_over_tls_a_session_keeps_its_connection_through_a_wait(lab: Lab, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+
+    def law(seen: Seen, number: int) -> bytes:
+        return asked("0.05") if seen.body.startswith("t1") and len(server.of(seen.body)) == 1 else answer()
+
+    server = Server(law)
+    with origin(server.handle, tls=context) as port:
+        ran = lab.run(
+            port,
+            {"level": 2, "calls": 8, "pauses": {"turn_s": 0.01}},
+            shot={"payloads": ["t0 {n}", "t1 {n}"], "turns": [2]},
+            patience={"max_attempts": 2, "max_wait_s": 1},
+            tls=True,
+            server_name="localhost",
+            ca_file=str(tmp_path / "ca.pem"),
+        )
+    assert ran.kinds == {"ok": 8}
+    assert sorted(row.attempts for row in ran.rows) == [1] * 4 + [2] * 4
+    assert {seen.conn for seen in server.seen} == {1, 2}
+    assert sum(row.tls_ns > 0 for row in ran.rows) == 2
 
 
 def test_a_turn_that_waited_goes_on_in_its_session(lab: Lab) -> None:

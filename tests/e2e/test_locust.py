@@ -21,8 +21,10 @@ import pytest
 
 from drillmaster.evidence.samples import read_gaps, read_samples
 from tests.e2e.interviewlab import Lab, answer, interviewing, server
+from tests.e2e.test_engine_websocket import server as websocket_server
 from tests.e2e.test_interview import provider
 from tests.e2e.test_interview_processes import LOOPBACK_S, NUMBERED, most_at_once, of_step
+from tests.e2e.test_interview_websocket import echo
 from tests.e2e.truthlab import at, truth_server
 
 __all__ = ["provider"]
@@ -539,3 +541,20 @@ def test_words_of_streams_come_back_with_their_gaps(lab: Many, provider: str) ->
         assert all(len(mine) == row.words - 1 for row, mine in gaps)
         total += sum(len(mine) for _, mine in gaps)
     assert total * 4 == sum((lab.run_dir / f"gaps.{engine}.bin").stat().st_size for engine in (1, 2))
+
+
+def test_messages_on_websockets_are_shared_among_workers_too(lab: Many) -> None:
+    with websocket_server(echo) as port:
+        lab.lead(
+            f"ws://127.0.0.1:{port}/talk", "--levels", "4", "--warm", "40", "--idle", "0", "--rehearsal", "--open", "20:1",
+            workers=2,
+        )  # fmt: skip
+        workers = [lab.follow(), lab.follow()]
+        assert lab.ends() == 0, lab.text
+        assert [worker.wait(20) for worker in workers] == [0, 0]
+    levels = {level.label: level for level in lab.read().interview.levels}
+    assert {label: (level.n, level.failures) for label, level in levels.items()} == {
+        "cold": (1, 0),
+        "warm_c4": (40, 0),
+        "open_r20": (20, 0),
+    }

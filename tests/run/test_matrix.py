@@ -20,6 +20,7 @@ from drillmaster.run.folder import Folder
 from drillmaster.run.matrix import Cells, prepare_matrix
 from drillmaster.run.tail import Tail
 from drillmaster.run.traffic import Answer, Tally
+from drillmaster.run.watch import requests_spent
 
 S = 10**9
 
@@ -42,6 +43,7 @@ class Drill:
         self.worker_alive = self.plan.worker is not None
         self.restarts = 0
         self.counts: dict[str, int] = {}
+        self.proxy: dict[str, Any] = {"counts": self.counts, "spent": None}
         self.written: list[tuple[str, dict[str, Any]]] = []
         self.said: list[str] = []
         self.agent: Any = lambda: self.served()
@@ -68,8 +70,8 @@ class Drill:
         self.agent()
         return self.state is before
 
-    async def proxy_counts(self) -> dict[str, Any]:
-        return self.counts
+    async def requests_spent(self) -> int:
+        return requests_spent(self.proxy)
 
     async def restart_worker(self) -> bool:
         self.restarts += 1
@@ -345,6 +347,26 @@ def test_what_there_is_no_room_for_is_named_and_not_run(
     drill.counts["requests"] += requests
     assert next_of(drill.course(time_limit_s=time_limit_s), drill) is None
     assert [why in f["why"] for f in drill.events("cell_not_run")] == [True, True], drill.events("cell_not_run")
+
+
+@pytest.mark.parametrize(
+    ("counts", "purse", "why"),
+    [
+        ({"requests": 0, "met": 0}, 15, "15 went"),  # the proxy was replaced and counts anew, the purse does not
+        ({"requests": 15, "met": 15}, 15, "15 went"),  # a fault met them all, and all of them still went up
+        ({"requests": 15, "met": 15}, 0, None),  # nothing went up
+    ],
+)
+def test_what_was_spent_is_what_the_purse_says(
+    tmp_path: Path, counts: dict[str, int], purse: int, why: str | None
+) -> None:
+    drill = Drill(tmp_path / "run", spend=Spend(max_requests=40))
+    baseline(drill)
+    drill.proxy = {"counts": counts, "spent": {"requests": purse, "tokens": 0}}
+    turn = next_of(drill.course(), drill)
+    said = [f["why"] for f in drill.events("cell_not_run")]
+    assert (turn is None) == (why is not None)
+    assert all(why is not None and why in one for one in said)
 
 
 def test_time_that_runs_out_later_keeps_the_cells_before(drill: Drill) -> None:

@@ -42,7 +42,7 @@ from drillmaster.run.signals import EndingSignals
 from drillmaster.run.tail import Tail
 from drillmaster.run.traffic import Tally, Traffic
 from drillmaster.run.upstream import probe_proxy
-from drillmaster.run.watch import BEAT_S, SPEND_S, Watch
+from drillmaster.run.watch import BEAT_S, SPEND_S, Watch, requests_spent
 from drillmaster.sanity import window_problem
 from drillmaster.screen import screen_argv
 from drillmaster.timeline import Writer
@@ -403,12 +403,18 @@ class Conductor:
 
     async def proxy_counts(self) -> dict[str, Any]:
         """What the proxy counted so far. Raises Refused where it does not answer."""
+        counts: dict[str, Any] = (await self._proxy_state()).get("counts", {})
+        return counts
+
+    async def requests_spent(self) -> int:
+        return requests_spent(await self._proxy_state())
+
+    async def _proxy_state(self) -> dict[str, Any]:
         try:
-            counts: dict[str, Any] = (await self.proxy.state()).get("counts", {})
+            return await self.proxy.state()
         except InjectorLost as lost:
             log = self.folder.path / "proxy.log"
             raise Refused("the proxy", found=lost.why, wanted="its counts", remedy=f"see {log}") from None
-        return counts
 
     async def worker_said(self) -> tuple[str, ...]:
         """The last lines of a worker that the drill started, told to the person too."""

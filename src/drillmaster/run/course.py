@@ -47,7 +47,8 @@ class Stage(Protocol):
     async def pause(self, seconds: float) -> bool:
         """Let time pass; False when somebody stopped the drill meanwhile."""
 
-    async def proxy_counts(self) -> dict[str, Any]: ...
+    async def requests_spent(self) -> int:
+        """How many requests went to the real endpoint so far. Raises Problem where the proxy does not answer."""
 
     worker_alive: bool
 

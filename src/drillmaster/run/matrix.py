@@ -351,10 +351,9 @@ class Cells:
         if spend is None:
             return ""
         try:
-            counts = await stage.proxy_counts()
+            spent = await stage.requests_spent()
         except Problem:
             return ""  # the ticker counts silence
-        spent = int(counts.get("requests", 0)) - int(counts.get("met", 0))
         if self._spent:
             self._most_spent = max(self._most_spent, spent - self._spent)
         self._spent = spent

@@ -9,6 +9,8 @@
 """
 
 import os
+from collections.abc import Mapping
+from typing import Any
 
 from drillmaster.clock import Clock
 from drillmaster.conduct import State
@@ -18,7 +20,7 @@ from drillmaster.run.parts import InjectorLost, ProxyPart
 from drillmaster.run.pins import Pins
 from drillmaster.run.traffic import Tally
 
-__all__ = ["BEAT_S", "SPEND_S", "Watch"]
+__all__ = ["BEAT_S", "SPEND_S", "Watch", "requests_spent"]
 
 BEAT_S = 0.1
 SPEND_S = 0.25
@@ -90,8 +92,7 @@ class Watch:
         before, self._spent = (
             self._spent,
             {
-                # The purse's own count, where there is one: a proxy that was replaced counts the rest anew.
-                "requests": int(spent.get("requests", int(counts.get("requests", 0)) - int(counts.get("met", 0)))),
+                "requests": requests_spent(state),
                 "tokens": int(spent.get("tokens", counts.get("tokens", 0))),
             },
         )
@@ -134,6 +135,18 @@ class Watch:
         if counts.get("evidence_lost"):
             return f"the proxy could not write {counts['evidence_lost']} lines of evidence"
         return None
+
+
+def requests_spent(state: Mapping[str, Any]) -> int:
+    """How many requests went to the real endpoint, by what the proxy says of itself (`state`).
+
+    The purse's own count, where there is one: a proxy that was replaced counts the rest anew, and what met a fault may have
+    gone up all the same.
+    """
+    spent, counts = state.get("spent"), state.get("counts", {})
+    if spent is not None:
+        return int(spent["requests"])
+    return int(counts.get("requests", 0)) - int(counts.get("met", 0))
 
 
 def max_late_s(time_limit_s: float) -> float:

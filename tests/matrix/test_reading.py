@@ -115,6 +115,12 @@ def test_a_cell_in_a_word(fault: str, requests: list[dict[str, Any]], word: str,
     assert (result.word, why in result.why) == (word, True), result
 
 
+def test_an_altered_answer_that_nobody_is_known_to_own_is_no_fallback_where_the_worker_says_primary() -> None:
+    unowned = {"attempts": (ALTERED | {"trace": None},), "says": "model_ok", "ms": 2_500}  # two users at once
+    result = one("wrong-model", *[unowned] * 4)
+    assert result.word == "not met" and "3 are wanted" in result.why  # the first one alone is known to be somebody's
+
+
 def test_what_the_lift_ended_is_counted_apart_and_blames_nobody() -> None:
     late = {"attempts": (LIFTED,), "ms": 4200, "status": 500, "answer": None}  # due at 6 s, over at 10.2
     quick = {"attempts": (HELD,), "ms": 4000, "says": "small-model"}

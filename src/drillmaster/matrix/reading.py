@@ -5,8 +5,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-import msgspec
-
 from drillmaster import faults
 from drillmaster.errors import Exit
 from drillmaster.matrix.cells import heard
@@ -213,7 +211,7 @@ class _Reading:
         self._run, self._cell, self._window, self._told = run, cell, window, told
         self._said, self._attempts, self._struck, self._accounts = said, attempts, struck, accounts
         self._lifted_ns = run.lifted_or_end_ns(window)
-        during = [] if window.met == 0 else [self._told_apart(r) for r in run.during(window)]
+        during = [] if window.met == 0 else list(run.during(window))
         met = [r for r in during if self._met(r)]
         # What the lift itself ended says nothing of the agent: it got an answer because the drill was over.
         self.cut = [
@@ -232,13 +230,6 @@ class _Reading:
         self.fell = [r for r in self.judged if r.outcome in ("ok_fallback", "ok") and r.id not in bad]
         self.primary = [r for r in self.judged if r.outcome == "ok_primary" and r.id not in bad]
         self.failed = [r for r in self.judged if r.outcome in FAILED and r.outcome not in _GAVE_UP | _GARBAGE]
-
-    def _told_apart(self, request: Request) -> Request:
-        """An error of the real endpoint's, as a client gets that follows a redirect into the void, is no answer of the primary."""
-        answered = any(a.upstream and a.status is not None and a.status < 400 for a in self._own(request))
-        if request.outcome != "ok_primary" or answered:
-            return request
-        return msgspec.structs.replace(request, outcome="ok_fallback")
 
     def _met(self, request: Request) -> bool:
         if self._window.id in request.met:

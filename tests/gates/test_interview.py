@@ -313,6 +313,10 @@ def test_many_calls_in_a_short_time_bound_nothing() -> None:
         "refused", "let this level run for 295 s or longer, with a call in each block: --seconds 295",
     )  # fmt: skip
     assert "so short a time bounds nothing" in check.title
+    batch = raw(COLD, timed("drain", [1.0] * 100, every_s=0.0, kind="drain"), decide="bound", block_s=5, p95_s=2.0)
+    assert by_id(batch)["drain.p95"].remedy.startswith("sign drain_s or max_s")
+    by_clock = raw(COLD, timed("open_r9", [1.0] * 100, every_s=0.1, kind="open"), decide="bound", block_s=5, p95_s=2.0)
+    assert by_id(by_clock)["open_r9.p95"].remedy.endswith("with a call in each block: a longer --open")
 
 
 def test_the_larger_of_both_bounds_decides() -> None:

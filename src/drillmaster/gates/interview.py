@@ -26,7 +26,7 @@ from drillmaster.deciding import BudgetNote, Caps, Decision, DecisionLimits, dec
 from drillmaster.gates import Gate
 from drillmaster.gates._interview_counts import again, apdex, cost, drained, goodput, shown
 from drillmaster.gates._interview_limits import Apdex, Goodput, LevelLimits, Slo, kinds_match
-from drillmaster.interviews import QUANTILES, Bound, Interview, Level, Time, authors_called, limit_name
+from drillmaster.interviews import QUANTILES, Bound, Interview, Kind, Level, Time, authors_called, limit_name
 from drillmaster.policy import seconds_text, share_text
 from drillmaster.stats import calls_for_rate, rate_bound, samples_for_bound
 from drillmaster.verdict import Absent, AtLeast, Check, Exact, Measure, Status, at_most
@@ -324,7 +324,7 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
             self.decide == "bound" and name != "max" and status != "fail" and not isinstance(observed, Absent)
         ):  # the largest of all there were is a census
             if bound is None or bound.value is None:
-                status, remedy = "refused", _more(bound) or remedy
+                status, remedy = "refused", _more(bound, level.kind) or remedy
             elif bound.value > cap:
                 status = "fail"
             elif isinstance(observed, Exact):
@@ -431,17 +431,19 @@ def _own(level: Level, time: Time, name: str, cap: float, judged: float | None, 
     return f"{said}, and without it the limit may be kept" if status == "fail" and judged - own_s <= cap else ""
 
 
-def _more(bound: Bound | None) -> str:
+def _more(bound: Bound | None, kind: Kind) -> str:
     """What would make a bound of too little."""
     if bound is None:
         return "judge the run's folder: a file of rows holds no calls that could be counted by blocks of time"
+    if kind == "drain" and bound.short:
+        return "sign drain_s or max_s for the drain: one batch is due at once, and bounds no quantile of others"
     wanted = []
     if bound.few:
         wanted.append(f"make {bound.calls} calls at this level or more")
     if bound.short and bound.seconds is not None:
         wanted.append(
             f"let this level run for {seconds_text(bound.seconds)} or longer, with a call in each block: "
-            f"--seconds {bound.seconds:g}"
+            + ("a longer --open" if kind == "open" else f"--seconds {bound.seconds:g}")
         )
     return ", and ".join(wanted)
 

@@ -80,7 +80,7 @@ def test_messages_are_the_same_in_any_pieces(cuts: list[int]) -> None:
 @pytest.mark.parametrize(
     "data, why",
     [
-        (frame(b"x"), "a masked frame"),
+        (frame(b"x", mask=b"mask"), "a masked frame"),
         (b"\xc1\x01x", "reserved bit"),
         (b"\x83\x01x", "an opcode that is none"),
         (b"\x8b\x01x", "an opcode that is none"),
@@ -114,3 +114,13 @@ def test_a_close_has_a_code_or_none() -> None:
     assert close_code(b"") is None
     with pytest.raises(Malformed):
         close_code(b"\x03")
+
+
+def test_a_control_frame_that_has_begun_is_no_message() -> None:
+    reader = Messages()
+    for byte in wire(b"beat", PING)[:-1]:
+        assert reader.feed(bytes([byte])) == []
+        assert not reader.within
+    assert reader.feed(b"t") == [Message(PING, b"beat")]
+    reader.feed(wire(b"half")[:1])
+    assert reader.within

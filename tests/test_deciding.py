@@ -22,6 +22,7 @@ from drillmaster.deciding import (
 )
 from drillmaster.interviews import Interview, Level
 from drillmaster.verdict import Status
+from tests.gates.test_interview import timed
 
 END_NS = parse_rfc3339("2026-11-30T23:30:00Z")
 LIMITS = DecisionLimits(interactive_p95_s=2.0, degrading_ratio=2.0, cold_near_timeout_ratio=0.5)
@@ -132,6 +133,18 @@ def test_a_gate_that_decides_by_the_bound_needs_a_bound_here_too() -> None:
     few = decided(*of(58), by_bound=True)
     assert few.allowed == ()
     assert "p95 of warm_c1 is not known" in few.why
+
+
+def test_a_gate_that_counts_blocks_of_time_needs_enough_of_them_here_too() -> None:
+    def of(every_s: float) -> Decision:
+        levels = [timed(label, [1.0] * 60, every_s=every_s) for label in ("warm_c1", "warm_c4")]
+        one = interview(timed("cold", [3.0], kind="cold"), *levels)
+        return decide(one, LIMITS, CAPS, status="pass", by_bound=True, block_s=5.0)
+
+    assert of(5.0).allowed == ("interactive", "summary")
+    short = of(0.1)
+    assert short.allowed == ()
+    assert "p95 of warm_c1 is not known" in short.why
 
 
 def test_calls_by_the_clock_have_to_be_quick_too() -> None:

@@ -130,7 +130,7 @@ def _no_fallback(s: _Scene) -> Iterator[Finding]:
         return
     yield Finding(
         id="no-fallback",
-        cause=f"the fallback is dead code or catches the wrong exception class: {escaped}{_under(s.window)}",
+        cause=f"there is no fallback, or it is dead code or catches the wrong exception class: {escaped}{_under(s.window)}",
         next=f"trigger the fallback in a unit test with {'that exception' if named else 'what the client raises there'}, "
         "then run this drill again",
         cites=tuple(m.cite for m in _raised(s)[:2]) + tuple(r.cite for r in s.during if r.outcome in FAILED)[:2],
@@ -199,13 +199,23 @@ def _slow_fallback(s: _Scene) -> Iterator[Finding]:
         healthy.value > 0 and faulted.value >= SLOWER_RATIO * healthy.value and faulted.value - healthy.value > 0.01
     ):
         return
-    held = median([(a.end_ns - a.start_ns) / 1e9 for a in s.run.attempts if a.window == s.window.id])
+    struck = [a for a in s.run.attempts if a.window == s.window.id]
+    again = sum((a.retry_count or 0) > 0 for a in struck)
+    held = median([(a.end_ns - a.start_ns) / 1e9 for a in struck])
     if isinstance(held, Exact) and held.value >= faulted.value / 2:
         yield Finding(
             id="slow-primary-first",
             cause=f"the fallback is in time but slow: p50 {_ms(faulted.value)} against {_ms(healthy.value)} in the baseline, since "
             f"each request first spends {_ms(held.value)} on the dead endpoint",
             next="shorten the client's time limit, or let a breaker remember that the endpoint is down",
+        )
+    elif 2 * again > len(s.during):  # most users wait for an SDK's pauses, whosever each attempt is
+        yield Finding(
+            id="slow-fallback",
+            cause=f"the fallback is in time but slow: p50 {_ms(faulted.value)} against {_ms(healthy.value)} in the baseline, since "
+            f"the SDK asks the dead endpoint again first: {again} of {len(struck)} attempts are its retries, each behind a pause",
+            next="let the SDK try less often (max_retries), or let a breaker remember that the endpoint is down",
+            cites=tuple(a.cite for a in struck if a.retry_count)[:2],
         )
     else:
         yield Finding(

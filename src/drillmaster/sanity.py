@@ -800,9 +800,9 @@ def _warnings(plan: Plan, numbers: Numbers | None) -> Iterator[str]:
     if cost > allowed:
         yield (
             f"limits that exclude each other: a fallback that takes its whole {numbers.max_fallback_s:g} s costs "
-            f"{cost} requests at one in {plan.traffic.every_s:g} s, and {share_text(numbers.max_failed_ratio)} of the "
+            f"{cost} requests at one in {plan.traffic.every_s:.3g} s, and {share_text(numbers.max_failed_ratio)} of the "
             f"{numbers.failed_window} window's {requests} allows {allowed}: "
-            f"in effect the fallback has {allowed * plan.traffic.every_s:g} s"
+            f"in effect the fallback has {allowed * plan.traffic.every_s:.3g} s"
         )
     if plan.traffic.time_limit_s >= numbers.max_fallback_s:
         yield (

@@ -75,6 +75,13 @@ def test_a_slow_fallback_passes_with_a_finding_at_twice_the_baseline() -> None:
     assert "slow-fallback" not in judged(Scene(lambda n, s, on: almost if on else PRIMARY))[2]
 
 
+def test_a_fallback_that_waits_for_the_sdk_to_try_again_is_slow_for_that() -> None:
+    behind_a_retry = Answer(480, attempts=2, marks=FALLBACK.marks)
+    finding = judged(Scene(lambda n, s, on: behind_a_retry if on else PRIMARY))[2]["slow-fallback"]
+    assert "60 of 120 attempts are its retries" in finding.cause
+    assert "max_retries" in finding.next and "cache" not in finding.cause + finding.next
+
+
 def test_one_exception_and_then_silence_is_told_as_such() -> None:
     silent = Answer(5000, result="timeout", status=None, answer=None, attempts=0)
     first = Answer(15, status=500, answer=None, marks=(("unhandled_exception", {"kind": "ReadError"}),))

@@ -9,6 +9,7 @@ from drillmaster.matrix import LeftOut, Table
 from drillmaster.matrix.page import render
 from drillmaster.matrix.telling import grouped, headline, lines, summary
 from drillmaster.reports.html import MAX_BYTES
+from drillmaster.verdict import AtLeast
 from tests.matrix.paper import DOWN, RESET, Paper
 
 FELL = {"attempts": (DOWN,), "says": "small-model"}
@@ -84,6 +85,25 @@ def test_what_should_have_been_run_comes_first_among_what_was_not() -> None:
     late = LeftOut(label="reset", dialect="openai_chat", stream=True, why="the time was over", should=True)
     assert [why for why, _ in grouped([*many, late])] == ["the time was over", "it cannot"]
     assert grouped([late]) == [("the time was over", ["reset (openai_chat streamed)"])]
+
+
+def test_what_was_left_out_for_one_reason_names_its_way_of_asking_once() -> None:
+    entry = LeftOut(label="reset", dialect="openai_chat", stream=True, why="it cannot")
+    many = [msgspec.structs.replace(entry, label=label) for label in ("reset", "503", "hang")]
+    other = msgspec.structs.replace(entry, dialect="anthropic")
+    assert grouped([*many, other]) == [
+        ("it cannot", ["reset, 503, hang (openai_chat streamed)", "reset (anthropic streamed)"])
+    ]
+
+
+def test_attempts_that_found_no_user_are_no_number_and_there_is_a_cure() -> None:
+    found = table()
+    blind = msgspec.structs.replace(found.results[0], attempts_each=AtLeast(0.03), most_attempts=AtLeast(1.0))
+    said = text(msgspec.structs.replace(found, results=(blind, *found.results[1:])))
+    assert "attempts a request: not known, most of them found no user" in said
+    assert "note: in 1 cell most attempts found no user" in said
+    assert "0.03" not in said
+    assert "note:" not in text(found)
 
 
 @pytest.mark.parametrize("share", [0.1, None])

@@ -10,6 +10,7 @@ from drillmaster.charts import Series, steps
 from drillmaster.reports import RunView, form
 from drillmaster.reports._retries import card_text, page
 from drillmaster.retries import Accounting, account
+from drillmaster.verdict import AtLeast
 from tests.reports import cases
 from tests.retries.test_accounting import GOOD, PATIENT, attempt, scene
 from tests.scene import PRIMARY, S, Scene
@@ -49,6 +50,25 @@ def test_the_card_says_it_under_run_and_keeps_its_length() -> None:
     assert "237 by the SDK, 59 above it" in said
     assert "cut short" in said
     assert "80 tokens billed again" in said
+
+
+def test_where_most_attempts_are_nobodys_the_card_counts_them_all_and_says_how_they_would_find_their_users() -> None:
+    books = busy()
+    fault = next(phase for phase in books.phases if phase.name == "fault")
+    blind = msgspec.structs.replace(
+        fault, attempts=3, unattributed=352, mean=AtLeast(0.05), most=AtLeast(1.0), most_cites=()
+    )
+    said = card_text(msgspec.structs.replace(books, phases=tuple(blind if p is fault else p for p in books.phases)))
+    assert re.match(r"attempts: \d+ for 60 user requests in the fault; whose 352 of them were is not known", said)
+    assert "traceparent" in said and "{nonce}" in said
+    assert "0.05" not in said
+
+
+def test_a_floor_of_the_most_is_not_told_as_a_bound() -> None:
+    books = busy()
+    some = tuple(msgspec.structs.replace(p, mean=AtLeast(5.9), most=AtLeast(6.0)) for p in books.phases)
+    said = card_text(msgspec.structs.replace(books, phases=some))
+    assert said.startswith("attempts: at least 5.9 a request in the fault, and one had at least 6 (at least 5.9 in the")
 
 
 def test_a_quiet_drill_takes_no_line_of_the_card() -> None:

@@ -10,7 +10,16 @@ from markupsafe import Markup
 from drillmaster.errors import Exit, one_line
 from drillmaster.matrix.reading import exit_of
 from drillmaster.matrix.shapes import BAD, GOOD, Result, Table
-from drillmaster.matrix.telling import UNPROVEN, asked, grouped, headline, measure_text, on_the_wire, summary
+from drillmaster.matrix.telling import (
+    UNPROVEN,
+    asked,
+    attempts_text,
+    grouped,
+    headline,
+    measure_text,
+    on_the_wire,
+    summary,
+)
 from drillmaster.reports.html import MAX_BYTES, style
 
 __all__ = ["render"]
@@ -59,6 +68,7 @@ def _page(table: Table, beside: str, most_cites: int, most_told: int) -> str:
         way_of=lambda r: asked(r.dialect, r.stream),
         counted=_counted,
         on_the_wire=on_the_wire,
+        attempts=attempts_text,
         measure=measure_text,
         beside=beside,
         most_cites=most_cites,

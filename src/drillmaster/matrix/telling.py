@@ -9,7 +9,17 @@ from drillmaster.matrix.shapes import BAD, GOOD, LeftOut, Result, Table
 from drillmaster.policy import seconds_text, share_text
 from drillmaster.verdict import Absent, AtLeast, AtMost, Exact, Measure
 
-__all__ = ["UNPROVEN", "asked", "grouped", "headline", "lines", "measure_text", "on_the_wire", "summary"]
+__all__ = [
+    "UNPROVEN",
+    "asked",
+    "attempts_text",
+    "grouped",
+    "headline",
+    "lines",
+    "measure_text",
+    "on_the_wire",
+    "summary",
+]
 
 _BOLD, _DIM, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 _RED, _GREEN, _YELLOW = "\x1b[31m", "\x1b[32m", "\x1b[33m"
@@ -63,6 +73,11 @@ def summary(table: Table) -> list[str]:
     said = [f"REFUSED {problem}" for problem in table.problems]
     if table.ended:
         said.insert(0 if code == 3 else len(said), f"STOPPED {table.ended}")
+    if blind := sum(mostly_nobodys(r) for r in table.results):
+        said.append(
+            f"note: in {blind} {'cell' if blind == 1 else 'cells'} most attempts found no user, since several users waited at "
+            "once: pass traceparent on, or put {nonce} into the prompt (target.url, target.body)"
+        )
     share = None if table.max_failed_ratio is None else share_text(table.max_failed_ratio)
     failed = [r for r in table.results if r.failed]
     if share is None:
@@ -116,7 +131,7 @@ def lines(table: Table, *, colour: bool, columns: int | None = None) -> Iterator
         yield paint("not run", _BOLD)
         for why, which in grouped(table.not_run):
             yield f"  {one_line(why)}:"
-            yield from _wrapped(one_line(", ".join(which)), 6, columns)
+            yield from _wrapped(one_line("; ".join(which)), 6, columns)
         yield ""
     yield paint(headline(table), _BOLD)
     yield from summary(table)
@@ -132,7 +147,7 @@ def behind(r: Result) -> str:
     if r.first_good_s is not None:
         parts.append(f"first good answer after {seconds_text(round(r.first_good_s, 3))}")
     if r.wire and not isinstance(r.attempts_each, Absent):
-        parts.append(f"attempts a request: {measure_text(r.attempts_each)}, the most {measure_text(r.most_attempts)}")
+        parts.append(f"attempts a request: {attempts_text(r)}")
     if r.wire and not isinstance(r.storm, Absent):
         parts.append(f"storm factor {measure_text(r.storm)}")
     if r.exceptions:
@@ -148,6 +163,18 @@ def behind(r: Result) -> str:
     return "; ".join(parts)
 
 
+def attempts_text(r: Result) -> str:
+    """How many attempts a request became; a floor under one, which is no news, is not told as a number."""
+    if mostly_nobodys(r):
+        return "not known, most of them found no user"
+    return f"{measure_text(r.attempts_each)}, the most {measure_text(r.most_attempts)}"
+
+
+def mostly_nobodys(r: Result) -> bool:
+    """Whether attempts met the fault and most of them are not known to belong to any request."""
+    return bool(r.wire) and isinstance(r.attempts_each, AtLeast) and r.attempts_each.value < 0.5
+
+
 def on_the_wire(r: Result) -> str:
     """Which branches the wire saw."""
     if r.wire:
@@ -156,14 +183,15 @@ def on_the_wire(r: Result) -> str:
 
 
 def grouped(not_run: Iterable[LeftOut]) -> list[tuple[str, list[str]]]:
-    """What was not run by why: what should have been first, then the reason that left most out."""
-    found: dict[str, list[str]] = {}
+    """What was not run by why, one text a way of asking: what should have been first, then the reason that left most out."""
+    found: dict[str, dict[str, list[str]]] = {}
     should: dict[str, bool] = {}
     for entry in not_run:
         way = f" ({asked(entry.dialect, entry.stream)})" if entry.dialect is not None else ""
-        found.setdefault(entry.why, []).append(f"{entry.label}{way}")
+        found.setdefault(entry.why, {}).setdefault(way, []).append(entry.label)
         should[entry.why] = should.get(entry.why, False) or entry.should
-    return sorted(found.items(), key=lambda item: (not should[item[0]], -len(item[1])))
+    ranked = sorted(found, key=lambda why: (not should[why], -sum(map(len, found[why].values()))))
+    return [(why, [f"{', '.join(labels)}{way}" for way, labels in found[why].items()]) for why in ranked]
 
 
 def _wrapped(text: str, indent: int, columns: int | None) -> list[str]:

@@ -32,7 +32,13 @@ def card_text(books: Accounting) -> str:
     fault = max(faults, key=lambda phase: _floor(phase.mean))
     storm = books.storm(fault.window or "")
     mean, most, usual = _count(fault.mean), _count(fault.most), _count(baseline.mean)
-    text = f"attempts: {mean} a request in the fault, {most} at most ({usual} in the baseline)"
+    if storm is not None and fault.unattributed > fault.attempts:  # what the owners are known of says next to nothing
+        text = f"attempts: {storm.fault.attempts} for {storm.fault.due} user requests in the fault"
+        text += f"; whose {fault.unattributed} of them were is not known (pass traceparent on, or put {{nonce}} into the prompt)"
+    elif isinstance(fault.most, AtLeast):
+        text = f"attempts: {mean} a request in the fault, and one had {most} ({usual} in the baseline)"
+    else:
+        text = f"attempts: {mean} a request in the fault, {most} at most ({usual} in the baseline)"
     if storm is not None and isinstance(storm.fault.factor, Exact):
         text += f"; load {number(round(storm.fault.factor.value, 2))} x"
         if storm.back is not None and isinstance(storm.back.factor, Exact):

@@ -236,7 +236,7 @@ class _Request:
             self.say("the answer ended with the connection (FIN)")
         elif head.keep_alive:
             last = "its last chunk came" if isinstance(body, ChunkedBody) else "its length is complete"
-            self.say(f"the answer is whole ({last}); the connection stays open")
+            self.say(f"the body is whole ({last}); the connection stays open")
             return
         else:
             line.sock.settimeout(FIN_S)

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -23,6 +24,39 @@ def command() -> None:
     """Do a drill: walk the plan's phases, lift on every way out, seal what there is."""
 
 
+def _of_any_drill(*, wait_agent: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a verb what every drill asks of the agent, of the folder and of whoever starts it. `wait_agent`: its help."""
+    options = (
+        click.option("--cmd", metavar="'COMMAND'", help="How to start the agent; it gets DRILL_LOG and the base URLs."),
+        click.option("--wait-agent", "wait_agent_s", type=float, metavar="S", help=wait_agent),
+        click.option(
+            "--timeline",
+            metavar="FILE",
+            type=click.Path(path_type=Path),
+            help="Where an agent that you start writes its timeline (its DRILL_LOG).",
+            shell_complete=completions.files,
+        ),
+        click.option(
+            "--runs",
+            metavar="DIR",
+            type=click.Path(path_type=Path),
+            default=Path("runs"),
+            show_default=True,
+            help="Where run folders go.",
+            shell_complete=completions.folders,
+        ),
+        click.option("--permit-host", metavar="HOST", help="Repeat the host that the plan has permission for."),
+        click.option("--yes", is_flag=True, help="Do not ask before the drill starts."),
+    )
+
+    def give(verb: Callable[..., None]) -> Callable[..., None]:
+        for option in reversed(options):
+            verb = option(verb)
+        return verb
+
+    return give
+
+
 @command.command("eviction")
 @click.argument("plan_path", metavar="[PLAN]", required=False, shell_complete=completions.files)
 @click.option(
@@ -41,26 +75,7 @@ def command() -> None:
     "--rehearsal", is_flag=True, help="One person may hold all seats; goes on to the gate. Stamped REHEARSAL."
 )
 @click.option("--by-hand", is_flag=True, help="Wait for the Lead's inject and lift from other terminals.")
-@click.option("--cmd", metavar="'COMMAND'", help="How to start the agent; it gets DRILL_LOG and the base URLs.")
-@click.option(
-    "--wait-agent", type=float, metavar="S", help="Seconds to wait for an agent that you start. By hand: 600."
-)
-@click.option(
-    "--timeline",
-    metavar="FILE",
-    help="Where an agent that you start writes its timeline (its DRILL_LOG).",
-    shell_complete=completions.files,
-)
-@click.option(
-    "--runs",
-    metavar="DIR",
-    default="runs",
-    show_default=True,
-    help="Where run folders go.",
-    shell_complete=completions.folders,
-)
-@click.option("--permit-host", metavar="HOST", help="Repeat the host that the plan has permission for.")
-@click.option("--yes", is_flag=True, help="Do not ask before the drill starts.")
+@_of_any_drill(wait_agent="Seconds to wait for an agent that you start. By hand: 600.")
 @click.option("--json", "as_json", is_flag=True, help="Print what came of it as JSON.")
 def eviction(
     plan_path: str | None,
@@ -69,9 +84,9 @@ def eviction(
     rehearsal: bool,
     by_hand: bool,
     cmd: str | None,
-    wait_agent: float | None,
-    timeline: str | None,
-    runs: str,
+    wait_agent_s: float | None,
+    timeline: Path | None,
+    runs: Path,
     permit_host: str | None,
     yes: bool,
     as_json: bool,
@@ -92,22 +107,19 @@ def eviction(
     from drillmaster.run import Options, conduct, progress_for
 
     path = _plan(plan_path, "eviction")
-    if wait_agent is not None and not 0 <= wait_agent <= 86_400:
-        raise Problem(
-            "--wait-agent", found=f"{wait_agent:g}", wanted="seconds, at most a day", remedy="write --wait-agent 60"
-        )
+    _at_most_a_day("--wait-agent", wait_agent_s)
     options = Options(
-        runs=Path(runs),
+        runs=runs,
         mode=mode,
         cmd=cmd,
         compress=_factor(compress),
         rehearsal=rehearsal,
         by_hand=by_hand,
         permit_host=permit_host,
-        agent_wait_s=wait_agent,
-        timeline=None if timeline is None else Path(timeline),
+        agent_wait_s=wait_agent_s,
+        timeline=timeline,
         progress=progress_for(),
-        confirm=_confirm if not yes and not rehearsal and sys.stdin.isatty() and sys.stderr.isatty() else None,
+        confirm=None if yes or rehearsal else _asked(_about_the_drill),
     )
     _close(conduct(path, options), as_json=as_json)
 
@@ -138,24 +150,7 @@ def eviction(
     help="Divide the traffic period and the times by a factor, or by as much as goes; a user's patience stays in seconds.",
 )
 @click.option("--rehearsal", is_flag=True, help="One person may hold all seats. Stamped REHEARSAL.")
-@click.option("--cmd", metavar="'COMMAND'", help="How to start the agent; it gets DRILL_LOG and the base URLs.")
-@click.option("--wait-agent", type=float, metavar="S", help="Seconds to wait for an agent that you start.")
-@click.option(
-    "--timeline",
-    metavar="FILE",
-    help="Where an agent that you start writes its timeline (its DRILL_LOG).",
-    shell_complete=completions.files,
-)
-@click.option(
-    "--runs",
-    metavar="DIR",
-    default="runs",
-    show_default=True,
-    help="Where run folders go.",
-    shell_complete=completions.folders,
-)
-@click.option("--permit-host", metavar="HOST", help="Repeat the host that the plan has permission for.")
-@click.option("--yes", is_flag=True, help="Do not ask before the drill starts.")
+@_of_any_drill(wait_agent="Seconds to wait for an agent that you start.")
 @click.option(
     "--html",
     metavar="FILE",
@@ -172,9 +167,9 @@ def matrix(
     compress: str | None,
     rehearsal: bool,
     cmd: str | None,
-    wait_agent: float | None,
-    timeline: str | None,
-    runs: str,
+    wait_agent_s: float | None,
+    timeline: Path | None,
+    runs: Path,
     permit_host: str | None,
     yes: bool,
     html: Path | None,
@@ -199,9 +194,8 @@ def matrix(
     from drillmaster.run import Options, Picked, conduct, progress_for
 
     path = _plan(plan_path, "matrix", "eviction")
-    for name, value in (("--wait-agent", wait_agent), ("--time-limit", time_limit_s)):
-        if value is not None and not 0 <= value <= 86_400:
-            raise Problem(name, found=f"{value:g}", wanted="seconds, at most a day", remedy=f"write {name} 600")
+    _at_most_a_day("--wait-agent", wait_agent_s)
+    _at_most_a_day("--time-limit", time_limit_s)
     tags = tuple(tag.strip() for tag in (faults or "").split(",") if tag.strip())
     if faults is not None and not tags:
         raise Problem(
@@ -217,17 +211,15 @@ def matrix(
     result = conduct(
         path,
         Options(
-            runs=Path(runs),
+            runs=runs,
             cmd=cmd,
             compress=_factor(compress),
             rehearsal=rehearsal,
             permit_host=permit_host,
-            agent_wait_s=wait_agent,
-            timeline=None if timeline is None else Path(timeline),
+            agent_wait_s=wait_agent_s,
+            timeline=timeline,
             progress=progress_for(),
-            confirm=_confirm_matrix
-            if not yes and not rehearsal and sys.stdin.isatty() and sys.stderr.isatty()
-            else None,
+            confirm=None if yes or rehearsal else _asked(_about_the_matrix),
             matrix=Picked(faults=tags, groups=groups, everything=everything, time_limit_s=time_limit_s),
         ),
     )
@@ -236,15 +228,36 @@ def matrix(
     show(table, result.run_dir, html=page, as_json=as_json, must_write=html is not None)
 
 
-def _confirm_matrix(plan: "Plan") -> None:
-    """Ask the Lead, who has read by now how many faults there are and how long each is on."""
-    if not click.confirm(f"Start the matrix of {plan.service}? Its agent meets one fault after another", err=True):
-        raise Problem(
-            "run matrix",
-            found="a no",
-            wanted="the Lead's yes",
-            remedy="start it when you are ready; --yes does not ask",
-        )
+def _at_most_a_day(option: str, value_s: float | None) -> None:
+    if value_s is not None and not 0 <= value_s <= 86_400:
+        raise Problem(option, found=f"{value_s:g}", wanted="seconds, at most a day", remedy=f"write {option} 600")
+
+
+def _about_the_drill(plan: "Plan") -> str:
+    what = f"{plan.fault.mode} for {plan.phases.fault_s:g} s"
+    return f"Start the drill of {plan.service}? Its agent will lose its model endpoint: {what}"
+
+
+def _about_the_matrix(plan: "Plan") -> str:
+    return f"Start the matrix of {plan.service}? Its agent meets one fault after another"
+
+
+def _asked(question: "Callable[[Plan], str]") -> "Callable[[Plan], None] | None":
+    """What asks the Lead, who has read budget and warnings by then; None where nobody sits at the terminal."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+    verb = click.get_current_context().command_path.partition(" ")[2]
+
+    def ask(plan: "Plan") -> None:
+        if not click.confirm(question(plan), err=True):
+            raise Problem(
+                verb,
+                found="a no",
+                wanted="the Lead's yes",
+                remedy="start it when you are ready; --yes does not ask",
+            )
+
+    return ask
 
 
 def _factor(text: str | None) -> "float | Literal['max'] | None":
@@ -278,20 +291,6 @@ def _plan(given: str | None, *kits: str) -> Path:
         wanted="a plan's file",
         remedy=f"write one with `drillmaster init {kits[0]}`, or watch a drill first: drillmaster demo",
     )
-
-
-def _confirm(plan: "Plan") -> None:
-    """Ask the Lead, who has read budget and warnings by now."""
-    what = f"{plan.fault.mode} for {plan.phases.fault_s:g} s"
-    if not click.confirm(
-        f"Start the drill of {plan.service}? Its agent will lose its model endpoint: {what}", err=True
-    ):
-        raise Problem(
-            "run eviction",
-            found="a no",
-            wanted="the Lead's yes",
-            remedy="start it when you are ready; --yes does not ask",
-        )
 
 
 def _close(result: "RunResult", *, as_json: bool) -> None:

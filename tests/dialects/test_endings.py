@@ -263,10 +263,11 @@ def test_a_stream_is_finished_from_one_byte_on_and_the_event_that_says_so_is_who
 @pytest.mark.parametrize("said", SAYINGS, ids=range(len(SAYINGS)))
 def test_a_whole_answer_is_finished_at_its_last_byte_and_not_before(dialect: Dialect, path: str, said: Reply) -> None:
     body = dialect.answer(said, path=path).body
-    changes = finished_from(dialect, JSON, body)
     if dialect.name == "mcp" and len(body) >= EDGE_BYTES:
-        changes = changes[-1:]  # how deep a result nests cannot be told from its end
-    assert changes == [len(body)]
+        # How deep a result nests cannot be told from its end: one that is cut behind a brace is taken for whole.
+        assert dialect.finished(200, JSON, body[-EDGE_BYTES:], whole=True)
+        return
+    assert finished_from(dialect, JSON, body) == [len(body)]
 
 
 @pytest.mark.parametrize("dialect", SPEAKERS, ids=lambda dialect: dialect.name)

@@ -85,7 +85,9 @@ class Messages:
     """Reads what a server sends, fed in pieces of any size."""
 
     def __init__(self) -> None:
-        self._buf = b""
+        self._buf = bytearray()
+        self._wanted = 0
+        """So many bytes are there when the frame that has begun is whole; what is fewer is not looked at again."""
         self._kind = 0
         """Of the message whose pieces are coming; 0: none."""
         self._pieces: list[bytes] = []
@@ -93,14 +95,20 @@ class Messages:
 
     @property
     def within(self) -> bool:
-        """Whether a message has begun and not ended."""
-        return bool(self._buf) or bool(self._kind)
+        """Whether a message, and no mere control frame, has begun and not ended."""
+        return bool(self._kind) or (bool(self._buf) and self._buf[0] & 0x0F < CLOSE)
 
     def feed(self, data: bytes) -> list[Message]:
         """Give all messages and control frames that are whole now. Raises Malformed; nothing can be read after that."""
-        buf = self._buf + data if self._buf else data
+        buf: bytes | bytearray = data
+        if self._buf:
+            self._buf += data
+            if len(self._buf) < self._wanted:
+                return []
+            buf = self._buf
         found: list[Message] = []
         at, end = 0, len(buf)
+        self._wanted = 0
         while end - at >= 2:
             first, second = buf[at], buf[at + 1]
             if second & 0x80:
@@ -119,8 +127,9 @@ class Messages:
             kind, final = first & 0x0F, bool(first & 0x80)
             self._allow(kind, final, size)
             if end - body < size:
+                self._wanted = body + size - at
                 break
-            payload = buf[body : body + size]
+            payload = bytes(buf[body : body + size])
             at = body + size
             if kind >= CLOSE:
                 found.append(Message(kind, payload))
@@ -134,7 +143,10 @@ class Messages:
             if final:
                 found.append(self._whole(self._kind, b"".join(self._pieces)))
                 self._kind, self._pieces, self._size = 0, [], 0
-        self._buf = buf[at:] if at < end else b""
+        if buf is self._buf:
+            del self._buf[:at]
+        else:
+            self._buf = bytearray(buf[at:])
         return found
 
     def _allow(self, kind: int, final: bool, size: int) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -252,3 +253,62 @@ def test_an_endpoint_may_live_on_version_6(lab: Lab) -> None:
     with origin(always(answer()), host="::1") as port:
         ran = lab.run(port, {"level": 2, "calls": 6}, to=[{"host": "::1", "port": port}])
     assert ran.kinds == {"ok": 6}
+
+
+@pytest.mark.parametrize("turns", [[], [3]])
+@pytest.mark.parametrize("how", ["close", "reset"])
+def test_a_call_that_was_taken_and_came_to_nothing_is_a_failure_on_a_kept_connection_too(
+    lab: Lab, turns: list[int], how: str
+) -> None:
+    heard = 0
+
+    def drops_each_third(reader: Reader, sock: socket.socket) -> None:
+        nonlocal heard
+        for number in range(3):
+            if reader.request() is None:
+                return
+            heard += 1
+            time.sleep(0.15)
+            if number < 2:
+                sock.sendall(answer())
+        if how == "reset":
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    with origin(drops_each_third) as port:
+        ran = lab.run(port, {"level": 1, "calls": 9}, shot={"payloads": ["0", "1", "2"], "turns": turns})
+    assert ran.kinds == {"ok": 6, {"close": "cut", "reset": "reset"}[how]: 3}
+    assert heard == 9
+    assert not any(row.again for row in ran.rows)
+
+
+@pytest.mark.parametrize("interim", [b"102 Processing", b"103 Early Hints"])
+def test_an_answer_for_the_meantime_is_no_first_byte_and_means_that_the_call_was_taken(
+    lab: Lab, interim: bytes
+) -> None:
+    heard = 0
+
+    def handle(reader: Reader, sock: socket.socket) -> None:
+        nonlocal heard
+        while reader.request() is not None:
+            heard += 1
+            sock.sendall(b"HTTP/1.1 %b\r\n\r\n" % interim)
+            time.sleep(0.05)
+            if heard == 3:
+                return
+            sock.sendall(answer())
+
+    with origin(handle) as port:
+        ran = lab.run(port, {"level": 1, "calls": 5})
+    assert ran.kinds == {"ok": 4, "cut": 1}
+    assert heard == 5
+    assert all(row.first_ns - row.sent_ns >= 50_000_000 for row in ran.rows if row.first_ns)
+
+
+def test_who_answers_before_all_was_sent_and_closes_has_answered(lab: Lab) -> None:
+    def too_large(reader: Reader, sock: socket.socket) -> None:
+        reader.until(b"\r\n\r\n")
+        sock.sendall(answer(b"{}", b"413 Content Too Large"))
+
+    with origin(too_large) as port:
+        ran = lab.run(port, {"level": 1, "calls": 5}, shot={"payloads": ["x" * 20_000_000]})
+    assert {row.status for row in ran.rows} == {413}

@@ -16,6 +16,7 @@ import trustme
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
+from drillmaster import ws
 from tests.e2e.test_engine import Lab, Ran, origin
 from tests.e2e.wirelab import Reader
 
@@ -232,3 +233,72 @@ def test_over_tls_and_with_headers_and_a_subprotocol(lab: Lab) -> None:
     assert set(seen) == {("/talk?room=1", "value", "chat.v2")}
     assert all(row.down_bytes == 170_000 and row.up_bytes == 70_000 for row in ran.rows)
     assert all(row.tls_ns > 0 for row in ran.rows if row.connect_ns)
+
+
+def by_hand(talk: Callable[[socket.socket, int], bool], behind_upgrade: bytes = b"") -> Callable[..., None]:
+    """A server that says bytes: `talk` is given each message's number and says whether it goes on."""
+
+    def handle(reader: Reader, sock: socket.socket) -> None:
+        head = reader.until(b"\r\n\r\n") or b""
+        [key] = [line.split(b": ")[1] for line in head.split(b"\r\n") if line.startswith(b"Sec-WebSocket-Key")]
+        sock.sendall(
+            b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\nHTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"
+            b"Connection: Upgrade\r\nSec-WebSocket-Accept: " + ws.accept_of(key) + b"\r\n\r\n" + behind_upgrade
+        )
+        number = 0
+        while (first := reader.exactly(2)) and first[0] & 0x0F == ws.TEXT:
+            reader.exactly(4 + (first[1] & 0x7F))
+            if not talk(sock, number):
+                return
+            number += 1
+
+    return handle
+
+
+def said(payload: bytes, kind: int = ws.TEXT) -> bytes:
+    return bytes((0x80 | kind, len(payload))) + payload
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_comes_behind_an_answer_or_an_upgrade_in_one_piece_answers_no_call(lab: Lab, whole: bool) -> None:
+    push = said(b"news of the day")
+    cut = len(push) if whole else 4
+
+    def talk(sock: socket.socket, number: int) -> bool:
+        time.sleep(0.03)
+        sock.sendall((b"" if whole else push[cut:]) + said(b"fine") + push[:cut])
+        return True
+
+    with origin(by_hand(talk, push[:cut])) as port:
+        ran = call(lab, port)
+    assert ran.kinds == {"ok": 5}
+    assert all(row.down_bytes == 4 and row.end_ns - row.sent_ns >= 30_000_000 for row in ran.rows)
+
+
+@pytest.mark.parametrize("code", [b"", b"\x03\xe8", b"\x03\xe9"])
+@pytest.mark.parametrize("apart_s", [0.0, 0.01])
+def test_a_server_that_says_goodbye_after_each_answer_cuts_no_call(lab: Lab, code: bytes, apart_s: float) -> None:
+    def talk(sock: socket.socket, number: int) -> bool:
+        if apart_s:
+            sock.sendall(said(b"fine"))
+            time.sleep(apart_s)
+        sock.sendall(said(code, ws.CLOSE) if apart_s else said(b"fine") + said(code, ws.CLOSE))
+        return False
+
+    with origin(by_hand(talk)) as port:
+        ran = call(lab, port)
+    assert ran.kinds == {"ok": 5}
+
+
+def test_a_server_is_told_that_it_is_over_and_sees_no_abnormal_end(lab: Lab) -> None:
+    codes: list[int | None] = []
+
+    async def talk(peer: ServerConnection) -> None:
+        async for message in peer:
+            await peer.send(message)
+        codes.append(peer.close_code)
+
+    with server(talk) as port:
+        ran = call(lab, port, {"level": 3, "calls": 9})
+    assert ran.kinds == {"ok": 9}
+    assert codes == [1000, 1000, 1000]

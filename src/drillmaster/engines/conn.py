@@ -4,13 +4,20 @@
 2. A call is `refused` where no address gave a connection, and `dropped` where this machine had none to give: it was out of
    descriptors, memory or ports.
 3. A connection that fails at once is over in the next turn, so that no end of a call begins another within it.
+4. A kept connection that ends before one byte of an answer is replaced once where it was closed before the call came there:
+   the other side's kernel never acknowledged the call, or a reset says at once that nobody read it. A call that was taken and
+   came to nothing is a failure, however well it might go the second time.
+5. An answer for the meantime (1xx) is no first byte of the answer.
 """
 
 import contextlib
 import errno
+import fcntl
 import select
 import socket
 import ssl
+import struct
+import termios
 from collections.abc import Callable
 from time import monotonic_ns
 from typing import TYPE_CHECKING
@@ -29,7 +36,7 @@ from drillmaster.http1 import (
     response_body,
 )
 
-__all__ = ["CODE", "Conn", "Head"]
+__all__ = ["CODE", "CROSSED_NS", "Conn", "Head"]
 
 if TYPE_CHECKING:  # engine and connection know each other; only one of them can import the other
     from drillmaster.engines.http import Engine
@@ -44,6 +51,8 @@ SHORT = CODE["short"]
 _OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 """Why a connection was not opened, where that is this machine's doing."""
 _AGAIN = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+CROSSED_NS = 100_000_000
+"""What comes so soon after a call was under way before the call was read."""
 
 
 class Head:
@@ -232,6 +241,7 @@ class Conn:
         except _AGAIN:
             sent = 0
         except OSError:
+            self._out = self._wire
             self._lost("reset", now_ns)
             return
         if sent < len(self._wire):
@@ -243,8 +253,8 @@ class Conn:
             sent = self._send(self._out)
         except _AGAIN:
             return
-        except OSError:
-            self._lost("reset", monotonic_ns())
+        except OSError:  # it may have answered before it closed: what can be read decides
+            self._engine.epoll.modify(self._fd, select.EPOLLIN)
             return
         self._out = self._out[sent:]
         if not self._out:
@@ -295,6 +305,8 @@ class Conn:
                 head = self._engine.read_head(data[:end])
                 if head.status < 200:
                     self._buf = b""
+                    self._first_ns = 0
+                    self._uses = 1  # the call was taken, whatever comes
                     if len(data) > end:
                         self._take(data[end:], now_ns)
                     return
@@ -407,14 +419,26 @@ class Conn:
 
     def _lost(self, how: str, now_ns: int) -> None:
         """The connection broke. One that was kept alive, and closed before this call, is replaced once."""
-        if self._uses > 1 and not self._first_ns and not self._again:
-            self._close()
-            self._again = 1
-            self._uses = 0
-            self._clear()
-            self._connect(now_ns)
+        if self._uses > 1 and not self._first_ns and not self._again and self._untaken(how, now_ns):
+            self._replace(now_ns)
             return
         self.fail(how, now_ns)
+
+    def _replace(self, now_ns: int) -> None:
+        """Make this call on a new connection."""
+        self._close()
+        self._again = 1
+        self._uses = 0
+        self._clear()
+        self._connect(now_ns)
+
+    def _untaken(self, how: str, now_ns: int) -> bool:
+        """Whether nobody there can have read the call: closing over what was not read is a reset, over what was read an end."""
+        if self._out or (how == "reset" and now_ns - self._sent_ns < CROSSED_NS):
+            return True
+        # SIOCOUTQ (tcp(7)): what of the bytes sent is not acknowledged.
+        (left,) = struct.unpack("i", fcntl.ioctl(self._fd, termios.TIOCOUTQ, bytes(4)))
+        return bool(left)
 
     def _idle_heard(self, data: bytes) -> None:
         """Something came while nothing was asked: its end (empty), or what belongs to no call."""

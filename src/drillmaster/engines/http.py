@@ -4,7 +4,7 @@
    one piece one `recv`.
 2. Heads are read by `http1`, once each: what the same bytes mean is remembered, and a server's heads change once a second.
 3. What an answer is worth is asked of its dialect at its end, and remembered for small bodies that come again.
-4. A connection that was kept alive and turns out to have been closed before one byte of an answer came is replaced once.
+4. A connection that was kept alive and turns out to have been closed before the call came there is replaced once.
 5. An open loop opens as many connections as it takes, up to the stage's level. A call that is due beyond that is dropped:
    recorded as due and never sent.
 6. Sessions, pauses, and waits that the endpoint asks for are `turns`' affair; where a plan has none, nothing of them is passed.

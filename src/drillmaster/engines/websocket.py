@@ -4,11 +4,16 @@
    with another `Sec-WebSocket-Accept` than ours asks for, gave no connection: the call is over by that status, or `protocol`.
 2. An answer is over with the first message that `until` matches, or with the first at all. Where `failed` matches, it is an error
    that came in band. Each message of data is a word.
-3. A ping is answered at once, in a call or between calls. What a server says between calls belongs to none.
-4. A close frame in a call cuts it. The code of the close goes on record as status: 1000 and up are no HTTP status.
+3. A ping is answered at once, in a call or between calls. What a server says between calls belongs to none, also where it
+   began then and came in one piece with the answer before, or with the answer to the upgrade.
+4. A close frame in a call cuts it. The code of the close goes on record as status: 1000 and up are no HTTP status. One that
+   came between calls is none of this one, nor is one that says that all was in order, before a word of it and hardly after it
+   was sent: then the connection is replaced once.
+5. Whoever is there to hear it is told that a connection is over (5.5.1), and that is not waited for.
 """
 
 import base64
+import contextlib
 import os
 import re
 import select
@@ -18,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from drillmaster import ws
 from drillmaster.dialects import output_tokens
-from drillmaster.engines.conn import CODE
+from drillmaster.engines.conn import CODE, CROSSED_NS
 from drillmaster.engines.shots import Deck, Shots
 from drillmaster.engines.turns import TurnConn
 from drillmaster.http1 import HeadReader, Malformed, cut_head
@@ -31,6 +36,8 @@ __all__ = ["Dialogue", "MessageShots", "ShuffledMessages", "WebSocketConn"]
 
 _OK, _ERROR_BODY = CODE["ok"], CODE["error_body"]
 _AGAIN = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+_IN_ORDER = frozenset({None, 1000, 1001})
+_GOODBYE = (1000).to_bytes(2, "big")
 SWITCHED = 101
 
 
@@ -89,12 +96,14 @@ class ShuffledMessages(MessageShots):
 class WebSocketConn(TurnConn):
     """One caller's WebSocket, and the turn that is under way on it."""
 
-    __slots__ = ("_accept", "_messages")
+    __slots__ = ("_accept", "_messages", "_stale")
 
     def __init__(self, engine: "Engine") -> None:
         super().__init__(engine)
         self._accept = b""
         self._messages: ws.Messages | None = None
+        self._stale = False
+        """Whether a message that is coming began before this call was sent."""
 
     def _opened(self, now_ns: int) -> None:
         """TCP and TLS stand: ask for the upgrade."""
@@ -124,16 +133,26 @@ class WebSocketConn(TurnConn):
             self._out = wire[sent:]
             self._engine.epoll.modify(self._fd, select.EPOLLIN | select.EPOLLOUT)
 
+    def _shoot(self, now_ns: int) -> None:
+        self._stale = self._messages is not None and self._messages.within
+        super()._shoot(now_ns)
+
     def _take(self, data: bytes, now_ns: int) -> None:
+        uses = self._uses
         try:
             messages = self._messages
             if messages is None:
                 data = self._switched(self._buf + data, now_ns)
                 messages = self._messages
-            for message in messages.feed(data) if messages is not None and data else ():
+            if messages is None or not data:
+                return
+            found = messages.feed(data)
+            if self._uses != uses:  # the call was sent when the upgrade stood, before this was read
+                self._stale = messages.within
+            for message in found:
                 if not self.is_open:
                     return
-                self._hear(message, now_ns)
+                self._hear(message, now_ns, before=self._uses != uses)
         except Malformed:
             if self in self._engine.busy:
                 self.fail("protocol", now_ns)
@@ -142,14 +161,18 @@ class WebSocketConn(TurnConn):
 
     def _switched(self, data: bytes, now_ns: int) -> bytes:
         """Read the answer to the upgrade; what came behind it. Raises Malformed."""
-        end = cut_head(data)
-        if not end:
-            self._buf = data
-            return b""
-        self._buf = b""
         dialogue = self._engine.dialogue
         assert dialogue is not None
-        head = dialogue.heads.response(data[:end])
+        while True:
+            end = cut_head(data)
+            if not end:
+                self._buf = data
+                return b""
+            head = dialogue.heads.response(data[:end])
+            if not 100 <= head.status < 200 or head.status == SWITCHED:
+                break
+            data = data[end:]  # an answer for the meantime
+        self._buf = b""
         if head.status != SWITCHED:
             how = "http_5xx" if head.status >= 500 else "http_4xx" if head.status >= 400 else "http_3xx"
             how = how if head.status >= 300 else "protocol"
@@ -165,7 +188,8 @@ class WebSocketConn(TurnConn):
         self._shoot(now_ns)
         return data[end:]
 
-    def _hear(self, message: ws.Message, now_ns: int) -> None:
+    def _hear(self, message: ws.Message, now_ns: int, *, before: bool) -> None:
+        """Take a message; `before`: it came before the call was sent that is under way now."""
         engine = self._engine
         if message.kind == ws.PING:
             self._push(ws.frame(message.payload, ws.PONG), now_ns)
@@ -178,8 +202,15 @@ class WebSocketConn(TurnConn):
             return
         if message.kind == ws.CLOSE:
             code = ws.close_code(message.payload)
+            crossed = code in _IN_ORDER and now_ns - self._sent_ns < CROSSED_NS
+            if (before or crossed) and self._uses > 1 and not self._first_ns and not self._again:
+                self._replace(now_ns)
+                return
             self._close()
             self._over(CODE["cut"], now_ns, code if code is not None else SWITCHED, -1)
+            return
+        if before or self._stale:
+            self._stale = self._stale and before
             return
         payload = message.payload
         if not self._first_ns:
@@ -213,6 +244,14 @@ class WebSocketConn(TurnConn):
             self._unheard()
         else:
             self._take(data, monotonic_ns())
+
+    def _close(self) -> None:
+        if self.is_open and self._messages is not None and not self._out:
+            with contextlib.suppress(OSError):  # `_AGAIN` among them
+                self._send(ws.frame(_GOODBYE, ws.CLOSE))
+        super()._close()
+
+    drop = _close
 
     def _unheard(self) -> None:
         """It is over, between calls."""

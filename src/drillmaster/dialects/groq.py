@@ -1,6 +1,7 @@
 """The dialect `groq`: chat completions as Groq speaks them.
 
 1. The types of 429 are `requests` and `tokens`, and `x-ratelimit-*` come with every answer; `retry-after` with 429 alone.
+   Where nobody reckons limits they report a quiet account; of a 429 the limit that it names is used up.
 2. 498 is its own: the flex tier has no capacity.
 3. A stream's usage stands in `x_groq` of the frame with the finish reason; so does the reason why one stopped early.
 """
@@ -8,15 +9,22 @@
 import re
 from typing import Any, ClassVar
 
-from drillmaster.dialects import Condition, Ending, Reply, Says, Shape, dump, sse
+import msgspec
+
+from drillmaster.dialects import Bucket, Condition, Ending, Reply, Says, Shape, Streamed, dump, sse
 from drillmaster.dialects._responses import ChatAndResponses
-from drillmaster.http1 import RequestHead
+from drillmaster.http1 import Answer, RequestHead
 
 __all__ = ["DIALECT", "Groq"]
 
 _D = "D console.groq.com/docs/errors"
 _STOPPED = re.compile(rb'"x_groq"\s*:\s*\{[^{}]*"error"\s*:\s*"')
 _INVALID = "invalid_request_error"
+# Of a day's requests and a minute's tokens, as the documentation has them; the numbers are ours.
+_REQUESTS = Bucket(limit=14_400, remaining=14_399, reset_s=6)
+_TOKENS = Bucket(limit=18_000, remaining=17_970, reset_s=0.1)
+_USED_UP_S = 60.0
+"""Until a limit that is used up is full again, where the error does not say."""
 
 
 def _row(status: int, name: str, message: str, source: str = _D, **more: Any) -> Condition:
@@ -98,6 +106,20 @@ class Groq(ChatAndResponses):
     def recognises(self, request: RequestHead) -> bool:
         return self.speaks(request) and request.path.startswith("/openai/v1/") and b"api-key" not in request.named
 
+    def word(
+        self, row: Condition, *, request_id: str, retry_after_s: float | None, path: str = "", asked: bytes = b""
+    ) -> Answer:
+        answer = super().word(row, request_id=request_id, retry_after_s=retry_after_s, path=path, asked=asked)
+        short = row.kind if row.status == 429 else ""
+        return _with(answer, self._limits(short, _USED_UP_S if retry_after_s is None else retry_after_s))
+
+    def _limits(self, short: str = "", reset_s: float = _USED_UP_S) -> tuple[tuple[str, str], ...]:
+        """The fields that every answer has; `short` is the limit that is used up."""
+        used_up = {"remaining": 0, "reset_s": reset_s}
+        requests = msgspec.structs.replace(_REQUESTS, **(used_up if short == "requests" else {}))
+        tokens = msgspec.structs.replace(_TOKENS, **(used_up if short == "tokens" else {}))
+        return self.rate_headers(requests=requests, tokens=tokens)
+
     def error_object(self, row: Condition, delay: str) -> dict[str, Any]:
         error = super().error_object(row, delay)
         # Unlike OpenAI's, an error has no fields that say nothing.
@@ -130,6 +152,13 @@ class Groq(ChatAndResponses):
         }
         return (sse(dump(value)),)
 
+    def answer(self, reply: Reply, *, path: str = "", asked: bytes = b"") -> Answer:
+        return _with(super().answer(reply, path=path, asked=asked), self._limits())
+
+    def stream(self, reply: Reply, *, path: str = "", asked: bytes = b"") -> Streamed:
+        streamed = super().stream(reply, path=path, asked=asked)
+        return Streamed((*streamed.headers, *self._limits()), streamed.frames)
+
     def chunk(self, reply: Reply, delta: dict[str, Any], finish: str | None) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         value: dict[str, Any] = {**self.top(reply), "object": "chat.completion.chunk", "choices": [choice]}
@@ -142,6 +171,10 @@ class Groq(ChatAndResponses):
     def usage(self, reply: Reply) -> dict[str, Any]:
         times = {"queue_time": 0.0, "prompt_time": 0.0, "completion_time": 0.0, "total_time": 0.0}
         return {**super().usage(reply), **times}
+
+
+def _with(answer: Answer, fields: tuple[tuple[str, str], ...]) -> Answer:
+    return Answer(answer.status, (*answer.headers, *fields), answer.body, answer.source)
 
 
 DIALECT = Groq()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drillmaster.errors import Problem
-from drillmaster.interviews import Interview, limit_name, limit_names
+from drillmaster.interviews import Interview, Level, limit_name, limit_names
 from drillmaster.stats import block_bound, order_bound
 from drillmaster.verdict import AtLeast, Check, Exact
 from tests.gates.test_interview import COLD, by_id, gate_of, level, raw, timed
@@ -232,6 +232,13 @@ def test_what_a_level_costs_is_counted() -> None:
 def test_figures_alone_say_nothing_of_calls(field: str, limits: dict[str, Any]) -> None:
     found = check(level("warm_c1", [1.0] * 100), field, **limits)
     assert (found.status, bool(found.remedy)) == ("refused", True)
+
+
+def test_a_time_that_a_file_of_rows_has_not_is_in_the_runs_folder() -> None:
+    rows = Level(label="warm_c1", kind="closed", n=10, known={"p50": 1.0, "p95": 1.0, "max": 1.0})
+    for field in ("ttft_p95", "p99"):
+        found = check(rows, field, **{f"{field}_s": 9})
+        assert (found.status, "judge the run's folder" in found.remedy) == ("refused", True)
 
 
 def test_a_breach_is_named_by_its_level_whatever_is_in_its_name() -> None:

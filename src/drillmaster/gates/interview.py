@@ -317,6 +317,8 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
     def _time(self, level: Level, time: Time, name: str, cap: float) -> Check:
         observed = level.measure(time, name)
         status, remedy = at_most(observed, cap), again(observed)
+        if isinstance(observed, Absent) and level.ok_s is None:
+            remedy = "judge the run's folder, which holds every call: drillmaster gate interview RUN --policy FILE"
         bound = None
         if name != "max" and isinstance(observed, Exact | AtLeast) and level.ok_s is not None:
             bound = level.bound(time, name, block_s=self._block_s)

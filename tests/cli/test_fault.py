@@ -183,3 +183,10 @@ def test_tags_parameters_and_groups_complete_with_tab(line: str, offered: list[s
     *before, incomplete = line.split(" ")
     shell = ShellComplete(cli._root, {}, "drillmaster", "_DRILLMASTER_COMPLETE")
     assert [item.value for item in shell.get_completions(before, incomplete)] == offered
+
+
+def test_what_sdks_do_stands_together_for_each_of_them() -> None:
+    lines = said("show", "cut-body").partition("what SDKs do with it")[2].splitlines()[1:]
+    clients = [tuple(line.split()[:2]) for line in lines if line.startswith("  ")]
+    runs = [one for n, one in enumerate(clients) if n == 0 or clients[n - 1] != one]
+    assert len(clients) > 20 and len(runs) == len(set(runs))

@@ -70,6 +70,24 @@ def test_a_line_goes_where_drill_log_says(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("event", "meant"),
+    [
+        ("fallbck_engaged", "fallback_engaged"),
+        ("fallback-engaged", "fallback_engaged"),
+        ("cache_warmed", None),  # an event of the worker's own
+        ("fallback_engaged", None),
+    ],
+)
+def test_an_event_that_is_nearly_one_that_gates_ask_for_is_written_and_asked_about(
+    event: str, meant: str | None, tmp_path: Path
+) -> None:
+    result = CliRunner(env={"DRILL_LOG": str(tmp_path / "drill.jsonl")}).invoke(command, [event])
+    assert result.exit_code == 0
+    assert f'"{event}"' in (tmp_path / "drill.jsonl").read_text("utf-8")
+    assert (f"did you mean {meant}?" in result.stderr) if meant else result.stderr == ""
+
+
 def test_an_option_outranks_the_variable(tmp_path: Path) -> None:
     assert mark("note", "--log", str(tmp_path / "a"), log=tmp_path / "b") == 0
     assert (tmp_path / "a").exists()

@@ -1,5 +1,7 @@
 """A trial as text."""
 
+import msgspec
+
 from drillmaster.targeting import Rule
 from drillmaster.trying import Met, Outcome, Tried
 from drillmaster.trying.client import Event
@@ -99,6 +101,25 @@ def tried(seen: str, *, met: bool, as_described: bool) -> Tried:
         as_described=as_described,
         why_not="" if met else "it let every request pass",
     )
+
+
+def test_of_several_rules_each_that_took_a_request_is_told_and_each_that_took_none() -> None:
+    rules = (Rule(mode="503", name="busy"), Rule(mode="stall", name="slow"), Rule(mode="reset", name="gone"))
+    met = [
+        Met(outcome=Outcome(seen=seen), met=True, by=(by,), described=(seen,), as_described=True)
+        for seen, by in (("status", "busy"), ("status", "busy"), ("stalled", "slow"))
+    ]
+    found = msgspec.structs.replace(
+        tried("stalled", met=True, as_described=True),
+        rules=rules,
+        requests=(*met, Met(outcome=Outcome(seen="complete"), met=False)),
+    )
+    said = [*summary(found)][4:]
+    assert said[0].startswith("a fallback sees (status): ") and said[1].startswith("a fallback sees (stalled): ")
+    assert said[2:] == [
+        "took none of these requests: gone",
+        "met as described: busy leaves a client with status; slow leaves a client with stalled",
+    ]
 
 
 def test_the_last_line_says_whether_it_was_met_as_described() -> None:

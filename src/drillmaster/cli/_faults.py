@@ -268,7 +268,10 @@ def _finds(one: Explained, title: Any) -> Iterator[str]:
         + f" (measured {one.sdks_measured}; yours: drillmaster sdk-check --fault {one.tag})"
     )
     width = max(len(cell.client) for cell in one.sdks)
+    first: dict[str, int] = {}
     for cell in one.sdks:
+        first.setdefault(cell.client, len(first))
+    for cell in sorted(one.sdks, key=lambda cell: (cell.stream, first[cell.client], cell.label)):
         label = "" if cell.label == one.tag else f"  [{cell.label.removeprefix(one.tag).strip()}]"
         yield f"  {cell.client:{width}}  {'stream' if cell.stream else 'whole '}  {one_line(cell.said)}{label}"
 

@@ -1,5 +1,6 @@
 """`drillmaster mark`: one line for the timeline, by hand or from a shell script."""
 
+import difflib
 import os
 import re
 import sys
@@ -13,6 +14,11 @@ __all__ = ["command", "parse_field"]
 
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?", re.ASCII)
 _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
+_READ = (
+    "user_request", "model_ok", "fallback_engaged", "unhandled_exception", "fault_injected", "fault_lifted",
+    "alert_fired", "alert_acked", "note", "drill_started", "drill_ended", "phase_started",
+)  # fmt: skip
+"""Events that a reader of the timeline looks for; others are kept, and nobody asks for them."""
 _ALWAYS_TEXT = frozenset({"id", "path", "phase", "kind", "text", "by", "rule", "severity"})
 _TIMES = frozenset({"seen_at"})
 
@@ -96,5 +102,7 @@ def command(event: str, fields: tuple[str, ...], log: Path | None) -> None:
         append(path, event, parsed, clock=SystemClock())
     except UnicodeEncodeError:
         raise Problem("mark", found="bytes that are not UTF-8", wanted="text", remedy="write it in UTF-8") from None
+    if event not in _READ and (near := difflib.get_close_matches(event.lower().replace("-", "_"), _READ, 1, 0.8)):
+        click.echo(f"drillmaster mark: {event} is written, and no gate asks for it; did you mean {near[0]}?", err=True)
     if log is not None and sys.stderr.isatty():
         click.echo(f"{event} -> {path}", err=True)

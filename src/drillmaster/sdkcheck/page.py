@@ -23,7 +23,7 @@ _PAGE = """<!doctype html>
 <meta name="color-scheme" content="light dark">
 <title>What SDKs do under each fault, {{ table.made_at[:10] }}</title>
 <style>{{ style }}
-main,header,footer{max-width:90rem}</style>
+main,header,footer{max-width:90rem}td{min-width:9rem;overflow-wrap:break-word}</style>
 </head>
 <body>
 <header>

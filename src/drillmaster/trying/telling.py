@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from drillmaster.errors import one_line
 from drillmaster.screen import Screener, screen_headers, screen_text
+from drillmaster.targeting import named
 from drillmaster.trying import Met, Tried
 from drillmaster.trying.client import Event
 from drillmaster.trying.reading import sentence
@@ -146,18 +147,27 @@ def summary(tried: Tried, *, colour: bool = False) -> Iterator[str]:
     for number, one in enumerate(tried.requests, 1):
         which = f"request {number}: " if len(tried.requests) > 1 else ""
         yield f"{which}{_facts(one)}"
-    last = next((one for one in reversed(tried.requests) if one.met), tried.requests[-1])
-    yield f"a fallback sees: {sentence(last.outcome.seen)}"
+    struck = [one for one in tried.requests if one.met] or [tried.requests[-1]]
+    for seen in dict.fromkeys(one.outcome.seen for one in struck):
+        yield f"a fallback sees{f' ({seen})' if len({one.outcome.seen for one in struck}) > 1 else ''}: {sentence(seen)}"
     good = tried.met and tried.as_described
-    odd = next((one for one in tried.requests if one.met and not one.as_described), last)
-    leaves = f"{' + '.join(odd.by)} leaves a client with {' or '.join(odd.described) or 'something'}"
+    odd = next((one for one in struck if one.met and not one.as_described), struck[-1])
+    leaves = _leaves(odd)
     if good:
-        said = f"met as described: {leaves}"
+        took = {name for one in struck for name in one.by}
+        idle = [name for rule in named(tried.rules) if (name := rule.name) and name not in took]
+        if idle and len(tried.rules) > 1:
+            yield f"took none of these requests: {', '.join(idle)}"
+        said = f"met as described: {'; '.join(dict.fromkeys(map(_leaves, struck)))}"
     elif tried.met:
         said = f"met, and NOT as described: {leaves}, and this one was left with {odd.outcome.seen}"
     else:
         said = f"NOT met: {one_line(screen_text(tried.why_not))}"
     yield f"{_GREEN if good else _RED}{said}{_OFF}" if colour else said
+
+
+def _leaves(one: Met) -> str:
+    return f"{' + '.join(one.by)} leaves a client with {' or '.join(one.described) or 'something'}"
 
 
 def _facts(one: Met) -> str:

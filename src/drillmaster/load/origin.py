@@ -54,9 +54,9 @@ async def _serve(law_s: float, truth: "array[int]") -> None:
 
 
 def main(argv: list[str]) -> None:
-    from drillmaster.run.parts import raise_descriptor_limit
+    from drillmaster.proxy.means import raise_descriptors
 
-    raise_descriptor_limit()
+    raise_descriptors()
     truth = array("q")
     asyncio.run(_serve(float(argv[0]) / 1e3, truth))
     Path(argv[1]).write_bytes(truth.tobytes())

@@ -20,7 +20,7 @@ from drillmaster.ladder import Asked, Honour, InterviewPlan, Messages, Step, ste
 from drillmaster.ladder.bodies import Frozen, fixed_headers, frozen, payload_sha256
 from drillmaster.ladder.checking import Place
 from drillmaster.ladder.payloads import read_payloads
-from drillmaster.run.parts import raise_descriptor_limit
+from drillmaster.proxy.means import raise_descriptors
 from drillmaster.run.progress import Progress, Silent
 from drillmaster.run.seats import Lock, take_lock
 from drillmaster.sanity import empty_seats, fill_in, is_loopback, split_url
@@ -176,7 +176,7 @@ def room_for(ready: Ready, place: Place, options: LoadOptions, *, engines: int =
                 remedy=f"mkdir -p {shlex.quote(str(out.parent))}",
             )
     most = max(-(-step.callers // engines) for step in ready.steps)
-    _, limit = raise_descriptor_limit()
+    limit = raise_descriptors()
     if most + OWN_DESCRIPTORS > limit:
         raise Refused(
             "descriptors",

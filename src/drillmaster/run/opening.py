@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import resource
 import shutil
 import socket
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ from drillmaster.intake import read_bytes, read_strict
 from drillmaster.intake.change import change_of
 from drillmaster.pace import Steady
 from drillmaster.plan import Matrix, Plan, Target, base_urls, without_v1
+from drillmaster.proxy.means import raise_descriptors
 from drillmaster.proxy.settings import Settings
 from drillmaster.run.conductor import Conductor, Logs
 from drillmaster.run.course import Course, Once
@@ -32,7 +34,6 @@ from drillmaster.run.parts import (
     bind,
     call_control,
     listen_url,
-    raise_descriptor_limit,
 )
 from drillmaster.run.preflight import Runway, addresses_of, agents_attempts, execute
 from drillmaster.run.progress import Progress
@@ -119,7 +120,7 @@ async def _conduct(ready: Ready, options: Options, clock: Clock) -> RunResult:
         took_over = any([await _clear_up(before, progress) for before in left])
         sweep()
         with await bind(host, port, retry_s=3.0 if took_over else 0.0) as listener:
-            soft_before, soft_limit = raise_descriptor_limit()
+            soft_before, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             folder = make_folder(options.runs, clock)
             writers = [
                 Writer(folder.events / f"{name}.jsonl", clock, folder.mono0_ns)
@@ -135,7 +136,7 @@ async def _conduct(ready: Ready, options: Options, clock: Clock) -> RunResult:
                 listener=listener,
                 addresses=addresses,
                 soft_before=soft_before,
-                soft_limit=soft_limit,
+                soft_limit=raise_descriptors(),
                 took_over=took_over,
             )
             return await _drill(site, lock, target_name)

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import re
-import resource
 import signal
 import socket
 import sys
@@ -31,7 +30,7 @@ from drillmaster.screen import screen_text
 from drillmaster.targeting import Rule
 from drillmaster.timeline.opening import complaint
 
-__all__ = ["Injector", "InjectorLost", "ProxyPart", "WorkerPart", "bind", "listen_url", "raise_descriptor_limit"]
+__all__ = ["Injector", "InjectorLost", "ProxyPart", "WorkerPart", "bind", "listen_url"]
 
 KEEPER = Path(__file__).with_name("keeper.py")
 FALLEN_GRACE_S = 1.0
@@ -400,13 +399,3 @@ def listen_url(sock: socket.socket) -> str:
     """The URL at which an agent on this machine reaches a listening socket."""
     host, port = sock.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def raise_descriptor_limit() -> tuple[int, int]:
-    """Raise this process's soft limit to its hard one; what it was before, and what it is now."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = hard if hard != resource.RLIM_INFINITY else max(soft, 65_536)
-    if soft < wanted:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return soft, resource.getrlimit(resource.RLIMIT_NOFILE)[0]

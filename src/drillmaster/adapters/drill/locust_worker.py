@@ -31,7 +31,7 @@ from drillmaster.engines import Address, Spec
 from drillmaster.errors import Aborted, Exit, Problem, Refused
 from drillmaster.load.process import EngineProcess
 from drillmaster.plan import Permit
-from drillmaster.run.parts import raise_descriptor_limit
+from drillmaster.proxy.means import raise_descriptors
 from drillmaster.sanity import fill_in, is_loopback, permission_problems
 
 __all__ = ["work"]
@@ -221,7 +221,7 @@ class _Worker:
         ):
             raise problem
         self._headers = fill_in(meeting.headers, self._environ, place=place)
-        _, limit = raise_descriptor_limit()
+        limit = raise_descriptors()
         if meeting.callers + SPARE_DESCRIPTORS > limit:
             raise Refused(
                 place,

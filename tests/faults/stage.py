@@ -85,6 +85,7 @@ class Stage:
         fault: Fault,
         *,
         body: bytes = b"{}",
+        coding: str = "",
         key: str | None = "k1",
         nth: int = 1,
         path: str = "/v1/chat/completions",
@@ -94,7 +95,8 @@ class Stage:
         max_actions: int = 20_000,
     ) -> Played:
         """One request. `lift_after`: Lifted is thrown in place of the answer to that action. `broken`: the client leaves."""
-        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        coded = f"Content-Encoding: {coding}\r\n" if coding else ""
+        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n{coded}\r\n".encode()
         if key is not None:
             self.first_seen_ns.setdefault(key, self.clock.mono_ns())
         script = fault.script(

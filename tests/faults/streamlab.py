@@ -38,8 +38,9 @@ class Played:
     asked: bool = False
 
 
-def context(dialect: str, path: str | None = None, body: bytes = b"", **more: Any) -> Cx:
-    head = f"POST {path or PATHS.get(dialect, '/')} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+def context(dialect: str, path: str | None = None, body: bytes = b"", *, coding: str = "", **more: Any) -> Cx:
+    head = f"POST {path or PATHS.get(dialect, '/')} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+    head += f"Content-Encoding: {coding}\r\n\r\n" if coding else "\r\n"
     cells: dict[str, dict[str, Any]] = {}
     return Cx(
         request=HeadReader().request(head.encode()),
@@ -76,12 +77,16 @@ def play(
     dialect: str = "openai_chat",
     path: str | None = None,
     asked: bytes = b"",
+    coding: str = "",
     lift_at: int | None = None,
     max_actions: int = 3_000,
     **params: Any,
 ) -> Played:
-    """Play a fault. `lift_at` throws Lifted in place of what that action (from 0) would have been told."""
-    cx = context(dialect, path, asked)
+    """Play a fault. `lift_at` throws Lifted in place of what that action (from 0) would have been told.
+
+    `coding` is said to be that of `asked`.
+    """
+    cx = context(dialect, path, asked, coding=coding)
     script = faults.make(tag, params).script(cx)
     played, events, client = Played(), list(upstream), [Data(asked), End()] if asked else [End()]
     value: object = None

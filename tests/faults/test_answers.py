@@ -1,13 +1,17 @@
 """What the faults of content keep to: how requests are read, and what of an answer is left as it is."""
 
+import gzip
 import json
+import random
+import zlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from drillmaster import faults
 from drillmaster.dialects import Ending, Reply, load
-from drillmaster.faults import Data, End, Frame, Head, Lost
+from drillmaster.faults import SEEN_BYTES, Data, End, Frame, Head, Lost, Unfolding
 from drillmaster.faults._answers import MAX_BODY_BYTES
 from tests.faults.streamlab import PATHS, body_of, context, play, streamed, whole
 
@@ -52,6 +56,61 @@ def test_a_large_request_is_read_at_its_ends() -> None:
     played = play("weaker-answer", [], asked=asked)
     assert played.headers["content-type"].startswith("text/event-stream")
     assert b'"model":"m-7"' in played.body
+
+
+FOLDED = [("gzip", gzip.compress), ("X-GZip", gzip.compress), ("deflate", zlib.compress)]
+
+
+@pytest.mark.parametrize(("coding", "fold"), FOLDED)
+def test_a_compressed_request_is_answered_as_it_asks(coding: str, fold: Callable[[bytes], bytes]) -> None:
+    played = play("weaker-answer", [], asked=fold(STREAM), coding=coding)
+    assert played.headers["content-type"].startswith("text/event-stream")
+    assert b'"model":"m-7"' in played.body
+
+
+def test_a_large_compressed_request_is_read_at_its_ends_as_they_were_before() -> None:
+    long = random.Random(1).randbytes(300_000).hex().encode()
+    asked = gzip.compress(b'{"messages":["' + long + b'"],"model":"m-7","stream":true}')
+    assert len(asked) > SEEN_BYTES  # and begins with no end in sight
+    played = play("weaker-answer", [], asked=asked, coding="gzip")
+    assert played.headers["content-type"].startswith("text/event-stream")
+    assert b'"model":"m-7"' in played.body
+
+
+@pytest.mark.parametrize(
+    ("coding", "body"),
+    [
+        ("br", STREAM),
+        ("gzip", STREAM),  # it is none
+        ("gzip", gzip.compress(STREAM)[:-9]),  # short of its end
+        ("gzip, gzip", gzip.compress(gzip.compress(STREAM))),
+    ],
+)
+def test_a_request_that_cannot_be_unfolded_is_answered_whole(coding: str, body: bytes) -> None:
+    played = play("weaker-answer", [], asked=body, coding=coding)
+    assert played.status == 200 and played.headers["content-type"] == "application/json"
+
+
+def test_what_a_request_unfolds_to_has_a_bound() -> None:
+    unfolding = Unfolding("gzip", 1_000_000)
+    bomb = gzip.compress(b"[" + b" " * 20_000_000)
+    assert sum(len(piece) for piece in unfolding.feed(bomb)) == 1_000_000
+    assert not unfolding.whole
+    assert list(unfolding.feed(bomb)) == []
+
+
+def test_the_tools_of_a_compressed_request_are_seen() -> None:
+    asked = b'{"tools":[{"type":"function","function":{"name":"weigh"}}],"messages":[]}'
+    assert b"no_such_tool" in play("tool-unknown", [], asked=gzip.compress(asked), coding="gzip").body
+    assert not play("tool-unknown", [End()], asked=gzip.compress(WHOLE), coding="gzip").met
+
+
+def test_the_id_of_a_compressed_call_is_known() -> None:
+    asked = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{}}'
+    for tag in ("mcp-error", "503", "overloaded", "key-expired"):
+        assert json.loads(play(tag, [], dialect="mcp", asked=asked).body)["id"] == 7, tag
+        played = play(tag, [], dialect="mcp", asked=gzip.compress(asked), coding="gzip")
+        assert json.loads(played.body)["id"] == 7, tag
 
 
 @pytest.mark.parametrize("tag", CANNED)

@@ -1,5 +1,6 @@
 """The fault `tokens-per-minute`, played by hand."""
 
+import gzip
 import json
 
 import pytest
@@ -30,6 +31,13 @@ def test_what_it_allows_its_answer_counts_too(name: str) -> None:
     fault = make("tokens-per-minute", {"tokens": 100})
     assert Stage().play(fault, body=asking(60, **{name: 40})).status is None
     assert Stage().play(fault, body=asking(60, **{name: 41})).status == 429
+
+
+def test_a_compressed_request_counts_by_what_it_unfolds_to() -> None:
+    fault = make("tokens-per-minute", {"tokens": 100})
+    assert Stage().play(fault, body=gzip.compress(asking(100)), coding="gzip").status is None
+    assert Stage().play(fault, body=gzip.compress(asking(101)), coding="gzip").status == 429
+    assert Stage().play(fault, body=gzip.compress(asking(60, max_tokens=41)), coding="gzip").status == 429
 
 
 def test_what_a_prompt_says_is_no_field() -> None:

@@ -29,12 +29,14 @@ from drillmaster.dialects import CONDITIONS, Dialect
 from drillmaster.dialects import load as load_dialect
 from drillmaster.dialects import names as dialect_names
 from drillmaster.errors import Problem
+from drillmaster.faults._unfolding import Unfolding, coding_of
 from drillmaster.http1 import Answer, RequestHead
 
 __all__ = [
     "NEEDS",
     "SEEN_BYTES",
     "Action",
+    "Beginning",
     "Close",
     "Cx",
     "Data",
@@ -57,8 +59,10 @@ __all__ = [
     "Script",
     "Seen",
     "Send",
+    "Unfolding",
     "Wait",
     "answer_error",
+    "coding_of",
     "load",
     "make",
     "names",
@@ -320,19 +324,37 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         raise NotImplementedError
 
 
-def read_request_whole(seen: bytearray | None = None) -> Generator[Action, Any, bool]:
-    """Read the client's request to its end, any size; False when it broke off.
+class Beginning:
+    """The first `SEEN_BYTES` of a request's body, as they were before it was compressed."""
 
-    `seen` is given the body's first `SEEN_BYTES`.
-    """
+    __slots__ = ("_unfolding", "body", "body_bytes")
+
+    def __init__(self, head: RequestHead | None) -> None:
+        self._unfolding = Unfolding(coding_of(head))
+        self.body = bytearray()
+        self.body_bytes = 0
+        """How long all of it is that was taken and could be unfolded."""
+
+    @property
+    def full(self) -> bool:
+        return len(self.body) >= SEEN_BYTES
+
+    def take(self, data: bytes) -> None:
+        for piece in self._unfolding.feed(data):
+            self.body_bytes += len(piece)
+            self.body += piece[: SEEN_BYTES - len(self.body)]
+
+
+def read_request_whole(seen: Beginning | None = None) -> Generator[Action, Any, bool]:
+    """Read the client's request to its end, any size; False when it broke off."""
     while True:
         event = yield Read("client")
         if isinstance(event, End):
             return True
         if isinstance(event, Lost):
             return False
-        if seen is not None and isinstance(event, Data) and len(seen) < SEEN_BYTES:
-            seen += event.body[: SEEN_BYTES - len(seen)]
+        if seen is not None and isinstance(event, Data) and not seen.full:
+            seen.take(event.body)
 
 
 def relay_body() -> Generator[Action, Any, bool]:
@@ -371,14 +393,14 @@ def answer_error(
     *,
     retry_after_s: float | None = None,
     put: Callable[[Answer], Answer] = lambda answer: answer,
-    seen: bytearray | None = None,
+    seen: Beginning | None = None,
 ) -> Script:
     """Read the request to its end, then answer with the dialect's own error; `put` may change it on its way.
 
     An answer before the end of a large body makes the kernel reset the connection: that is another fault. `seen` is what
     was read of the body already.
     """
-    seen = bytearray() if seen is None else seen
+    seen = Beginning(cx.request) if seen is None else seen
     if (yield from read_request_whole(seen)):
         answer = cx.dialect.error(
             status,
@@ -386,7 +408,7 @@ def answer_error(
             request_id=request_id(cx),
             retry_after_s=retry_after_s,
             path="" if cx.request is None else cx.request.path,
-            asked=bytes(seen),
+            asked=bytes(seen.body),
         )
         yield from send_answer(put(answer))
 

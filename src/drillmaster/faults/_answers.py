@@ -2,7 +2,8 @@
 
 1. `rewrite` relays the real answer and changes each event of it, or the whole JSON body. An answer of another status, kind or
    coding passes untouched; one over `MAX_BODY_BYTES` goes on as it is.
-2. `speak` answers in the API's place, whole or as a stream, as the request asks for it. The model is never asked, and the
+2. A request is read as it was before it was compressed (gzip, deflate), as far as a bound; what cannot be unfolded says nothing.
+3. `speak` answers in the API's place, whole or as a stream, as the request asks for it. The model is never asked, and the
    evidence says so (`real` is false).
 """
 
@@ -28,6 +29,8 @@ from drillmaster.faults import (
     Read,
     Script,
     Send,
+    Unfolding,
+    coding_of,
     read_request_whole,
     send_answer,
 )
@@ -50,7 +53,7 @@ class Asked(msgspec.Struct, frozen=True):
     path: str
     """With its query."""
     start: bytes
-    """The body's first `SEEN_BYTES`."""
+    """The body's first `SEEN_BYTES`, unfolded."""
     tail: bytes
     """The last `SEEN_BYTES` that were read; empty where `start` is all."""
     peek: Peek
@@ -70,6 +73,7 @@ class Asked(msgspec.Struct, frozen=True):
 def read_asked(cx: Cx, *, may_pass: bool = False) -> Generator[Action, Any, Asked | None]:
     """Read the request to its end, any size; None when it broke off. One that may pass is read for `LOOK_BYTES` at most."""
     start, tail = bytearray(), bytearray()
+    unfolding = Unfolding(coding_of(cx.request))
     read_bytes, whole = 0, False
     while not (may_pass and read_bytes >= LOOK_BYTES):
         event = yield Read("client")
@@ -80,9 +84,12 @@ def read_asked(cx: Cx, *, may_pass: bool = False) -> Generator[Action, Any, Aske
             break
         if isinstance(event, Data):
             read_bytes += len(event.body)
-            room = max(0, SEEN_BYTES - len(start))
-            start += event.body[:room]
-            tail = (tail + event.body[room:])[-SEEN_BYTES:]
+            for piece in unfolding.feed(event.body):
+                room = max(0, SEEN_BYTES - len(start))
+                start += piece[:room]
+                tail = (tail + piece[room:])[-SEEN_BYTES:]
+    if whole and not unfolding.whole:
+        start, tail = bytearray(), bytearray()
     path = "" if cx.request is None else cx.request.origin_form.decode("latin-1")
     seen = peek_json(bytes(start[:EDGE_BYTES]), bytes(tail[-EDGE_BYTES:])) if tail else peek_json(bytes(start))
     peek = seen if cx.request is None else cx.dialect.peek(cx.request, seen)

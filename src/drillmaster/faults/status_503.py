@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from drillmaster.faults import Cx, Fault, Script, read_request_whole, send_answer
+from drillmaster.faults import Cx, Fault, Script, answer_error
 
 __all__ = ["Status503"]
 
@@ -21,6 +21,4 @@ class Status503(Fault, frozen=True, kw_only=True, tag="503"):
     asks_upstream: ClassVar[bool] = False
 
     def script(self, cx: Cx) -> Script:
-        # An answer before the end of a large body makes the kernel reset the connection: that is another fault.
-        if (yield from read_request_whole()):
-            yield from send_answer(cx.dialect.error(503, request_id=f"req_{cx.rng.getrandbits(96):024x}"))
+        yield from answer_error(cx, 503)

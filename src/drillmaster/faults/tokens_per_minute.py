@@ -7,7 +7,20 @@ from typing import Annotated
 from msgspec import Meta
 
 from drillmaster.dialects import Bucket
-from drillmaster.faults import SEEN_BYTES, Cx, Data, End, Fault, Lost, Pass, Read, Script, answer_error, with_fields
+from drillmaster.faults import (
+    SEEN_BYTES,
+    Beginning,
+    Cx,
+    Data,
+    End,
+    Fault,
+    Lost,
+    Pass,
+    Read,
+    Script,
+    answer_error,
+    with_fields,
+)
 from drillmaster.rules.token_bucket import take
 
 __all__ = ["TokensPerMinute"]
@@ -43,7 +56,7 @@ class TokensPerMinute(Fault, frozen=True, kw_only=True, tag="tokens-per-minute")
 
     def script(self, cx: Cx) -> Script:
         # Read no more than the driver can still hand to the upstream: what is beyond is known by its length.
-        seen, read_bytes = bytearray(), 0
+        seen, read_bytes = Beginning(cx.request), 0
         while read_bytes < SEEN_BYTES:
             event = yield Read("client")
             if isinstance(event, Lost):
@@ -52,10 +65,11 @@ class TokensPerMinute(Fault, frozen=True, kw_only=True, tag="tokens-per-minute")
                 break
             if isinstance(event, Data):
                 read_bytes += len(event.body)
-                seen += event.body[: SEEN_BYTES - len(seen)]
+                seen.take(event.body)
         known_bytes = cx.request.length if cx.request is not None else None
-        wanted = math.ceil((read_bytes if known_bytes is None else known_bytes) / BYTES_A_TOKEN)
-        if allowed := _MAX_TOKENS.search(seen):
+        unfolds = seen.body_bytes / read_bytes if seen.body_bytes else 1  # as what was read does, so does the rest
+        wanted = math.ceil((read_bytes if known_bytes is None else known_bytes) * unfolds / BYTES_A_TOKEN)
+        if allowed := _MAX_TOKENS.search(seen.body):
             wanted += int(allowed[1])
         cell = cx.cell(f"tokens-per-minute/{cx.key_hash}")
         taken = take(cell.get("level"), wanted, capacity=self.tokens, per_s=self.tokens / 60, now_ns=cx.now_ns())

@@ -1,13 +1,12 @@
 """What the rules of an injection say to one request: who takes it, in their order."""
 
 import random
-import zlib
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import Any
 
 from drillmaster.dialects import offers_tools, peek_json
-from drillmaster.faults import Action, Data, End, Lifted, Read
+from drillmaster.faults import Action, Data, End, Lifted, Read, Unfolding, coding_of
 from drillmaster.http1 import RequestHead
 from drillmaster.proxy.switch import Armed, Injection
 from drillmaster.proxy.witness import Witness
@@ -63,7 +62,7 @@ def asked(ex: Witness, body: bytes | None) -> Asked:
     """What rules look at of a request."""
     head = ex.head
     model = stream = tools = said = None
-    text = None if body is None else _uncoded(_field(head, "content-encoding"), body)
+    text = None if body is None else _uncoded(head, body)
     if text is not None:
         seen = ex.dialect.peek(head, peek_json(text))
         model, stream, tools = seen.model, seen.stream, offers_tools(text)
@@ -83,18 +82,11 @@ def asked(ex: Witness, body: bytes | None) -> Asked:
     )
 
 
-def _uncoded(coding: str | None, body: bytes) -> bytes | None:
+def _uncoded(head: RequestHead, body: bytes) -> bytes | None:
     """The body as it was before it was compressed: gzip puts the time of day into it. None: that cannot be told."""
-    if coding is None or coding.lower() == "identity":
-        return body
-    if coding.lower() not in ("gzip", "x-gzip", "deflate"):
-        return None
-    unfold = zlib.decompressobj(wbits=47)
-    try:
-        text = unfold.decompress(body, MATCH_BYTES)
-    except zlib.error:
-        return None
-    return text if unfold.eof and not unfold.unused_data else None
+    unfolding = Unfolding(coding_of(head), MATCH_BYTES)
+    text = b"".join(unfolding.feed(body))
+    return text if unfolding.whole else None
 
 
 def _kind(ex: Witness, request: Asked) -> str:

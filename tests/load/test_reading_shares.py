@@ -41,6 +41,7 @@ def run(
     told: tuple[int, int] = (6, 3),
     one: dict[str, Any] | None = None,
     two: dict[str, Any] | None = None,
+    shares: tuple[dict[str, Any], ...] = SHARES,
 ) -> InterviewRun:
     path = folder / "run"
     (path / "events").mkdir(parents=True)
@@ -59,7 +60,7 @@ def run(
         payload="{}",
         steps=STEPS,
         engines={"kind": "processes", "size": 2, "members": [{}, {}]},
-        shares=SHARES,
+        shares=shares,
         idle_s=1,
         time_limit_s=5,
         versions={},
@@ -134,3 +135,11 @@ def test_two_engines_at_60_percent_of_a_core_each_are_no_core_that_is_full(tmp_p
 def test_lateness_is_that_of_all_calls_together(tmp_path: Path) -> None:
     late = [record(300 + 100 * turn, late_ms=11) for turn in range(3)]
     assert void(run(tmp_path, (FIRST, late))) == ("calls were sent up to 11 ms late (p99), and the median is 100 ms",)
+
+
+def test_an_engine_for_which_no_arrival_was_left_measured_nothing_and_voids_nothing(tmp_path: Path) -> None:
+    none_left = ({"label": "warm_c3", "callers": [2, 1], "calls": [9, 0]},)
+    all_of_them = [record(300 + 100 * turn) for turn in range(3) for _ in range(3)]
+    read = run(tmp_path, (all_of_them, []), told=(9, 0), two={"wall_s": 0.00002, "cpu_s": 0.00002}, shares=none_left)
+    assert void(read) == ()
+    assert read.fitness["warm_c3"].cpu_share == pytest.approx(0.0333, abs=1e-3)

@@ -276,7 +276,10 @@ def _shares(
         if whole is None:
             continue
         each = tuple(
-            _fitness(share["callers"][engine], tallies[label], ended.get((label, engine)))
+            # One that had no call to make, of few arrivals, was not there: a share of no time is no burden.
+            _fitness(
+                share["callers"][engine] if share["calls"][engine] else 0, tallies[label], ended.get((label, engine))
+            )
             for engine, tallies in enumerate(own)
         )
         shares = [one.cpu_share for one in each if one.cpu_share is not None and one.callers]

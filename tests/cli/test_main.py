@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from drillmaster import cli
 
@@ -52,6 +53,14 @@ def test_no_option_of_any_verb_takes_what_is_no_number_or_has_no_end() -> None:
         for value in ("nan", "inf", "-inf", "1e999"):
             with pytest.raises(click.BadParameter, match=r"finite|not in the range|<=|>="):
                 param.process_value(click.Context(click.Command(" ".join(words))), value)
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("run",), ("proxy",), ("standin",), ("fault",), ("gate",), ("init",), ("passport",)]
+)
+def test_a_list_of_commands_says_whole_sentences(words: tuple[str, ...]) -> None:
+    said = CliRunner().invoke(cli._root, [*words, "--help"]).output.partition("Commands:")[2]
+    assert said and "..." not in said.replace("q=...", "")
 
 
 def test_python_dash_m_is_the_same_program() -> None:

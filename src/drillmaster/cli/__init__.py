@@ -15,10 +15,21 @@ import click
 
 from drillmaster.errors import Aborted, Exit, Problem
 
-__all__ = ["Verbs", "error_json", "main", "say_json"]
+__all__ = ["Verb", "Verbs", "error_json", "main", "say_json"]
 
 
-class Verbs(click.Group):
+class Verb(click.Group):
+    """A group that says of each of its commands the whole first sentence; Click cuts it at the edge."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, one.get_short_help_str(1_000)) for name, one in commands if one is not None and not one.hidden]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+
+class Verbs(Verb):
     """A group whose commands are the modules of a package; a name with a dash is a module with an underscore."""
 
     def __init__(self, package: str, **extra: object) -> None:
@@ -71,6 +82,13 @@ def _root() -> None:
     """Reliability drills and fail-closed gates for LLM agents.
 
     Exit codes, everywhere: 0 pass, 1 fail, 2 refused or wrong usage, 3 a drill that was stopped.
+
+    \b
+    Begin with:
+      drillmaster demo                    # two drills with nothing of yours involved
+      drillmaster init eviction           # plan and policy of your own drill
+      drillmaster fault try clean-end     # see one fault on the wire
+      drillmaster VERB --help             # examples of each
     """
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from drillmaster.cli import Verb
 from drillmaster.cli import _completions as completions
 from drillmaster.errors import Problem, Refused
 
@@ -20,7 +21,7 @@ MAX_S = 3_600
 _json = click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 
 
-@click.group()
+@click.group(cls=Verb)
 def command() -> None:
     """Find a fault, read what it does, and watch it once on a real socket.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
+from drillmaster.cli import Verb
 from drillmaster.cli import _completions as completions
 from drillmaster.cli._quantities import Seconds, Share
 from drillmaster.errors import Problem, Refused
@@ -23,7 +24,7 @@ __all__ = ["command"]
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-@click.group("gate")
+@click.group("gate", cls=Verb)
 def command() -> None:
     """Judge evidence by a policy: 0 pass, 1 fail, 2 refused.
 

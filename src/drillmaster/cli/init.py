@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from drillmaster.cli import Verb
 from drillmaster.cli import _completions as completions
 
 __all__ = ["command"]
@@ -31,7 +32,7 @@ _INTERVIEW_QUESTIONS: Questions = (
 )
 
 
-@click.group("init")
+@click.group("init", cls=Verb)
 def command() -> None:
     """Write the files a drill of your own service begins with."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from drillmaster.cli import Verb
 from drillmaster.cli import _completions as completions
 from drillmaster.deciding import KINDS
 from drillmaster.errors import Problem, Refused, one_line
@@ -19,7 +20,7 @@ __all__ = ["command"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@click.group("passport")
+@click.group("passport", cls=Verb)
 def command() -> None:
     """Say which job may run on an endpoint, until when, and on what evidence.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from drillmaster.cli import Verb
 from drillmaster.cli import _completions as completions
 from drillmaster.errors import Problem
 
@@ -50,7 +51,7 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-@click.group("proxy", invoke_without_command=True, epilog=_EXAMPLES)
+@click.group("proxy", cls=Verb, invoke_without_command=True, epilog=_EXAMPLES)
 @click.option("--upstream", metavar="URL", help="The real model endpoint. Without it the proxy is dead from the start.")
 @click.option(
     "--upstream-ca",

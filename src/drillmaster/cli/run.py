@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from drillmaster.cli import Verb
 from drillmaster.cli import _completions as completions
 from drillmaster.errors import Exit, Problem
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-@click.group("run")
+@click.group("run", cls=Verb)
 def command() -> None:
     """Do a drill: walk the plan's phases, lift on every way out, seal what there is."""
 

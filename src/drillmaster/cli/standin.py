@@ -4,12 +4,13 @@ import os
 
 import click
 
+from drillmaster.cli import Verb
 from drillmaster.cli import _completions as completions
 
 __all__ = ["command"]
 
 
-@click.group()
+@click.group(cls=Verb)
 def command() -> None:
     """Start a stand-in: a model provider, or an agent that uses one.
 

@@ -1,13 +1,15 @@
-"""A request of each API, as a plain client would put it. Pure: a table, and nothing is sent here."""
+"""A request of each API, as a plain client would put it: an interview's words, at the API's own path. Pure, nothing is sent."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
 from drillmaster.dialects import load
 from drillmaster.errors import Problem
 from drillmaster.faults import Fault
+from drillmaster.ladder import Asked
+from drillmaster.ladder.bodies import DIALECTS
 from drillmaster.standins.provider import PRIMARY_MODEL
 from drillmaster.trying import Ask
 
@@ -20,79 +22,24 @@ _SCHEMA = {"type": "object", "properties": {"order": {"type": "string"}}, "requi
 _TOOL = "order_status"
 _SAYS = "Say where an order is."
 _MAX_TOKENS = 64
-
-Make = Callable[[str, bool, bool], tuple[str, dict[str, Any]]]
-"""Model, stream or not, tools or not: the path, and what the body says."""
-
-
-def _messages(model: str, stream: bool) -> dict[str, Any]:
-    body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": PROMPT}]}
-    return {**body, "stream": True} if stream else body
-
-
-def _in_path(model: str) -> str:
-    return quote(model, safe="/:@")
-
-
-def _function() -> dict[str, Any]:
-    return {"type": "function", "function": {"name": _TOOL, "description": _SAYS, "parameters": _SCHEMA}}
-
-
-def _chat(path: str, *, usage: bool = True) -> Make:
-    def make(model: str, stream: bool, tools: bool) -> tuple[str, dict[str, Any]]:
-        body = {**_messages(model, stream), "max_tokens": _MAX_TOKENS}
-        if stream and usage:
-            body["stream_options"] = {"include_usage": True}
-        if tools:
-            body["tools"] = [_function()]
-        return path.replace("MODEL", _in_path(model)), body
-
-    return make
-
-
-def _responses(model: str, stream: bool, tools: bool) -> tuple[str, dict[str, Any]]:
-    body: dict[str, Any] = {"model": model, "input": PROMPT, "max_output_tokens": _MAX_TOKENS}
-    if stream:
-        body["stream"] = True
-    if tools:
-        body["tools"] = [{"type": "function", "name": _TOOL, "description": _SAYS, "parameters": _SCHEMA}]
-    return "/v1/responses", body
-
-
-def _anthropic(model: str, stream: bool, tools: bool) -> tuple[str, dict[str, Any]]:
-    body = {**_messages(model, stream), "max_tokens": _MAX_TOKENS}
-    if tools:
-        body["tools"] = [{"name": _TOOL, "description": _SAYS, "input_schema": _SCHEMA}]
-    return "/v1/messages", body
-
-
-def _gemini(model: str, stream: bool, tools: bool) -> tuple[str, dict[str, Any]]:
-    verb = "streamGenerateContent?alt=sse" if stream else "generateContent"
-    body: dict[str, Any] = {"contents": [{"role": "user", "parts": [{"text": PROMPT}]}]}
-    body["generationConfig"] = {"maxOutputTokens": _MAX_TOKENS}
-    if tools:
-        body["tools"] = [{"functionDeclarations": [{"name": _TOOL, "description": _SAYS, "parameters": _SCHEMA}]}]
-    return f"/v1beta/models/{_in_path(model)}:{verb}", body
-
-
-def _ollama(model: str, stream: bool, tools: bool) -> tuple[str, dict[str, Any]]:
-    body = {**_messages(model, stream), "stream": stream, "options": {"num_predict": _MAX_TOKENS}}
-    if tools:
-        body["tools"] = [_function()]
-    return "/api/chat", body
-
-
-_MAKES: dict[str, Make] = {
-    "openai_chat": _chat("/v1/chat/completions"),
-    "openai_responses": _responses,
-    "azure_openai": _chat("/openai/deployments/MODEL/chat/completions?api-version=2024-10-21"),
-    "anthropic": _anthropic,
-    "gemini": _gemini,
-    "openrouter": _chat("/api/v1/chat/completions"),
-    "groq": _chat("/openai/v1/chat/completions"),
-    "mistral": _chat("/v1/chat/completions", usage=False),
-    "ollama": _ollama,
-    "plain": _chat("/v1/chat/completions", usage=False),
+_FUNCTION = {"name": _TOOL, "description": _SAYS, "parameters": _SCHEMA}
+_TOOLS: dict[str, dict[str, Any]] = {
+    "openai_responses": {"type": "function", **_FUNCTION},
+    "anthropic": {"name": _TOOL, "description": _SAYS, "input_schema": _SCHEMA},
+    "gemini": {"functionDeclarations": [_FUNCTION]},
+}
+"""How an API is told of a tool, where it is not as chat completions are."""
+_PATHS: dict[str, str] = {
+    "openai_chat": "/v1/chat/completions",
+    "openai_responses": "/v1/responses",
+    "azure_openai": "/openai/deployments/MODEL/chat/completions?api-version=2024-10-21",
+    "anthropic": "/v1/messages",
+    "gemini": "/v1beta/models/MODEL:VERB",
+    "openrouter": "/api/v1/chat/completions",
+    "groq": "/openai/v1/chat/completions",
+    "mistral": "/v1/chat/completions",
+    "ollama": "/api/chat",
+    "plain": "/v1/chat/completions",
 }
 _KEYS: dict[str, tuple[str, str]] = {
     "azure_openai": ("api-key", KEY),
@@ -161,8 +108,17 @@ def _made(fault: Fault, dialect: str, stream: bool, model: str) -> tuple[str, di
         method = "tools/list" if "listing" in fault.needs else str(getattr(fault, "method", "tools/call"))
         params = {"name": _TOOL, "arguments": {"order": "A-1001"}} if method == "tools/call" else {}
         return "/mcp", {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-    make = _MAKES.get(dialect)
-    if make is None:
+    path = _PATHS.get(dialect)
+    if path is None:
         load(dialect)  # tells what there is
         raise Problem("--dialect", found=dialect, wanted="a dialect that a request is known for", remedy="name another")
-    return make(model, stream, "tools" in fault.needs)
+    path = path.replace("MODEL", quote(model, safe="/:@"))
+    path = path.replace("VERB", "streamGenerateContent?alt=sse" if stream else "generateContent")
+    # Plain HTTP is asked at the path of chat completions, in what every server there takes: without OpenAI's own options.
+    worded = "mistral" if dialect == "plain" else dialect
+    body = DIALECTS[worded](Asked(url=path, dialect=worded, stream=stream, max_tokens=_MAX_TOKENS), [PROMPT])
+    if dialect != "gemini":  # whose model stands in the path alone
+        body = {"model": model, **body}
+    if "tools" in fault.needs:
+        body["tools"] = [_TOOLS.get(dialect) or {"type": "function", "function": _FUNCTION}]
+    return path, body

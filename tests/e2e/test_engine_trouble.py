@@ -312,3 +312,21 @@ def test_who_answers_before_all_was_sent_and_closes_has_answered(lab: Lab) -> No
     with origin(too_large) as port:
         ran = lab.run(port, {"level": 1, "calls": 5}, shot={"payloads": ["x" * 20_000_000]})
     assert {row.status for row in ran.rows} == {413}
+
+
+def test_an_engine_that_nobody_hears_for_a_while_says_how_long_it_was_stuck(lab: Lab) -> None:
+    with origin(always(answer(), after_s=0.02)) as port:
+        spec = lab.spec(port, {"level": 2, "seconds": 2.5})
+        process = lab.start({**spec, "stages": [{**stage, "label": "s" * 60_000} for stage in spec["stages"]]})
+        with process:
+            assert process.stdout is not None
+            time.sleep(1.5)  # two lines are more than a pipe takes
+            told = [json.loads(line) for line in process.stdout]
+            assert process.wait(30) == 0
+    assert told[-1]["longest_turn_ms"] > 500
+
+
+def test_an_engine_that_waits_for_a_slow_endpoint_is_not_busy(lab: Lab) -> None:
+    with origin(always(answer(), after_s=0.4)) as port:
+        ran = lab.run(port, {"level": 2, "calls": 6})
+    assert ran.ended("s0")["turn_p99_ms"] < 50

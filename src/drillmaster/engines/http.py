@@ -342,6 +342,7 @@ class Engine:
                 self._told_ns = now_ns
                 self.flush()
                 self.say("progress", stage, now_ns)
+                self._took(monotonic_ns() - now_ns)  # a disk, or whoever hears, may take its time
         return now_ns
 
     def _end_stage(self) -> None:

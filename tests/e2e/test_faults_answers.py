@@ -20,7 +20,7 @@ import pytest
 from drillmaster.rules.retry_after import parse_http_date
 from tests.e2e.test_faults_streams import APIS, REQUESTS, streaming
 from tests.e2e.test_faults_wire import GOLDEN, Shot, equal, received
-from tests.e2e.wirelab import Origin, ProxyProcess, Reader, post, proxy
+from tests.e2e.wirelab import Origin, ProxyProcess, Reader, injections, post, proxy
 
 pytestmark = pytest.mark.e2e
 
@@ -141,16 +141,8 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
 
 @pytest.fixture
 def inject(ours: ProxyProcess) -> Iterator[Callable[..., str]]:
-    windows: list[str] = []
-
-    def put(tag: str, **params: Any) -> str:
-        windows.append(f"{tag}-{time.monotonic_ns()}")
-        ours.inject(tag, windows[-1], **params)
-        return windows[-1]
-
-    yield put
-    for window in windows:
-        ours.lift(window)
+    with injections(ours) as put:
+        yield put
 
 
 @pytest.mark.parametrize("tag", CASES)

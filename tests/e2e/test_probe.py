@@ -14,6 +14,7 @@ import pytest
 
 from tests.e2e.interviewlab import Lab, answer, interviewing, server
 from tests.e2e.test_engine import GOOD
+from tests.interviewed import DECISION, POLICY
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
 
@@ -144,21 +145,6 @@ def test_a_probe_that_is_stopped_says_nothing_and_exits_3(lab: ProbeLab) -> None
     assert json.loads(out)["verdict"] == "refused"
 
 
-POLICY = """\
-kind: policy
-version: 1
-source: free-path-thresholds
-owner: Bea of the platform team
-review_by: 2027-02-28
-gates:
-  - gate: interview
-    decide: observed
-    cold_max_s: 2
-    levels:
-      warm_c1: {p95_s: 1, error_rate: 0.0}
-      warm_c4: {p95_s: 1, error_rate: 0.0}
-    decision: {interactive_p95_s: 0.5, degrading_ratio: 3, cold_near_timeout_ratio: 0.5}
-"""
 PLAN = """\
 kind: plan
 drill: interview
@@ -173,7 +159,8 @@ seats: {driver: Ada, reader: Bea, recorder: Cem}
 
 
 def test_a_real_interview_earns_its_job_a_passport(lab: ProbeLab) -> None:
-    (lab.folder / "policy.yaml").write_text(POLICY)
+    calmly = DECISION.replace("degrading_ratio: 2", "degrading_ratio: 3")  # four callers on a busy machine
+    (lab.folder / "policy.yaml").write_text(POLICY + calmly)
     with server(lambda _: (0.03, answer())) as (url, _):
         (lab.folder / "plan.yaml").write_text(PLAN.replace("URL", url))
         done = lab.run("interview", "plan.yaml")

@@ -16,8 +16,7 @@ import pytest
 
 from drillmaster import http1
 from drillmaster.dialects import Reply, assert_finished, load
-from drillmaster.standins.provider import Latency
-from drillmaster.standins.provider_http import Provider
+from tests.e2e.wirelab import standin
 
 pytestmark = pytest.mark.e2e
 
@@ -34,22 +33,8 @@ ARGUMENTS = {"city": "text", "days": 1}
 
 @pytest.fixture(scope="module")
 def base() -> Iterator[str]:
-    """A stand-in provider in a thread of its own."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    provider = Provider(Latency(median_ms=0, token_ms=0, seed=1))
-    server = asyncio.run_coroutine_threadsafe(provider.start("127.0.0.1", 0), loop).result(5)
-    yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-    async def close() -> None:
-        server.close()
-        await provider.drop()
-
-    asyncio.run_coroutine_threadsafe(close(), loop).result(5)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join(5)
-    loop.close()
+    with standin() as url:
+        yield url
 
 
 @contextmanager

@@ -1,17 +1,13 @@
 """Every dialect through the proxy: recognised, whole and streamed, its end seen, and its errors its own."""
 
-import asyncio
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from drillmaster.standins.provider import Latency
-from drillmaster.standins.provider_http import Provider
-from tests.e2e.wirelab import ProxyProcess, Reader, post, proxy
+from tests.e2e.wirelab import ProxyProcess, Reader, post, proxy, standin
 
 pytestmark = pytest.mark.e2e
 
@@ -44,22 +40,8 @@ SPOKEN: list[tuple[str, str, dict[str, Any], tuple[bytes, ...], str | None, bool
 
 @pytest.fixture(scope="module")
 def upstream() -> Iterator[str]:
-    """A stand-in provider in a thread of its own."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    provider = Provider(Latency(median_ms=0, token_ms=0, seed=1))
-    server = asyncio.run_coroutine_threadsafe(provider.start("127.0.0.1", 0), loop).result(5)
-    yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-    async def close() -> None:
-        server.close()
-        await provider.drop()
-
-    asyncio.run_coroutine_threadsafe(close(), loop).result(5)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join(5)
-    loop.close()
+    with standin() as url:
+        yield url
 
 
 def ask(one: ProxyProcess, path: str, call: dict[str, Any], *fields: bytes) -> tuple[int, bytes]:

@@ -3,6 +3,7 @@
 The reading here is written apart from the product's, on blocking sockets, so that both cannot be wrong in one way.
 """
 
+import asyncio
 import contextlib
 import json
 import socket
@@ -17,6 +18,8 @@ from typing import Any
 
 from drillmaster.errors import Problem
 from drillmaster.proxy.remote import ask
+from drillmaster.standins.provider import Latency
+from drillmaster.standins.provider_http import Provider
 
 WAIT_S = 10.0
 
@@ -281,6 +284,45 @@ def proxy(folder: Path, **settings: Any) -> Iterator[ProxyProcess]:
         yield one
     finally:
         one.stop()
+
+
+@contextlib.contextmanager
+def injections(ours: ProxyProcess) -> Iterator[Callable[..., str]]:
+    """What injects a fault and gives its window; all of them are lifted in the end."""
+    windows: list[str] = []
+
+    def put(tag: str, **params: Any) -> str:
+        windows.append(f"{tag}-{time.monotonic_ns()}")
+        ours.inject(tag, windows[-1], **params)
+        return windows[-1]
+
+    try:
+        yield put
+    finally:
+        for window in windows:
+            ours.lift(window)
+
+
+@contextlib.contextmanager
+def standin() -> Iterator[str]:
+    """A stand-in provider in a thread of its own, which answers at once; its URL."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    provider = Provider(Latency(median_ms=0, token_ms=0, seed=1))
+    server = asyncio.run_coroutine_threadsafe(provider.start("127.0.0.1", 0), loop).result(5)
+
+    async def close() -> None:
+        server.close()
+        await provider.drop()
+
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        asyncio.run_coroutine_threadsafe(close(), loop).result(5)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(5)
+        loop.close()
 
 
 def post(body: bytes = b"{}", *fields: bytes, path: bytes = b"/v1/chat/completions") -> bytes:

@@ -172,8 +172,9 @@ def test_no_run_and_several_runs_are_refused_by_name() -> None:
         find_live(None)
     for run in ("r1", "r2"):
         open_state(run).write_live(live(run))
-    with pytest.raises(Refused, match="r1, r2"):
+    with pytest.raises(Refused, match="r1, r2") as refused:
         find_live(None)
+    assert refused.value.found == "2 live runs of this account, in /runs"
     with pytest.raises(Refused, match="r3, which is not live"):
         find_live("r3")
 

@@ -364,9 +364,10 @@ def find_live(run: str | None) -> tuple[Path, Live]:
         remedy = "; ".join(how_it_ends(*one) for one in left_proxies()) or "start one: drillmaster run eviction PLAN"
         raise Refused("RUN", found="no live run", wanted="one", remedy=remedy)
     if len(alive) > 1:
+        where = ", ".join(dict.fromkeys(str(Path(live.run_dir).parent) for _, live in alive))
         raise Refused(
             "RUN",
-            found=f"{len(alive)} live runs",
+            found=f"{len(alive)} live runs of this account, in {where}",
             wanted="the name of one of them",
             remedy=f"add one of {', '.join(live.run for _, live in alive)}",
         )

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from drillmaster.engines import Shot
+from drillmaster.engines.shots import Shots
 from drillmaster.errors import Problem
 from drillmaster.ladder.bodies import Frozen, fixed_headers, frozen, payload_sha256
 from drillmaster.ladder.payloads import read_payloads
@@ -164,3 +166,27 @@ def test_what_fills_no_form_is_refused_at_its_line(lines: bytes, said: str) -> N
     with pytest.raises(Problem) as caught:
         worded(lines, {"form": {"q": "{q}"}})
     assert said in str(caught.value)
+
+
+def sent_as(body: str, *, number: int = 7) -> Any:
+    """What a call of that number has as its prompt."""
+    _, _, wire = Shots(Shot(target="/", authority="h", payloads=(body,))).take(number)
+    return json.loads(wire.partition(b"\r\n\r\n")[2])["prompt"]
+
+
+def test_a_rows_text_is_no_template_and_braces_twice_are_the_letters() -> None:
+    rows = b'text,end\nfor {n} in it,\n{,n}\n"\\{n} \xee\x80\x80{{n}}",\n'
+    sent = worded(rows, {"prompt": "{n}: {text}{end} {{n}} {text}n}"}, name="set.csv")
+    assert [sent_as(body) for body in sent.bodies] == [
+        "7: for {n} in it {n} for {n} in itn}",
+        "7: {n} {n} {n}",
+        "7: \\{n} \ue000{{n}} {n} \\{n} \ue000{{n}}n}",
+    ]
+
+
+def test_a_rows_text_is_no_template_in_fields_either() -> None:
+    sent = worded(b"text\na {n}\n", {"form": {"q": "{text}", "id": "{n} {{n}}"}}, name="set.csv")
+    _, _, wire = Shots(Shot(target="/", authority="h", payloads=sent.bodies)).take(7)
+    assert wire.endswith(b"\r\n\r\nq=a+%7Bn%7D&id=7+%7Bn%7D")
+    sent = worded(b'"a {n}"\n{"prompt": "b {n}"}\n', {"form": {"q": "{prompt}"}})
+    assert sent.bodies == ("q=a+{n}", "q=b+{n}")

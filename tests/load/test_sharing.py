@@ -1,13 +1,15 @@
 """A plan split among engines adds up to the plan, whatever the numbers."""
 
+from collections import Counter
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillmaster.engines import Pauses
+from drillmaster.engines import Pauses, Shot
 from drillmaster.engines.pacing import arrivals
+from drillmaster.engines.shots import Deck
 from drillmaster.ladder import Arrivals, Step, Think
 from drillmaster.load.sharing import Share, shared, stage_of
 
@@ -21,6 +23,23 @@ def opened(
 ) -> Step:
     one = Arrivals(rate=rate, seconds=seconds, poisson=poisson, max_in_flight=most, rate_to=rate_to)
     return Step(label=one.label, kind="open", callers=most, calls=one.calls, arrivals=one)
+
+
+def shot(*turns: int, shuffled: bool = False, alone: bool = False) -> Shot:
+    payloads = tuple(f"p{n}" for n in range(sum(turns)))
+    return Shot(target="/", authority="h", payloads=payloads, turns=() if alone else turns, shuffled=shuffled)
+
+
+def sessions(share: Share, of: Shot, seed: int) -> list[tuple[int, int, int]]:
+    """Number, place and length of an engine's sessions in one step, as it draws them until its calls are made."""
+    deck, found, left = Deck(len(of.turns), seed if of.shuffled else None), [], share.calls or 0
+    number = share.stage.first_call or 0
+    while left > 0:
+        place = deck.place(number)
+        turns = min(of.turns[place], left)
+        found.append((number, place, turns))
+        number, left = number + 1, left - turns
+    return found
 
 
 def numbers(share: Share) -> range:
@@ -97,7 +116,7 @@ def test_a_cap_on_calls_in_flight_is_split_and_who_has_none_of_it_sits_out() -> 
 
 def test_each_step_begins_with_a_whole_pass_where_a_pass_has_an_order_of_its_own() -> None:
     steps = (closed(1, 1), closed(4, 40), closed(2, 15), closed(2, 20))
-    by_engine = shared(steps, 2, first_call=1, seed=1, pass_calls=10)
+    by_engine = shared(steps, 2, first_call=1, seed=1, shot=shot(*[1] * 10, shuffled=True, alone=True))
     taken = [sorted(number for mine in by_engine for number in numbers(mine[at])) for at in range(4)]
     assert taken == [[10], list(range(20, 60)), list(range(60, 75)), list(range(80, 100))]
 
@@ -113,3 +132,46 @@ def test_pauses_are_of_levels_and_sessions_whole_there_alone() -> None:
         (opened(5, 2), "turns"),
     ):
         assert (stage_of(step).takes, stage_of(step).pauses) == (takes, None)
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize("engines", [2, 3])
+def test_a_set_of_sessions_is_asked_once_through_whoever_shares_it(engines: int, shuffled: bool) -> None:
+    of = shot(*[4] * 20, shuffled=shuffled)
+    steps = (closed(6, 80), closed(6, 80))
+    found = shared(steps, engines, first_call=1, seed=3, shot=of)
+    for at in range(2):
+        drawn = [one for mine in found for one in sessions(mine[at], of, 3)]
+        asked = Counter(place for _, place, turns in drawn for _ in range(turns))
+        # One session an engine may be cut short where its calls are over, and goes on as nobody's.
+        assert sum(asked.values()) == 80
+        assert len(drawn) <= 20 + engines - 1
+        assert len(asked) >= 20 - (engines - 1)
+
+
+@given(
+    turns=st.lists(st.integers(1, 9), min_size=1, max_size=40),
+    callers=st.integers(1, 30),
+    more=st.integers(0, 300),
+    engines=st.integers(2, 9),
+    shuffled=st.booleans(),
+)
+def test_sessions_of_engines_are_one_stretch_of_the_order_without_a_gap(
+    turns: list[int], callers: int, more: int, engines: int, shuffled: bool
+) -> None:
+    of = shot(*turns, shuffled=shuffled)
+    found = shared((closed(callers, callers + more), closed(3, 9, "next")), engines, first_call=1, seed=3, shot=of)
+    here, after = [[number for mine in found for number, _, _ in sessions(mine[at], of, 3)] for at in (0, 1)]
+    first = len(turns) if shuffled else 1
+    assert here == list(range(first, first + len(here)))
+    begins = -(-(first + len(here)) // len(turns)) * len(turns) if shuffled else first + len(here)
+    assert after == list(range(begins, begins + len(after)))
+
+
+def test_first_turns_and_turns_alone_are_numbered_by_their_own_sets() -> None:
+    of = shot(*[2] * 10, shuffled=True)
+    drain = Step(label="drain", kind="drain", callers=4, calls=20)
+    warmup = Step(label="warmup_c4", kind="warmup", callers=4, calls=4)
+    found = shared((warmup, drain, closed(2, 4)), 2, first_call=1, seed=3, shot=of)
+    begins = [min(mine[at].stage.first_call or 0 for mine in found) for at in range(3)]
+    assert begins == [10, 20, 40]

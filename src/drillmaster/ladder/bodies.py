@@ -8,7 +8,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -150,6 +150,7 @@ def _speaker(asked: Asked, place: str) -> Callable[[Asked, Payload], str]:
 
     def word(asked: Asked, payload: Payload) -> str:
         value = payload.value
+        number = ""
         if isinstance(value, list) and asked.dialect == "plain":
             raise Problem(
                 payload.place,
@@ -158,7 +159,8 @@ def _speaker(asked: Asked, place: str) -> Callable[[Asked, Payload], str]:
                 remedy="name the API with --dialect, or write [{...}, {...}], one whole body a turn",
             )
         if isinstance(value, Row):
-            value = fill(asked.prompt, value, place=payload.place)
+            number = _in_none_of(asked.prompt, *value.values())
+            value = fill(asked.prompt, value, place=payload.place, number=number)
             if not value.strip():
                 raise Problem(
                     payload.place, found="a row that leaves the prompt empty", wanted="text", remedy="leave the row out"
@@ -166,9 +168,19 @@ def _speaker(asked: Asked, place: str) -> Callable[[Asked, Payload], str]:
         body = value if isinstance(value, dict) else make(asked, [value] if isinstance(value, str) else value)
         if asked.model is not None and "model" not in body:
             body = {"model": asked.model, **body}
-        return msgspec.json.encode(body).decode()
+        text = msgspec.json.encode(body).decode()
+        # The engine puts the call's number wherever `{n}` stands: letters of a row that look like it are escaped.
+        return text.replace("{n}", "\\u007bn}").replace(number, "{n}") if number else text
 
     return word
+
+
+def _in_none_of(*texts: str) -> str:
+    """Some text that is in none of these, and needs no escape in JSON."""
+    mark = "\ue000"
+    while any(mark in text for text in texts):
+        mark += "\ue000"
+    return f"{mark}n{mark}"
 
 
 def _fields(asked: Asked, payload: Payload) -> str:
@@ -181,14 +193,20 @@ def _fields(asked: Asked, payload: Payload) -> str:
             wanted="a session of objects, one a turn: what fills the fields",
             remedy='write [{"q": "first"}, {"q": "second"}]',
         )
+    is_row = isinstance(value, Row)
     if isinstance(value, str):
         value = {"prompt": value}
-    elif not isinstance(value, Row):
+    elif not is_row:
         value = _as_row(value, payload.place)
     fields = asked.query if asked.form is None else asked.form
     assert fields is not None
-    text = urlencode([(name, fill(template, value, place=payload.place)) for name, template in fields.items()])
-    return text.replace("%7Bn%7D", "{n}")
+    number = _in_none_of(*fields.values(), *value.values())
+    if not is_row:
+        value = {name: text.replace("{n}", number) for name, text in value.items()}
+    text = urlencode(
+        [(name, fill(template, value, place=payload.place, number=number)) for name, template in fields.items()]
+    )
+    return text.replace(quote(number), "{n}")
 
 
 def _as_row(value: Mapping[str, Any], place: str) -> Row:

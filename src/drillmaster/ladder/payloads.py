@@ -6,7 +6,8 @@
    where the endpoint talks more: two runs could not be compared, and no digest could say what was asked.
 3. CSV (RFC 4180, UTF-8, commas): the first line names the columns, each other is a row that fills templates. A template is
    text in which `{column}` stands for the row's text; it says in one place what is around a column, and one column alone
-   is the template `{column}`. `{{column}}` is those letters themselves, and so is any brace around what cannot be a name.
+   is the template `{column}`. `{{column}}` is those letters themselves, and so is any brace around what cannot be a name. A
+   row's text is never a template: `{n}` in it is those letters.
 4. A template that names no column of the set would ask the same thing at each row, and is refused; so is a name that is nearly one.
 """
 
@@ -211,8 +212,10 @@ def names_in(template: str, known: Collection[str]) -> list[str]:
     return [name for name in found if name in known or (name != "n" and _NAME.fullmatch(name))]
 
 
-def fill(template: str, values: Mapping[str, str], *, place: str) -> str:
-    """A template with its names replaced; `{n}` stays, for the number of the call. Raises Problem for a name that is none."""
+def fill(template: str, values: Mapping[str, str], *, place: str, number: str = "{n}") -> str:
+    """A template with its names replaced. `number`: what `{n}` becomes, the place of the call's number; where it is none of the
+    letters around it, those of a row and of `{{n}}` are told apart from it. Raises Problem for a name that is none.
+    """
 
     def put(match: re.Match[str]) -> str:
         if match[1] is not None:
@@ -220,7 +223,9 @@ def fill(template: str, values: Mapping[str, str], *, place: str) -> str:
         name = match[2]
         if name in values:
             return values[name]
-        if name == "n" or not _NAME.fullmatch(name):
+        if name == "n":
+            return number
+        if not _NAME.fullmatch(name):
             return match[0]
         near = strict.near(name, list(values))
         raise Problem(

@@ -307,7 +307,7 @@ class _Run:
     def _drive(self, planned: tuple[Step, ...], files: tuple[str, str], *, engines: int, first_call: int) -> None:
         """Run steps in so many engines. Raises _Stop."""
         folder, ready = self._folder, self._ready
-        shares = shared(planned, engines, first_call=first_call, seed=self._plan.seed, pass_calls=ready.pass_calls)
+        shares = shared(planned, engines, first_call=first_call, seed=self._plan.seed, shot=ready.shot)
         specs = [
             Spec(
                 to=tuple(Address(host=address, port=ready.port) for address in self._addresses),

@@ -71,11 +71,6 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[Step, ...]
     stamps: tuple[str, ...]
 
-    @property
-    def pass_calls(self) -> int:
-        """How many calls are one pass through the payloads, where a pass has an order of its own; else 1."""
-        return len(self.shot.payloads) if self.shot.shuffled and not self.shot.turns else 1
-
 
 def ready_for(plan: InterviewPlan, place: Place, options: LoadOptions, environ: Mapping[str, str]) -> Ready:
     target = plan.target

@@ -78,7 +78,7 @@ def _shares(ready: Ready, engines: int) -> tuple[dict[str, Any], ...]:
     steps = ready.steps[1:]
     if engines == 1:
         return ()
-    by_engine = shared(steps, engines, first_call=1, seed=ready.plan.seed, pass_calls=ready.pass_calls)
+    by_engine = shared(steps, engines, first_call=1, seed=ready.plan.seed, shot=ready.shot)
     return tuple(
         {
             "label": step.label,

@@ -4,7 +4,9 @@
    arrivals of an open step, by the clock or by the seed's exponential gaps, are drawn once and dealt in turn, so that the engines'
    arrivals laid together are those that one engine would have had.
 2. An engine has at least as many calls as callers. One for which no caller is left sits the step out.
-3. No two calls have the same number: of a closed step each engine has a range, of an open one every so many-th number.
+3. No two calls have the same number: of a closed step each engine has a range, of an open one every so many-th number. Of
+   sessions each engine has as many as its calls take, and the next engine those behind: together they go through the set as one
+   engine would, but for the session that each may cut short.
 4. The cap on calls in flight of an open step is split like callers: an engine at its own cap drops, though another may have room.
 """
 
@@ -13,8 +15,9 @@ from typing import Literal
 
 import msgspec
 
-from drillmaster.engines import Pauses, Stage
+from drillmaster.engines import Pauses, Shot, Stage
 from drillmaster.engines.pacing import arrivals
+from drillmaster.engines.shots import Deck
 from drillmaster.ladder import Step, StepKind
 
 __all__ = ["Share", "shared", "stage_of"]
@@ -71,21 +74,48 @@ def stage_of(step: Step) -> Stage:
 
 
 def shared(
-    steps: Sequence[Step], engines: int, *, first_call: int, seed: int, pass_calls: int = 1
+    steps: Sequence[Step], engines: int, *, first_call: int, seed: int, shot: Shot | None = None
 ) -> tuple[tuple[Share, ...], ...]:
-    """Split steps, engine by engine. `first_call`: the number of their first call; each step begins with a number that so many
-    calls of a pass through the payloads divide.
+    """Split steps, engine by engine. `first_call`: the number of their first call. `shot`: what is sent, where that is a set; each
+    step begins with a whole pass through it, where a pass has an order of its own.
     """
     if engines == 1:
         alone = [Share(stage=stage_of(s), callers=s.callers, calls=None if s.arrivals else s.calls) for s in steps]
         return (tuple(alone),)
     columns: list[list[Share]] = []
+    sets = _Sets(shot, seed)
     for step in steps:
-        first_call = -(-first_call // pass_calls) * pass_calls
-        column = _closed(step, engines, first_call) if step.arrivals is None else _open(step, engines, first_call, seed)
-        first_call += sum(share.calls or 0 for share in column)
+        first_call = sets.aligned(step, first_call)
+        if step.arrivals is None:
+            column, first_call = _closed(step, engines, first_call, sets)
+        else:
+            column = _open(step, engines, first_call, seed)
+            first_call += sum(share.calls or 0 for share in column)
         columns.append(column)
     return tuple(tuple(column[engine] for column in columns) for engine in range(engines))
+
+
+class _Sets:
+    """In which order an engine draws."""
+
+    def __init__(self, shot: Shot | None, seed: int) -> None:
+        self._turns = () if shot is None else shot.turns
+        shuffled = seed if shot is not None and shot.shuffled else None
+        self._bodies = Deck(1 if shot is None else len(shot.payloads), shuffled)
+        self._sessions = Deck(len(self._turns), shuffled) if self._turns else self._bodies
+
+    def aligned(self, step: Step, number: int) -> int:
+        return (self._bodies if _TAKES[step.kind] == "turns" else self._sessions).aligned(number)
+
+    def numbers(self, step: Step, first: int, calls: int) -> int:
+        """How many numbers an engine gives from `first` on, until it has made so many calls."""
+        if not self._turns or _TAKES[step.kind] != "sessions":
+            return calls
+        number = first
+        while calls > 0:
+            calls -= self._turns[self._sessions.place(number)]
+            number += 1
+        return number - first
 
 
 def _callers(callers: int, engines: int) -> list[int]:
@@ -96,7 +126,8 @@ def _idle(label: str) -> Share:
     return Share(stage=Stage(label=label, kind="closed", level=1, calls=0), callers=0, calls=0)
 
 
-def _closed(step: Step, engines: int, first_call: int) -> list[Share]:
+def _closed(step: Step, engines: int, first_call: int, sets: _Sets) -> tuple[list[Share], int]:
+    """The shares, and the number behind their last call's."""
     whole = stage_of(step)
     column = []
     before = 0
@@ -107,9 +138,10 @@ def _closed(step: Step, engines: int, first_call: int) -> list[Share]:
         if not callers:
             column.append(_idle(step.label))
             continue
-        stage = msgspec.structs.replace(whole, level=callers, calls=end - begin, first_call=first_call + begin)
+        stage = msgspec.structs.replace(whole, level=callers, calls=end - begin, first_call=first_call)
+        first_call += sets.numbers(step, first_call, end - begin)
         column.append(Share(stage=stage, callers=callers, calls=end - begin))
-    return column
+    return column, first_call
 
 
 def _open(step: Step, engines: int, first_call: int, seed: int) -> list[Share]:

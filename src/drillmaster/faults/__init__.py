@@ -30,7 +30,7 @@ from drillmaster.dialects import load as load_dialect
 from drillmaster.dialects import names as dialect_names
 from drillmaster.errors import Problem
 from drillmaster.faults._unfolding import Unfolding, coding_of
-from drillmaster.http1 import Answer, RequestHead
+from drillmaster.http1 import Answer, RequestHead, answer_head
 
 __all__ = [
     "NEEDS",
@@ -62,6 +62,7 @@ __all__ = [
     "Unfolding",
     "Wait",
     "answer_error",
+    "closing_head",
     "coding_of",
     "load",
     "make",
@@ -355,6 +356,13 @@ def read_request_whole(seen: Beginning | None = None) -> Generator[Action, Any, 
             return False
         if seen is not None and isinstance(event, Data) and not seen.full:
             seen.take(event.body)
+
+
+def closing_head(head: Head, *, without: tuple[str, ...] = ()) -> bytes:
+    """Write the head of an answer that ends with its connection: without these fields, and without a trailer's."""
+    gone = ("trailer", *without)
+    fields = tuple(field for field in head.headers if field[0].lower() not in gone)
+    return answer_head(head.status, (*fields, ("connection", "close")), head.reason)
 
 
 def relay_body() -> Generator[Action, Any, bool]:

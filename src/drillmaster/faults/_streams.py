@@ -31,8 +31,8 @@ from drillmaster.faults import (
     Read,
     Script,
     Send,
+    closing_head,
 )
-from drillmaster.http1 import answer_head
 
 __all__ = ["AfterEvents", "Events", "StreamFault"]
 
@@ -90,11 +90,11 @@ class Events:
         if head is None or not self.streams:
             return
         self.begun = True
-        fields = tuple(field for field in head.headers if field[0].lower() != "content-length")
         if close_delimited:
-            wire = answer_head(head.status, (*fields, ("connection", "close")), head.reason)
+            wire = closing_head(head, without=("content-length",))
             yield Send(Raw(wire, status=head.status), relayed=True)
         else:
+            fields = tuple(field for field in head.headers if field[0].lower() != "content-length")
             yield Send(Head(head.status, fields, head.reason), relayed=True)
 
     def next(self) -> Generator[Action, Any, bytes | None]:

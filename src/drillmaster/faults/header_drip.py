@@ -4,8 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from drillmaster.faults import Close, Cx, Fault, Head, Lifted, Raw, Read, Script, Send, Wait, relay_body
-from drillmaster.http1 import answer_head
+from drillmaster.faults import Close, Cx, Fault, Head, Lifted, Raw, Read, Script, Send, Wait, closing_head, relay_body
 
 __all__ = ["HeaderDrip"]
 
@@ -32,7 +31,7 @@ class HeaderDrip(Fault, frozen=True, kw_only=True, tag="header-drip"):
         head = yield Read("upstream")
         if not isinstance(head, Head):
             return
-        wire = answer_head(head.status, (*head.headers, ("connection", "close")), head.reason)
+        wire = closing_head(head)
         for at in range(len(wire)):
             last = at == len(wire) - 1
             yield Send(Raw(wire[at : at + 1], status=head.status if last else None), relayed=True)

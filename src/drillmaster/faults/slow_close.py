@@ -4,8 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from drillmaster.faults import Close, Cx, Fault, Head, Lifted, Raw, Read, Script, Send, Wait, relay_body
-from drillmaster.http1 import BODYLESS, answer_head
+from drillmaster.faults import Close, Cx, Fault, Head, Lifted, Raw, Read, Script, Send, Wait, closing_head, relay_body
+from drillmaster.http1 import BODYLESS
 
 __all__ = ["SlowClose"]
 
@@ -31,8 +31,7 @@ class SlowClose(Fault, frozen=True, kw_only=True, tag="slow-close"):
         bodyless = cx.request is not None and cx.request.method == "HEAD"
         if not isinstance(head, Head) or bodyless or head.status in BODYLESS:
             return
-        fields = [field for field in head.headers if field[0].lower() != "content-length"]
-        wire = answer_head(head.status, (*fields, ("connection", "close")), head.reason)
+        wire = closing_head(head, without=("content-length",))
         yield Send(Raw(wire, status=head.status), relayed=True)
         if not (yield from relay_body()):
             yield Close("rst")

@@ -101,7 +101,7 @@ class Drive:
         self._owed_bytes = 0
         """What was read to choose: counted among the injection's `held_bytes` until the exchange is over."""
         self._by: Literal["data", "frame"] = "data"
-        self._speech = Speech(ex)
+        self._speech = Speech(ex, self._from_upstream)
         self._script: Script | None = None
         self._armed: Armed | None = None
         """Whose script it is; None while the rules choose."""
@@ -460,7 +460,7 @@ class Drive:
                     ex.altered = ex.altered or (
                         not isinstance(part, Head) or self._codes_anew(part)  # an end of its own leaves something out
                     )
-                self._speech.send(part)
+                self._speech.send(part, relayed=relayed)
                 if ex.over:
                     return True, None
                 if ex.client.wire.backlog_bytes > HIGH_BYTES:

@@ -504,6 +504,7 @@ class Exchange(Witness):
                 else:
                     self.raw_down = True
                     self.keep = False
+                    lines = [line for line in lines if line[:8].lower() != b"trailer:"]  # which would have no place
             elif isinstance(body, CloseBody):
                 self.keep = False
             elif resp.chunked and head.method == "HEAD":

@@ -113,6 +113,11 @@ class FromUpstream:
         self._events.append(Lost(why))
 
     @property
+    def at_end(self) -> bool:
+        """Whether all of a whole answer was read."""
+        return bool(self._events) and isinstance(self._events[0], End)
+
+    @property
     def loss(self) -> str | None:
         """Why that side was lost, if it was and nobody has been told yet."""
         return next((event.why for event in self._events if isinstance(event, Lost)), None)

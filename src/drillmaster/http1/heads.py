@@ -1,84 +1,22 @@
-"""HTTP/1.1 framing as pure functions over bytes: heads, bodies, server-sent events. No socket, no clock.
-
-1. A message means one thing or it is refused (`Malformed`): both Content-Length and Transfer-Encoding, several
-   Content-Lengths, a coding other than `chunked`, folded lines, a bare LF or NUL, a space before the colon, a chunk
-   size that is no plain hexadecimal number, a head over `MAX_HEAD_BYTES`. Whoever guesses here can be made to see a
-   different request than the next hop does (RFC 9112, 11.2).
-2. Any cutting of the same bytes into pieces gives the same answer.
-3. Hop-by-hop fields end at the hop (RFC 9110, 7.6.1); all other field lines travel on byte for byte, in their order.
-4. Without Content-Length and Transfer-Encoding a request has no body, and a response ends with the connection
-   (RFC 9112, 6.3). HEAD, 1xx, 204 and 304 have no body whatever their fields say.
-"""
+"""Read heads, and write an answer's."""
 
 import re
 from collections.abc import Callable, Iterable
 from itertools import compress
 from operator import ne
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import msgspec
+from drillmaster.http1.shapes import MAX_HEAD_BYTES, Alike, Malformed, Place, RequestHead, RequestLine, ResponseHead
 
-__all__ = [
-    "BODYLESS",
-    "LAST_CHUNK",
-    "MAX_HEAD_BYTES",
-    "Answer",
-    "Body",
-    "ChunkedBody",
-    "CloseBody",
-    "Frames",
-    "HeadReader",
-    "LengthBody",
-    "Lines",
-    "Malformed",
-    "RequestHead",
-    "ResponseHead",
-    "answer_head",
-    "chunk",
-    "chunked_end",
-    "cut_head",
-    "has_body",
-    "request_body",
-    "response_body",
-]
-
-MAX_HEAD_BYTES = 65_536
-MAX_CHUNK_LINE_BYTES = 1_024
-MAX_TRAILER_BYTES = 16_384
-MAX_FRAME_BYTES = 1_048_576
-LAST_CHUNK = b"0\r\n\r\n"
+__all__ = ["FIELDS", "REQUEST_KIND", "HeadReader", "answer_head", "cut_head"]
 
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 _REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb"{1,32}) ([\x21-\x7e\x80-\xff]{1,16384}) HTTP/1\.([01])")
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: ([^\x00\r\n]*))?")
 _FIELD = re.compile(rb"(" + _TOKEN + rb"{1,256}+):([^\x00\r\n]*+)")
 # Possessive throughout: a hostile head costs one pass, never a backtrack.
-_FIELDS = re.compile(rb"(?:" + _TOKEN + rb"{1,256}+:[^\x00\r\n]*+\r\n)*+")
+FIELDS = re.compile(rb"(?:" + _TOKEN + rb"{1,256}+:[^\x00\r\n]*+\r\n)*+")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
-_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[^\x00\r\n]*)?")
-
-BODYLESS = frozenset((204, 304))
-"""Statuses whose answers have no body, whatever their fields say."""
-
-
-class Malformed(Exception):
-    """Bytes that are no message, or that two readers could read differently. `why` is short and quotes no input."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """A whole answer as some provider words it. `source` says where that wording is documented or was seen."""
-
-    status: int
-    headers: tuple[tuple[str, str], ...]
-    """Without Content-Length: whoever sends the answer frames it."""
-    body: bytes
-    source: str
-
-
 _REASONS = {
     200: "OK",
     204: "No Content",
@@ -110,122 +48,6 @@ def answer_head(status: int, fields: Iterable[tuple[str, str]], reason: str | No
     lines = [f"HTTP/1.1 {status} {_REASONS.get(status, '') if reason is None else reason}"]
     lines += [f"{name}: {value}" for name, value in fields]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
-
-
-class RequestLine(msgspec.Struct, frozen=True):
-    """A request's first line, cut once and remembered."""
-
-    raw: bytes
-    method: str
-    target: bytes
-    origin_form: bytes
-    path: str
-    minor: int
-
-
-class RequestHead:
-    """A request's head, cut once. `lines` are the field lines that travel on: no Host, no hop-by-hop field, no framing
-    field. Whoever sends it writes those anew.
-    """
-
-    __slots__ = (
-        "alike",
-        "came",
-        "chunked",
-        "expects",
-        "head_bytes",
-        "host",
-        "keep_alive",
-        "length",
-        "line",
-        "lines",
-        "memo",
-        "named",
-        "upgrade",
-    )
-
-    line: RequestLine
-    lines: list[bytes]
-    host: bytes | None
-    length: int | None
-    """Content-Length; None where there is none."""
-    chunked: bool
-    keep_alive: bool
-    expects: bool
-    """Waits for `100 Continue` before it sends the body."""
-    upgrade: bytes | None
-    named: dict[bytes, bytes]
-    """The end-to-end fields that the reader was asked to keep by name, in lower case; the first of each."""
-    head_bytes: int
-    memo: Any
-    """Room for what somebody found out from first line, Host and the named fields that are not fresh (`HeadReader`). None:
-    nothing yet. The next head of a connection has it from the one before, where it is the same in all of that."""
-    came: list[bytes]
-    """All lines as they came, for the next head of the connection; empty where that must be read by itself."""
-    alike: "_Alike | None"
-
-    @property
-    def method(self) -> str:
-        return self.line.method
-
-    @property
-    def target(self) -> bytes:
-        """As it was sent."""
-        return self.line.target
-
-    @property
-    def origin_form(self) -> bytes:
-        """Path and query. An absolute-form target loses scheme and authority; `*` stays."""
-        return self.line.origin_form
-
-    @property
-    def path(self) -> str:
-        """Without query."""
-        return self.line.path
-
-    @property
-    def minor(self) -> int:
-        """Of the version: HTTP/1.`minor`."""
-        return self.line.minor
-
-
-class ResponseHead:
-    """A response's head. `lines` are what travels on, Content-Length included. It is never changed: see `HeadReader`."""
-
-    __slots__ = (
-        "alike",
-        "came",
-        "chunked",
-        "content_encoding",
-        "content_type",
-        "keep_alive",
-        "length",
-        "lines",
-        "minor",
-        "opening",
-        "raw",
-        "reason",
-        "status",
-        "upgrade",
-    )
-
-    minor: int
-    status: int
-    reason: bytes
-    opening: bytes
-    """The status line as we send it on: of HTTP/1.1, with the reason that was given."""
-    lines: list[bytes]
-    length: int | None
-    chunked: bool
-    keep_alive: bool
-    content_type: bytes
-    """In lower case, parameters included; empty where there is none."""
-    content_encoding: bytes
-    upgrade: bytes | None
-    raw: bytes
-    """The head as it came."""
-    came: list[bytes]
-    alike: "_Alike | None"
 
 
 def cut_head(data: bytes) -> int:
@@ -267,7 +89,7 @@ _KIND: dict[bytes, int] = {
     b"upgrade": _UPGRADE,
     b"content-length": _LENGTH_FIELD,
 }
-_REQUEST_KIND = {**_KIND, b"host": _HOST, b"expect": _EXPECT}
+REQUEST_KIND = {**_KIND, b"host": _HOST, b"expect": _EXPECT}
 _RESPONSE_KIND = {**_KIND, b"content-type": _TYPE, b"content-encoding": _ENCODING}
 
 _Read = TypeVar("_Read")
@@ -275,21 +97,6 @@ _Field = tuple[int, bytes, int, bytes]
 """Kind, value, of a Content-Length the number, and the line."""
 _Options = tuple[bool, bool, bool, frozenset[bytes]]
 """What Connection says: the connection stays, and in HTTP/1.0, it upgrades, and fields that end at this hop."""
-_Place = tuple[int, bytes, int]
-"""Of a line whose value may be another in the next head: its kind, its beginning up to the colon, its place in `lines` or -1."""
-
-
-class _Alike:
-    """What the heads have in common that follow each other on a connection and differ in values only."""
-
-    __slots__ = ("differ", "places")
-
-    def __init__(self, places: list[_Place | None]) -> None:
-        self.places = places
-        """Line by line; None: where it differs, the head has to be read."""
-        self.differ: list[int] = []
-        """Which lines did, the last time that others did than before."""
-
 
 _MEMO_LINES = 2_048
 _MEMO_LINE_BYTES = 512
@@ -368,7 +175,7 @@ class HeadReader:
         self, keep: frozenset[bytes] = frozenset(), *, fresh: frozenset[bytes] = frozenset(), response: bool = False
     ) -> None:
         """`keep` names, in lower case, the fields wanted in `RequestHead.named`; `fresh` those that are others each time."""
-        self._kinds = {**dict.fromkeys(keep, _KEPT), **(_RESPONSE_KIND if response else _REQUEST_KIND)}
+        self._kinds = {**dict.fromkeys(keep, _KEPT), **(_RESPONSE_KIND if response else REQUEST_KIND)}
         self._fresh = fresh
         self._lines = _Lines(self._kinds)
         self._look_up: Callable[[bytes], _Field | None] = self._lines.__getitem__
@@ -409,9 +216,9 @@ class HeadReader:
             _remember(self._options, options, read)
         return read
 
-    def _places_of(self, came: list[bytes], lines: list[bytes]) -> "list[_Place | None]":
+    def _places_of(self, came: list[bytes], lines: list[bytes]) -> "list[Place | None]":
         """Which lines of a head may be others in the next one. `lines` are those of `came` that travel."""
-        places: list[_Place | None] = [None]  # the first line
+        places: list[Place | None] = [None]  # the first line
         at = 0
         seen = set()
         for line in came[1:]:
@@ -438,7 +245,7 @@ class HeadReader:
         if len(came) != len(before):
             return None
         if alike is None:
-            alike = last.alike = _Alike(self._places_of(before, last.lines))
+            alike = last.alike = Alike(self._places_of(before, last.lines))
         # Heads differ where they did before: then one comparison sees that they do not anywhere else.
         rest = came.copy()
         for i in alike.differ:
@@ -621,223 +428,3 @@ _PLAIN_OPTIONS = frozenset((b"close", b"keep-alive", b"upgrade", b"te", b""))
 def _less_nominated(lines: list[bytes], nominated: frozenset[bytes]) -> list[bytes]:
     """Drop the fields that the Connection field names: they were meant for this hop alone."""
     return [line for line in lines if line.partition(b":")[0].lower() not in nominated]
-
-
-class LengthBody:
-    """A body of a stated number of bytes."""
-
-    __slots__ = ("done", "left_bytes", "rest")
-
-    def __init__(self, length_bytes: int) -> None:
-        self.left_bytes = length_bytes
-        self.done = not length_bytes
-        self.rest = b""
-        """What came after the body's end: the next message."""
-
-    def feed(self, data: bytes) -> bytes:
-        """Take bytes off the wire, give the body's. Not to be called once `done`."""
-        size = len(data)
-        if size < self.left_bytes:
-            self.left_bytes -= size
-            return data
-        self.done = True
-        if size > self.left_bytes:
-            self.rest = data[self.left_bytes :]
-            data = data[: self.left_bytes]
-        self.left_bytes = 0
-        return data
-
-    def end(self) -> bool:
-        """The sender closed; True when the body was whole."""
-        return self.done
-
-
-class CloseBody:
-    """A body that ends where the connection does."""
-
-    __slots__ = ("done", "rest")
-
-    def __init__(self) -> None:
-        self.done = False
-        self.rest = b""
-
-    def feed(self, data: bytes) -> bytes:
-        return data
-
-    def end(self) -> bool:
-        self.done = True
-        return True
-
-
-class ChunkedBody:
-    """A chunked body. Extensions are dropped; `trailers` holds the trailer's field lines once `done`."""
-
-    __slots__ = ("_data_left", "_held", "_state", "done", "rest", "trailers")
-
-    def __init__(self) -> None:
-        self.done = False
-        self.rest = b""
-        self.trailers: list[bytes] = []
-        self._held = b""
-        self._data_left = 0
-        self._state = 0  # 0 size line, 1 data, 2 the line end behind data, 3 trailer
-
-    def feed(self, data: bytes) -> bytes:
-        """Take bytes off the wire, give the body's. Raises Malformed. Not to be called once `done`."""
-        if self._held:
-            data = self._held + data
-            self._held = b""
-        elif self._state == 0 and data[-2:] == b"\r\n":  # one whole chunk, as most that carry a word
-            line = data.find(b"\r\n", 0, MAX_CHUNK_LINE_BYTES)
-            length = len(data) - line - 4
-            if length > 0 and data[:line] == b"%x" % length:
-                return data[line + 2 : -2]
-        at, size = 0, len(data)
-        out: list[bytes] = []
-        while at < size:
-            if self._state == 1:
-                piece = data[at : at + self._data_left]
-                out.append(piece)
-                at += len(piece)
-                self._data_left -= len(piece)
-                if self._data_left:
-                    break
-                self._state = 2
-            elif self._state == 2:
-                if size - at < 2:
-                    if data[at] != 13:
-                        raise Malformed("chunk data not followed by CRLF")
-                    self._held = data[at:]
-                    break
-                if data[at : at + 2] != b"\r\n":
-                    raise Malformed("chunk data not followed by CRLF")
-                at += 2
-                self._state = 0
-            elif self._state == 0:
-                end = data.find(b"\r\n", at, at + MAX_CHUNK_LINE_BYTES)
-                if end < 0:
-                    self._hold_line(data, at, size)
-                    break
-                match = _CHUNK_LINE.fullmatch(data, at, end)
-                if match is None:
-                    raise Malformed("bad chunk size")
-                self._data_left = int(match[1], 16)
-                at = end + 2
-                self._state = 1 if self._data_left else 3
-            else:
-                if data[at : at + 2] == b"\r\n":
-                    self.done = True
-                    self.rest = data[at + 2 :]
-                    break
-                end = data.find(b"\r\n\r\n", at, at + MAX_TRAILER_BYTES)
-                if end < 0:
-                    if size - at >= MAX_TRAILER_BYTES:
-                        raise Malformed("trailer too large")
-                    self._held = data[at:]
-                    break
-                if _FIELDS.fullmatch(data, at, end + 2) is None:
-                    raise Malformed("bad trailer line")
-                self.trailers = [
-                    line
-                    for line in data[at:end].split(b"\r\n")
-                    # A trailer may not change how the message is framed or routed (RFC 9110, 6.5.1).
-                    if line.partition(b":")[0].lower() not in _REQUEST_KIND
-                ]
-                self.done = True
-                self.rest = data[end + 4 :]
-                break
-        return out[0] if len(out) == 1 else b"".join(out)
-
-    def _hold_line(self, data: bytes, at: int, size: int) -> None:
-        if size - at >= MAX_CHUNK_LINE_BYTES:
-            raise Malformed("chunk size line too long")
-        line = data[at:]
-        # A CR may wait for its LF; anything else that looks like a line end never becomes one.
-        if b"\n" in line or b"\r" in line[:-1] or b"\x00" in line:
-            raise Malformed("bad chunk size")
-        self._held = line
-
-    def end(self) -> bool:
-        return self.done
-
-
-Body = LengthBody | CloseBody | ChunkedBody
-
-
-def request_body(head: RequestHead) -> LengthBody | ChunkedBody:
-    """The reader for this request's body."""
-    return ChunkedBody() if head.chunked else LengthBody(head.length or 0)
-
-
-def has_body(head: ResponseHead, method: str) -> bool:
-    """Whether the answer to a request with this method has a body, which may be of no bytes."""
-    return not (method == "HEAD" or head.status in BODYLESS or head.status < 200)
-
-
-def response_body(head: ResponseHead, method: str) -> Body:
-    """The reader for the body of the answer to a request with this method."""
-    if not has_body(head, method):
-        return LengthBody(0)
-    if head.chunked:
-        return ChunkedBody()
-    return CloseBody() if head.length is None else LengthBody(head.length)
-
-
-def chunk(data: bytes) -> bytes:
-    """Frame `data`, which is not empty, as one chunk."""
-    return b"%x\r\n%b\r\n" % (len(data), data)
-
-
-def chunked_end(trailers: list[bytes]) -> bytes:
-    """The end of a chunked body."""
-    if not trailers:
-        return LAST_CHUNK
-    return b"0\r\n" + b"\r\n".join(trailers) + b"\r\n\r\n"
-
-
-# Two line ends in a row. Atomic: CRLF is one line end, never a CR and a LF. A CR at the very end waits for more.
-_BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r(?!\n|\Z))")
-
-
-class Frames:
-    """Cut a stream of server-sent events into frames, each with its blank line (WHATWG HTML, 9.2.5)."""
-
-    __slots__ = ("_held",)
-
-    def __init__(self) -> None:
-        self._held = b""
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """The frames that are whole now. Raises Malformed when one grows over `MAX_FRAME_BYTES`."""
-        data = self._held + data
-        frames: list[bytes] = []
-        at = 0
-        if b"\r" in data:
-            while match := _BLANK_LINE.search(data, at):
-                frames.append(data[at : match.end()])
-                at = match.end()
-        else:
-            while (end := data.find(b"\n\n", at)) >= 0:
-                frames.append(data[at : end + 2])
-                at = end + 2
-        self._held = data[at:]
-        if len(self._held) > MAX_FRAME_BYTES:
-            raise Malformed("event too large")
-        return frames
-
-    def rest(self) -> bytes:
-        """What has begun and has no blank line yet."""
-        return self._held
-
-
-class Lines(Frames):
-    """The same for a stream of JSON lines: a frame is a line with its line feed."""
-
-    __slots__ = ()
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """The lines that are whole now. Raises Malformed when one grows over `MAX_FRAME_BYTES`."""
-        *lines, self._held = (self._held + data).split(b"\n")
-        if len(self._held) > MAX_FRAME_BYTES:
-            raise Malformed("event too large")
-        return [line + b"\n" for line in lines]

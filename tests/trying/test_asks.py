@@ -7,11 +7,13 @@ import pytest
 from drillmaster import dialects, faults
 from drillmaster.errors import Problem
 from drillmaster.http1 import HeadReader
+from drillmaster.matrix import why_not as cell_why_not
 from drillmaster.proxy.hub import NAMED
 from drillmaster.standins.provider import reply_to
 from drillmaster.trying.asks import ask_for, by_analogy, usual, why_not
 from drillmaster.trying.parameters import filled
 from drillmaster.trying.playing import said
+from tests.faults.streamlab import play, streamed, whole
 
 PLAIN = faults.make("reset")
 
@@ -101,3 +103,25 @@ def test_a_quota_speaks_once_it_is_used_up_and_what_relays_says_nothing() -> Non
     assert [said(fault(tag), openai, ask) for tag in ("reset", "hang", "clean-end", "cut-body", "date-skew")] == [
         None
     ] * 5
+
+
+MODELS_ALONE = sorted(
+    tag
+    for tag in faults.names()
+    if {"model", "tools"} & set(faults.load(tag).needs) and "mcp" not in faults.load(tag).needs
+)
+OFFERS = b'{"model":"m-7","tools":[{"type":"function","function":{"name":"weigh"}}],"messages":[]%b}'
+
+
+@pytest.mark.parametrize("tag", MODELS_ALONE)
+@pytest.mark.parametrize("dialect", ["plain", "mcp"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_is_said_to_pass_passes(tag: str, dialect: str, stream: bool) -> None:
+    """A proxy that knows no model's API behind the call, and an endpoint that answers like one all the same."""
+    params = {"wrong-model": {"model": "other"}, "usage-skew": {"factor": 3}}.get(tag, {})
+    given = faults.make(tag, params)
+    assert why_not(given, dialect, stream=stream) and cell_why_not(given, dialect, stream=stream)
+    asked = OFFERS % (b',"stream":true' if stream else b"")
+    answers = streamed("openai_chat") if stream else whole("openai_chat")
+    assert not play(tag, answers, dialect=dialect, asked=asked, **params).met
+    assert play(tag, answers, asked=asked, **params).met or "stream" in given.needs

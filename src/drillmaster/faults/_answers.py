@@ -36,7 +36,7 @@ from drillmaster.faults import (
 )
 from drillmaster.faults._streams import Events
 
-__all__ = ["MAX_BODY_BYTES", "Asked", "change_whole", "read_asked", "rewrite", "speak"]
+__all__ = ["MAX_BODY_BYTES", "Asked", "change_whole", "of_a_model", "read_asked", "rewrite", "speak"]
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 LOOK_BYTES = 196_608
@@ -68,6 +68,11 @@ class Asked(msgspec.Struct, frozen=True):
                 named = _NAME.search(text, offered.end())
                 return named[1].decode("utf-8", "replace") if named else None
         return None
+
+
+def of_a_model(cx: Cx) -> bool:
+    """Whether a request is known to be a model's: a call of a tool is none, and plain HTTP does not say."""
+    return cx.dialect.name not in ("mcp", "plain")
 
 
 def read_asked(cx: Cx, *, may_pass: bool = False) -> Generator[Action, Any, Asked | None]:

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from drillmaster.faults import Cx, Fault, Script
-from drillmaster.faults._answers import read_asked, speak
+from drillmaster.faults._answers import of_a_model, read_asked, speak
 
 __all__ = ["Refusal"]
 
@@ -26,8 +26,8 @@ class Refusal(Fault, frozen=True, kw_only=True, tag="refusal"):
     words: ClassVar[str] = _TEXT
 
     def script(self, cx: Cx) -> Script:
-        if cx.dialect.name == "mcp":
-            return  # a call of a tool is no request to a model
+        if not of_a_model(cx):
+            return
         asked = yield from read_asked(cx)
         if asked is not None:
             yield from speak(cx, asked, text=_TEXT, finish="refusal")

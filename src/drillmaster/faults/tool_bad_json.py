@@ -2,7 +2,7 @@
 
 from drillmaster.dialects import ToolCall
 from drillmaster.faults import Cx, Fault, Script
-from drillmaster.faults._answers import read_asked, speak
+from drillmaster.faults._answers import of_a_model, read_asked, speak
 
 __all__ = ["ToolBadJson"]
 
@@ -23,6 +23,8 @@ class ToolBadJson(Fault, frozen=True, kw_only=True, tag="tool-bad-json"):
     needs = ("tools",)
 
     def script(self, cx: Cx) -> Script:
+        if not of_a_model(cx):
+            return
         asked = yield from read_asked(cx, may_pass=True)
         if asked is not None and asked.tool is not None:
             call = ToolCall(id=f"call_{cx.rng.getrandbits(96):024x}", name=asked.tool, arguments='{"query": "the first')

@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from drillmaster.dialects import ToolCall
 from drillmaster.faults import Cx, Fault, Script
-from drillmaster.faults._answers import read_asked, speak
+from drillmaster.faults._answers import of_a_model, read_asked, speak
 
 __all__ = ["ToolUnknown"]
 
@@ -28,6 +28,8 @@ class ToolUnknown(Fault, frozen=True, kw_only=True, tag="tool-unknown"):
     name: Annotated[str, Meta(min_length=1, max_length=64, description="the tool that is called")] = "no_such_tool"
 
     def script(self, cx: Cx) -> Script:
+        if not of_a_model(cx):
+            return
         asked = yield from read_asked(cx, may_pass=True)
         if asked is not None and asked.tool is not None:
             call = ToolCall(id=f"call_{cx.rng.getrandbits(96):024x}", name=self.name, arguments="{}")

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from drillmaster.faults import Cx, Fault, Script
-from drillmaster.faults._answers import rewrite
+from drillmaster.faults._answers import of_a_model, rewrite
 
 __all__ = ["UsageSkew"]
 
@@ -35,6 +35,8 @@ class UsageSkew(Fault, frozen=True, kw_only=True, tag="usage-skew"):
     reads_answer: ClassVar[bool] = True
 
     def script(self, cx: Cx) -> Script:
+        if not of_a_model(cx):
+            return
         yield from rewrite(
             cx, lambda text: _COUNT.sub(lambda m: b"%b%d" % (m[1], round(int(m[2]) * self.factor)), text)
         )

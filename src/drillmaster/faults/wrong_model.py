@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from drillmaster.faults import Cx, Fault, Script
-from drillmaster.faults._answers import rewrite
+from drillmaster.faults._answers import of_a_model, rewrite
 
 __all__ = ["WrongModel"]
 
@@ -33,5 +33,7 @@ class WrongModel(Fault, frozen=True, kw_only=True, tag="wrong-model"):
     reads_answer: ClassVar[bool] = True
 
     def script(self, cx: Cx) -> Script:
+        if not of_a_model(cx):
+            return
         name = json.dumps(self.model).encode()
         yield from rewrite(cx, lambda text: _MODEL.sub(lambda m: m[1] + name, text))

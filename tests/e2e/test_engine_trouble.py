@@ -330,3 +330,31 @@ def test_an_engine_that_waits_for_a_slow_endpoint_is_not_busy(lab: Lab) -> None:
     with origin(always(answer(), after_s=0.4)) as port:
         ran = lab.run(port, {"level": 2, "calls": 6})
     assert ran.ended("s0")["turn_p99_ms"] < 50
+
+
+PAGE = b"<!-- sso -->\n<!DOCTYPE html><html><body>Sign in</body></html>\n"
+
+
+@pytest.mark.parametrize(
+    "kind, body, asked_in, ends",
+    [
+        (b"text/html; charset=utf-8", PAGE, "application/json", "error_body"),
+        (b"text/html", PAGE * 200, "application/json", "error_body"),  # its beginning is out of sight
+        (b"text/html", b"hello", "application/json", "ok"),  # what some frameworks call all text
+        (b"text/html", PAGE, "application/x-www-form-urlencoded", "ok"),
+        (b"application/json", b'{"error":{"message":"no quota"}}', "application/json", "error_body"),
+        (b"application/json", b'{"error":"no quota"}', "application/json", "error_body"),
+        (b"application/json", b'{"text":"hello","error":null}', "application/json", "ok"),
+        (b"application/json", b'{"text":"an \\"error\\": here"}', "application/json", "ok"),
+        (b"application/json", b'[{"error":1}]', "application/json", "ok"),
+        (b"text/event-stream", b'data: {"text":"a"}\n\ndata: {"error":"full"}\n\n', "application/json", "error_body"),
+        (b"text/event-stream", b'data: {"text":"a"}\n\ndata: [DONE]\n\n', "application/json", "ok"),
+    ],
+)
+def test_who_asks_plainly_in_json_has_no_answer_in_a_page_or_an_error(
+    lab: Lab, kind: bytes, body: bytes, asked_in: str, ends: str
+) -> None:
+    with origin(always(answer(body, kind=kind))) as port:
+        shot = {"dialect": "plain", "headers": {"content-type": asked_in}}
+        ran = lab.run(port, {"level": 1, "calls": 3}, shot=shot)
+    assert ran.kinds == {ends: 3}

@@ -3,7 +3,8 @@
 1. One epoll, no event loop: a readiness is one dictionary lookup and one call. A request is one `send`, an answer that came in
    one piece one `recv`.
 2. Heads are read by `http1`, once each: what the same bytes mean is remembered, and a server's heads change once a second.
-3. What an answer is worth is asked of its dialect at its end, and remembered for small bodies that come again.
+3. What an answer is worth is asked of its dialect at its end, and remembered for small bodies that come again. Of `plain` nothing
+   is known; but who asks in JSON and gets a page of HTML, or an object with an `error`, has no answer.
 4. A connection that was kept alive and turns out to have been closed before the call came there is replaced once.
 5. An open loop opens as many connections as it takes, up to the stage's level. A call that is due beyond that is dropped:
    recorded as due and never sent.
@@ -90,6 +91,8 @@ class Engine:
         self._last_worth: tuple[tuple[int, bytes, bytes] | None, tuple[int, int]] = (None, (_OK, -1))
         """What came last comes again most often, and to compare costs less than to look up: that hashes all of it."""
         self.worth: dict[tuple[int, bytes, bytes], tuple[int, int]] = {}
+        asked_in = next((value for name, value in spec.shot.headers.items() if name.lower() == "content-type"), "")
+        self._asks_json = self.dialect.name == "plain" and asked_in.lower().startswith("application/json")
         self.carries = re.compile(self.dialect.carries).search if self.dialect.carries is not None else None
         self.shots: Shots
         self.new_turn = TurnConn if spec.shot.websocket is None else WebSocketConn
@@ -420,10 +423,10 @@ class Engine:
         known = self.worth.get(key)
         if known is None:
             tokens = output_tokens(tail)
-            known = (
-                _OF_ENDING[self.dialect.ending(status, content_type, tail, True)],
-                -1 if tokens is None else tokens,
-            )
+            outcome = _OF_ENDING[self.dialect.ending(status, content_type, tail, True)]
+            if self._asks_json and outcome == _OK and _is_no_answer(content_type, tail, whole=size == len(tail)):
+                outcome = _ERROR_BODY
+            known = outcome, -1 if tokens is None else tokens
             if size <= MEMO_BODY_BYTES:
                 if len(self.worth) >= MEMO_BODIES:
                     self.worth.clear()
@@ -431,6 +434,29 @@ class Engine:
         if size <= MEMO_BODY_BYTES:
             self._last_worth = key, known
         return known
+
+
+class _Said(msgspec.Struct, frozen=True):
+    error: Any = None
+
+
+_decode_said = msgspec.json.Decoder(_Said).decode
+_PAGE = re.compile(rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL).match
+_PAGES_END = re.compile(rb"</html>\s*\Z", re.IGNORECASE).search
+
+
+def _is_no_answer(content_type: bytes, tail: bytes, *, whole: bool) -> bool:
+    """Whether that is a page for people, or says `error`, where JSON was asked for; `whole`: it is all of the body."""
+    if content_type.startswith((b"text/html", b"application/xhtml")):
+        return bool((whole and _PAGE(tail)) or _PAGES_END(tail))
+    in_stream = content_type.startswith(b"text/event-stream")
+    said = (tail.rpartition(b"data:")[2] if in_stream else tail).strip()
+    if not (whole or in_stream) or not said.startswith(b"{"):
+        return False
+    try:
+        return _decode_said(said).error is not None
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
 
 
 def turn_at(share: float, long_turns_ns: "array[int]", wall_ns: int) -> int:

@@ -308,6 +308,37 @@ def test_credential_headers_are_replaced_by_name(name: str) -> None:
     assert screen_headers([(name, "x"), ("Accept", "*/*")]) == [(name, MARK), ("Accept", "*/*")]
 
 
+@pytest.mark.parametrize(
+    ("challenge", "kept"),
+    [
+        ("x", MARK),
+        ('Bearer realm="mcp"', MARK),
+        ("Negotiate YWJjZGVmZ2hpamts", MARK),
+        ('Digest realm="r", nonce="a1b2c3", opaque="d4"', MARK),
+        (
+            'Bearer realm="mcp", error="invalid_token", error_description="The access token eyJabcdef.x expired"',
+            f'Bearer {MARK}, error="invalid_token", {MARK}',
+        ),
+        ('Bearer error="invalid_token"', 'Bearer error="invalid_token"'),
+        ('bearer Error=insufficient_scope, scope="a:read"', f"bearer Error=insufficient_scope, {MARK}"),
+        ('DPoP error="use_dpop_nonce", algs="ES256"', f'DPoP error="use_dpop_nonce", {MARK}'),
+        ('Bearer error="hunter2"', MARK),  # no word of a document's
+        ('Bearer error="invalid_token hunter2"', MARK),
+        ("Bearer error=invalid_tokens3cret", MARK),
+        ('Bearer myerror="invalid_token"', MARK),
+        ('Hunter2 error="invalid_token"', f'{MARK}, error="invalid_token"'),
+        (
+            'Bearer error="invalid_token", Basic aHVudGVyMjo=, error="invalid_request"',
+            f'Bearer error="invalid_token", {MARK}, error="invalid_request"',
+        ),
+    ],
+)
+def test_of_a_challenge_stay_the_error_words_that_a_document_has(challenge: str, kept: str) -> None:
+    for name in ("WWW-Authenticate", "proxy-authenticate"):
+        assert screen_headers([(name, challenge)]) == [(name, kept)]
+        assert screen_headers([(name, kept)]) == [(name, kept)]
+
+
 def test_other_headers_are_screened_as_text_and_keep_their_order() -> None:
     pairs = [
         ("Referer", "https://u:p@h/"),

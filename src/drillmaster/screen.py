@@ -122,10 +122,17 @@ _SECRET_HEADERS = frozenset(
         "x-csrf-token",
         "x-functions-key",
         "ocp-apim-subscription-key",
-        "www-authenticate",
         "authentication-info",
     )
 )
+_CHALLENGES = frozenset(("www-authenticate", "proxy-authenticate"))
+# Of RFC 6750, 9449 and 9470: they say why a credential was refused, and hold nothing of it.
+_ERROR_WORD = re.compile(
+    r"(?<![\w-])error\s?=\s?(?P<quote>\"?)(?:invalid_request|invalid_token|insufficient_scope|invalid_dpop_proof"
+    r"|use_dpop_nonce|insufficient_user_authentication)(?P=quote)(?![\w\"-])",
+    re.IGNORECASE | re.ASCII,
+)
+_SCHEME = re.compile(r"(?:Basic|Bearer|Digest|DPoP) ", re.IGNORECASE)
 
 Span = tuple[int, int]
 
@@ -205,10 +212,30 @@ def screen_url(url: str) -> str:
 
 
 def screen_headers(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return header fields with credentials replaced by MARK, by name, and any other value screened as text."""
-    return [
-        (name, MARK if name.lower() in _SECRET_HEADERS or _tells(name) else screen_text(value)) for name, value in pairs
-    ]
+    """Return header fields with credentials replaced by MARK, by name, and any other value screened as text.
+
+    Of a challenge (`WWW-Authenticate`) the error words that a document has stay, and the scheme before them.
+    """
+    return [(name, _screened_field(name.lower(), name, value)) for name, value in pairs]
+
+
+def _screened_field(low: str, name: str, value: str) -> str:
+    if low in _CHALLENGES:
+        return _screened_challenge(value)
+    return MARK if low in _SECRET_HEADERS or _tells(name) else screen_text(value)
+
+
+def _screened_challenge(value: str) -> str:
+    words = list(_ERROR_WORD.finditer(value))
+    scheme = _SCHEME.match(value) if words else None
+    at = scheme.end() if scheme else 0
+    parts: list[str] = []
+    for word in words:
+        parts += [MARK] if value[at : word.start()].strip(" ,") else []
+        parts.append(word[0])
+        at = word.end()
+    parts += [MARK] if value[at:].strip(" ,") else []
+    return (scheme[0] if scheme else "") + ", ".join(parts)
 
 
 class Screener:

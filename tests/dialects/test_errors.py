@@ -402,4 +402,8 @@ def test_an_error_of_mcp_is_json_rpc_and_carries_the_id_of_the_call() -> None:
     assert (found["jsonrpc"], found["id"]) == ("2.0", 7)
     assert found["error"]["code"] == -32603
     assert body(error("mcp", 500))["id"] is None
-    assert "www-authenticate" in names_of(error("mcp", 401))
+    assert dict(error("mcp", 401).headers)["www-authenticate"] == 'Bearer realm="mcp"'
+    # RFC 6750, 3: a scheme, and behind a space its parameters.
+    assert dict(error("mcp", 401, "auth-expired").headers)["www-authenticate"] == (
+        'Bearer realm="mcp", error="invalid_token", error_description="The access token expired"'
+    )

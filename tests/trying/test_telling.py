@@ -2,6 +2,7 @@
 
 import msgspec
 
+from drillmaster import dialects
 from drillmaster.targeting import Rule
 from drillmaster.trying import Met, Outcome, Tried
 from drillmaster.trying.client import Event
@@ -27,6 +28,13 @@ def test_what_is_sent_received_and_happens_is_marked_as_curl_does() -> None:
         Event("<", 5.0, b"HTTP/1.1 200 OK"),
         Event("body", 6.4, b'data: {"a":1}\n\n'),
     ) == ["* 0 ms: connected", "> POST /v1/x HTTP/1.1", ">", "< HTTP/1.1 200 OK", '      6 ms  data: {"a":1}']
+
+
+def test_why_a_key_is_refused_is_shown() -> None:
+    answer = dialects.load("mcp").error(None, "auth-expired", request_id="r")
+    (field,) = [value for name, value in answer.headers if name == "www-authenticate"]
+    lines = told(Event("<", 0, f"www-authenticate: {field}".encode()))
+    assert '< www-authenticate: Bearer [screened], error="invalid_token", [screened]' in lines
 
 
 def test_secrets_are_screened_in_fields_bodies_and_across_pieces() -> None:

@@ -135,7 +135,7 @@ class Mcp(Dialect):
         headers = [_JSON]
         if row.status == 401:
             told = ', error="invalid_token", error_description="The access token expired"'
-            headers.append(("www-authenticate", "Bearer" + (told if row.name == "auth-expired" else ' realm="mcp"')))
+            headers.append(("www-authenticate", 'Bearer realm="mcp"' + (told if row.name == "auth-expired" else "")))
         if retry_after_s is not None:
             headers.append(("retry-after", whole_seconds(retry_after_s)))
         body = dump(self._failure(int(row.code or -32000), row.message, self.call_id(asked)))

@@ -107,7 +107,6 @@ LONG_WITH_A_REASON = {
     "tests/e2e/test_faults_wire.py": "one table: what each fault looks like to a plain socket",
     "src/drillmaster/proxy/exchange.py": "one exchange from head to end, on both sides",
     "src/drillmaster/run/conductor.py": "one drill from pre-flight to seal; each way out of it is beside the way in",
-    "src/drillmaster/sanity.py": "one table of what a plan must make sense of",
 }
 
 

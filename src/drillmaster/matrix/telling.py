@@ -73,11 +73,6 @@ def summary(table: Table) -> list[str]:
     said = [f"REFUSED {problem}" for problem in table.problems]
     if table.ended:
         said.insert(0 if code == 3 else len(said), f"STOPPED {table.ended}")
-    if blind := sum(mostly_nobodys(r) for r in table.results):
-        said.append(
-            f"note: in {blind} {'cell' if blind == 1 else 'cells'} most attempts found no user, since several users waited at "
-            "once: pass traceparent on, or put {nonce} into the prompt (target.url, target.body)"
-        )
     share = None if table.max_failed_ratio is None else share_text(table.max_failed_ratio)
     failed = [r for r in table.results if r.failed]
     if share is None:
@@ -96,6 +91,11 @@ def summary(table: Table) -> list[str]:
             said.append(
                 f"REFUSED {len(nothing)} cells settled nothing, or too little for a share: {', '.join(nothing[:10])}"
             )
+    if blind := sum(mostly_nobodys(r) for r in table.results):
+        said.append(
+            f"note: in {blind} {'cell' if blind == 1 else 'cells'} most attempts found no user, since several users may have waited at "
+            "once: pass traceparent on, or put {nonce} into the prompt (target.url, target.body)"
+        )
     return said
 
 

@@ -93,7 +93,7 @@ def summary(table: Table) -> list[str]:
             )
     if blind := sum(mostly_nobodys(r) for r in table.results):
         said.append(
-            f"note: in {blind} {'cell' if blind == 1 else 'cells'} most attempts found no user, since several users may have waited at "
+            f"note: in {blind} {'cell' if blind == 1 else 'cells'} most attempts found no user, since several may have waited at "
             "once: pass traceparent on, or put {nonce} into the prompt (target.url, target.body)"
         )
     return said

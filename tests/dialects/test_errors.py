@@ -393,7 +393,8 @@ def test_the_error_of_ollama_is_a_text(status: int) -> None:
 
 
 def test_behind_the_path_of_chat_completions_the_error_of_ollama_is_an_object() -> None:
-    assert isinstance(body(error("ollama", 500, path="/v1/chat/completions"))["error"], dict)
+    for path in ("/v1/chat/completions", "/v1/chat/completions?a=1"):
+        assert isinstance(body(error("ollama", 500, path=path))["error"], dict)
 
 
 def test_an_error_of_mcp_is_json_rpc_and_carries_the_id_of_the_call() -> None:

@@ -86,3 +86,11 @@ def test_a_proxy_that_was_told_whose_api_it_is_speaks_that_one(tmp_path: Path, u
     with proxy(tmp_path, upstream=upstream, dialect=name) as one:
         ask(one, "/v1/chat/completions", CHAT)
         assert one.wait_rows("attempt")[0]["dialect"] == name
+
+
+def test_what_the_proxy_itself_answers_is_worded_by_the_path_that_was_asked(tmp_path: Path) -> None:
+    with proxy(tmp_path, upstream="http://127.0.0.1:9", dialect="ollama") as one:  # nobody listens
+        status, body = ask(one, "/v1/chat/completions?a=1", CHAT)
+        assert status == 502 and isinstance(json.loads(body)["error"], dict)
+        status, body = ask(one, "/api/chat", CHAT)
+        assert status == 502 and isinstance(json.loads(body)["error"], str)

@@ -13,6 +13,7 @@ from drillmaster import faults
 from drillmaster.dialects import Ending, Reply, load
 from drillmaster.faults import SEEN_BYTES, Data, End, Frame, Head, Lost, Unfolding
 from drillmaster.faults._answers import MAX_BODY_BYTES
+from tests.faults.stage import Stage
 from tests.faults.streamlab import PATHS, body_of, context, play, streamed, whole
 
 REWRITES: dict[str, dict[str, Any]] = {"wrong-model": {"model": "other"}, "usage-skew": {"factor": 3}}
@@ -111,6 +112,16 @@ def test_the_id_of_a_compressed_call_is_known() -> None:
         assert json.loads(play(tag, [], dialect="mcp", asked=asked).body)["id"] == 7, tag
         played = play(tag, [], dialect="mcp", asked=gzip.compress(asked), coding="gzip")
         assert json.loads(played.body)["id"] == 7, tag
+
+
+@pytest.mark.parametrize("tag", ["status", "rate-limit", "requests-per-minute"])
+def test_an_error_knows_what_the_query_says(tag: str) -> None:
+    params: dict[str, Any] = {"status": {"status": 429}, "rate-limit": {"retry_after_s": 1}}.get(tag, {"requests": 1})
+    fault = faults.make(tag, params)
+    path = "/openai/deployments/d/chat/completions?api-version=2031-01-01"
+    stage = Stage("azure_openai")
+    answers = [stage.play(fault, path=path).sent for _ in range(2)]
+    assert b"API version 2031-01-01" in answers[1]
 
 
 @pytest.mark.parametrize("tag", CANNED)

@@ -294,8 +294,8 @@ class Dialect:
         """The API's own error for a status, a condition, or both (see `condition`).
 
         `retry_after_s` is said where and as the API says it, in header or body, and nowhere when this condition never tells
-        it (`Condition.tells_delay`); None says nothing. `path` and `asked` are the request's path and body, as far as they
-        are known: an API of several shapes words by the one, JSON-RPC takes the id of the call from the other.
+        it (`Condition.tells_delay`); None says nothing. `path` and `asked` are the request's path with its query and its body, as
+        far as they are known: an API of several shapes words by the one, JSON-RPC takes the id of the call from the other.
         """
         row = self.condition(status, condition)
         if not row.tells_delay:

@@ -96,7 +96,7 @@ class Ollama(Chat):
     def word(
         self, row: Condition, *, request_id: str, retry_after_s: float | None, path: str = "", asked: bytes = b""
     ) -> Answer:
-        if path.endswith(_IMITATED):
+        if _imitates(path):
             return _IMITATION.word(row, request_id=request_id, retry_after_s=None)
         headers = (("content-type", "application/json; charset=utf-8"),)
         return Answer(row.status, headers, dump({"error": row.message}), row.source)
@@ -172,7 +172,7 @@ class Ollama(Chat):
         return (dump({"error": row.message}) + b"\n",)
 
     def usual_shape(self, path: str) -> str | None:
-        return "data-error" if path.endswith(_IMITATED) else super().usual_shape(path)
+        return "data-error" if _imitates(path) else super().usual_shape(path)
 
     # Answers
 
@@ -180,7 +180,7 @@ class Ollama(Chat):
         return "length" if finish == "length" else "stop"
 
     def answer(self, reply: Reply, *, path: str = "", asked: bytes = b"") -> Answer:
-        if path.endswith(_IMITATED):
+        if _imitates(path):
             return _IMITATION.answer(reply)
         said = _said(path, reply.text, reply)
         return Answer(
@@ -188,7 +188,7 @@ class Ollama(Chat):
         )
 
     def stream(self, reply: Reply, *, path: str = "", asked: bytes = b"") -> Streamed:
-        if path.endswith(_IMITATED):
+        if _imitates(path):
             return _IMITATION.stream(reply)
         bare = msgspec.structs.replace(reply, tools=())
         lines = [{**_said(path, piece, bare), "done": False} for piece in reply.pieces]
@@ -210,9 +210,13 @@ class Ollama(Chat):
         }
 
 
+def _imitates(path: str) -> bool:
+    return path.partition("?")[0].endswith(_IMITATED)
+
+
 def _said(path: str, text: str, reply: Reply) -> dict[str, Any]:
     top: dict[str, Any] = {"model": reply.model, "created_at": rfc3339(reply.now_s * 1_000_000_000)}
-    if path.endswith("/api/generate"):
+    if path.partition("?")[0].endswith("/api/generate"):
         return {**top, "response": text}
     message: dict[str, Any] = {"role": "assistant", "content": text}
     if reply.tools:

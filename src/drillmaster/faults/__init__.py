@@ -415,7 +415,7 @@ def answer_error(
             condition,
             request_id=request_id(cx),
             retry_after_s=retry_after_s,
-            path="" if cx.request is None else cx.request.path,
+            path="" if cx.request is None else cx.request.origin_form.decode("latin-1"),
             asked=bytes(seen.body),
         )
         yield from send_answer(put(answer))

@@ -640,7 +640,8 @@ class Exchange(Witness):
 
     def answer(self, status: int, condition: str, end: str) -> None:
         """Answer in the dialect's words, and be done. A body that is still coming is read and dropped, within bounds."""
-        answer = self.dialect.error(status, condition, request_id=f"req_{self.id}")
+        path = self.head.origin_form.decode("latin-1")
+        answer = self.dialect.error(status, condition, request_id=f"req_{self.id}", path=path)
         if not self.req_done:
             self.keep = False
         self.status = status

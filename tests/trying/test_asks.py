@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 
 from drillmaster import dialects, faults
@@ -13,7 +14,7 @@ from drillmaster.standins.provider import reply_to
 from drillmaster.trying.asks import ask_for, by_analogy, usual, why_not
 from drillmaster.trying.parameters import filled
 from drillmaster.trying.playing import said
-from tests.faults.streamlab import play, streamed, whole
+from tests.faults.streamlab import PATHS, play, streamed, whole
 
 PLAIN = faults.make("reset")
 
@@ -125,3 +126,20 @@ def test_what_is_said_to_pass_passes(tag: str, dialect: str, stream: bool) -> No
     answers = streamed("openai_chat") if stream else whole("openai_chat")
     assert not play(tag, answers, dialect=dialect, asked=asked, **params).met
     assert play(tag, answers, asked=asked, **params).met or "stream" in given.needs
+
+
+@pytest.mark.parametrize("tag", [tag for tag in faults.names() if faults.load(tag).scope == "exchange"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_no_fault_strikes_what_it_is_said_to_let_pass(tag: str, stream: bool) -> None:
+    given = fault(tag)
+    params = {name: value for name, value in msgspec.structs.asdict(given).items() if value is not None}
+    for dialect in dialects.names():
+        said_of_it = cell_why_not(given, dialect, stream=stream)
+        if said_of_it is None:
+            continue
+        assert why_not(given, dialect, stream=stream)
+        ask = ask_for(given, dialect, stream=stream)
+        like = dialect if dialect in PATHS else "openai_chat"
+        answers = streamed(like) if stream else whole(like)
+        played = play(tag, answers, dialect=dialect, asked=ask.body, path=ask.path, **params)
+        assert not played.met, (dialect, said_of_it)

@@ -10,7 +10,7 @@ import click
 
 from drillmaster.cli import Verb
 from drillmaster.cli import _completions as completions
-from drillmaster.errors import Exit, Problem
+from drillmaster.errors import Exit, Problem, one_line
 
 if TYPE_CHECKING:
     from drillmaster.plan import Plan
@@ -334,12 +334,21 @@ def _close(result: "RunResult", *, as_json: bool) -> None:
         except Problem as problem:
             click.echo(f"{form}: {problem}", err=True)
     if as_json:
-        say_json(said | {"exit": int(verdict.exit), "verdict": verdict.status} | written)
+        why = result.why or _unpassed(verdict)
+        say_json(said | {"exit": int(verdict.exit), "why": why, "verdict": verdict.status} | written)
     else:
         for form, path in written.items():
             click.echo(f"{form + ':':<8}{short(Path(path))}")
     click.echo(f"next: {_after(verdict.status, run)}", err=True)
     sys.exit(verdict.exit)
+
+
+def _unpassed(verdict: "Verdict") -> str:
+    """The checks that did not pass, as the gate says them; empty: all did."""
+    lines = (
+        f"{c.status.upper()} {c.title}{f': {c.why}' if c.why else ''}" for c in verdict.checks if c.status != "pass"
+    )
+    return one_line("; ".join(lines))[:2_000]
 
 
 def _after(status: str, run: str) -> str:

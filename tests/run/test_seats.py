@@ -20,6 +20,7 @@ from drillmaster.run.seats import (
     open_state,
     started_ticks,
     state_root,
+    stop_load,
     sweep,
     take_lock,
 )
@@ -177,6 +178,18 @@ def test_no_run_and_several_runs_are_refused_by_name() -> None:
     assert refused.value.found == "2 live runs of this account, in /runs"
     with pytest.raises(Refused, match="r3, which is not live"):
         find_live("r3")
+
+
+def test_stop_without_a_name_goes_to_no_drill_where_an_interview_goes_on_too() -> None:
+    open_state("r1").write_live(live("r1"))
+    lock, _ = take_lock(["target a"])
+    lock.note(msgspec.structs.replace(live("r2"), control=""))
+    with pytest.raises(Refused, match="r2, r1") as refused:
+        stop_load(None, within_s=0)
+    assert refused.value.found == "2 live runs of this account, in /runs"
+    lock.clear()
+    lock.close()
+    assert stop_load(None, within_s=0) is None  # a drill alone is told by its socket
 
 
 @pytest.mark.e2e

@@ -239,18 +239,19 @@ def live_at(run_dir: Path) -> Live | None:
 
 
 def stop_load(run: str | None, *, within_s: float) -> Live | None:
-    """End the interview of this name, id or folder, or the only one where no drill goes on, and wait until it is sealed.
+    """End the interview of this name, id or folder, or the only live run where that is one, and wait until it is sealed.
 
     None: what is meant is no interview. Raises Refused where it takes longer, or several may be meant.
     """
     loads = list(live_loads())
     wanted = None if run is None else Path(run).name
-    meant = [live for live in loads if live.run == wanted] if wanted else [] if list(live_runs()) else loads
-    if len(meant) > 1:
-        names = ", ".join(live.run for live in meant)
-        raise Refused("RUN", found=f"{len(meant)} interviews", wanted="one of them", remedy=f"add one of {names}")
+    meant = [live for live in loads if live.run == wanted] if wanted else loads
     if not meant:
         return None
+    if wanted is None:
+        meant += [live for _, live in live_runs()]
+    if len(meant) > 1:
+        raise _several(meant)
     (live,) = meant
     os.kill(live.pid, signal.SIGTERM)
     give_up_s = time.monotonic() + within_s
@@ -364,14 +365,18 @@ def find_live(run: str | None) -> tuple[Path, Live]:
         remedy = "; ".join(how_it_ends(*one) for one in left_proxies()) or "start one: drillmaster run eviction PLAN"
         raise Refused("RUN", found="no live run", wanted="one", remedy=remedy)
     if len(alive) > 1:
-        where = ", ".join(dict.fromkeys(str(Path(live.run_dir).parent) for _, live in alive))
-        raise Refused(
-            "RUN",
-            found=f"{len(alive)} live runs of this account, in {where}",
-            wanted="the name of one of them",
-            remedy=f"add one of {', '.join(live.run for _, live in alive)}",
-        )
+        raise _several([live for _, live in alive])
     return alive[0]
+
+
+def _several(alive: list[Live]) -> Refused:
+    where = ", ".join(dict.fromkeys(str(Path(live.run_dir).parent) for live in alive))
+    return Refused(
+        "RUN",
+        found=f"{len(alive)} live runs of this account, in {where}",
+        wanted="the name of one of them",
+        remedy=f"add one of {', '.join(live.run for live in alive)}",
+    )
 
 
 def _check_own(root: Path) -> None:

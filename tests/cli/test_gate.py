@@ -33,6 +33,11 @@ def test_thresholds_are_taken_as_the_second_word_or_by_name_and_come_to_the_same
         ((PASS, GATE, "--unsealed", "--policy", GATE), "thresholds twice", "drop one of the two"),
         ((PASS, "--unsealed"), "no thresholds", f"gate interview {PASS} gate.json --unsealed"),
         ((), "no file", "gate interview interview.json gate.json --unsealed"),
+        (
+            (PASS, "no.json", "--unsealed"),
+            'thresholds such as {"warm_c1"',
+            "fill in the form of: drillmaster init interview",
+        ),
         ((PASS, GATE), "one file that anybody can have written", f"gate interview {PASS} {GATE} --unsealed"),
     ],
 )

@@ -46,8 +46,8 @@ _OPTIONS = {
 }
 _MOST_IN_A_TIME = 100_000
 _OF_A_PLAN = (
-    "url_option", "prompt", "dialect", "model", "stream", "until", "max_tokens", "headers", "levels", "warm", "seconds", "idle", "timeout",
-    "job", "processes", *NAMES,
+    "url_option", "prompt", "dialect", "model", "stream", "until", "max_tokens", "headers", "levels", "warm", "seconds", "idle",
+    "timeout", "job", "processes", *NAMES,
 )  # fmt: skip
 
 
@@ -239,7 +239,7 @@ def command(
         ),
         team=team,
     )
-    _close(result, as_json=as_json, policy=_thresholds(path) if policy is None else str(policy))
+    _close(result, as_json=as_json, policy=_thresholds(path) if policy is None else policy)
 
 
 def _option(command: click.Command, name: str) -> str:
@@ -309,7 +309,7 @@ def _self_test(levels: tuple[int, ...], processes: int, *, as_json: bool) -> NoR
     sys.exit(code)
 
 
-def _close(result: "LoadResult", *, as_json: bool, policy: str) -> None:
+def _close(result: "LoadResult", *, as_json: bool, policy: Path) -> None:
     """Say what came of it, and what to type next; ends the process."""
     from drillmaster.cli import say_json
     from drillmaster.intake.runs import short
@@ -349,16 +349,19 @@ def _close(result: "LoadResult", *, as_json: bool, policy: str) -> None:
     run = short(result.run_dir)
     click.echo(f"STOPPED {run}: partial: {result.why}" if stopped else f"SEALED {run}")
     if not stopped:
-        click.echo(f"next: drillmaster gate interview {run} --policy {policy}")
+        click.echo(f"next: drillmaster gate interview {run} --policy {short(policy)}")
+        if not os.path.lexists(policy):
+            click.echo(
+                f"no {short(policy)} yet: drillmaster init interview writes interview-policy.yaml, a form of what you agreed on"
+            )
     sys.exit(result.exit)
 
 
-def _thresholds(plan: Path | None) -> str:
-    """The thresholds that a plan's scaffold wrote beside it; else the article's name for them."""
-    from drillmaster.intake.runs import short
-
-    beside = None if plan is None else plan.with_name("interview-policy.yaml")
-    return short(beside) if beside is not None and beside.is_file() else "gate.json"
+def _thresholds(plan: Path | None) -> Path:
+    """The thresholds that a scaffold wrote, beside the plan or here; else the article's name for them."""
+    name, article = "interview-policy.yaml", Path("gate.json")
+    ours = Path(name) if plan is None else plan.with_name(name)
+    return ours if ours.is_file() and not (plan is None and article.is_file()) else article
 
 
 def _which(what: str | None, url_option: str | None) -> tuple[str | None, Path | None]:

@@ -31,6 +31,7 @@ from drillmaster.verdict import Verdict
 __all__ = ["Thresholds", "judge_interview_file", "open_interview_file", "read_thresholds", "with_breaches"]
 
 _CAP_BYTES = 1 << 20
+_SUCH_AS = 'thresholds such as {"warm_c1": {"p95_s": 20, "error_rate": 0.0}, "cold_max_s": 90}'
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=86_400)]
 
 
@@ -141,7 +142,17 @@ def _level(row: _Row, at: int, place: str) -> Level:
 def read_thresholds(path: Path) -> Thresholds:
     """Read `gate.json` as the article writes it, or a policy of ours. Raises Problem."""
     place = str(path)
-    raw = read_bytes(path, cap_bytes=_CAP_BYTES)
+    try:
+        raw = read_bytes(path, cap_bytes=_CAP_BYTES)
+    except Problem as problem:
+        if os.path.lexists(path):
+            raise
+        raise Problem(
+            place,
+            found=problem.found,
+            wanted=_SUCH_AS,
+            remedy=f"{problem.remedy}; where none are written yet, fill in the form of: drillmaster init interview",
+        ) from None
     if path.suffix != ".json" or _is_ours(raw, place):
         fmt: dict[str, strict.Format] = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml"}
         if path.suffix not in fmt:
@@ -172,7 +183,7 @@ def _article(loaded: Any, place: str) -> InterviewGate:
         raise Problem(
             place,
             found="no cold_max_s" if isinstance(loaded, dict) else strict.shown(loaded),
-            wanted='thresholds such as {"warm_c1": {"p95_s": 20, "error_rate": 0.0}, "cold_max_s": 90}',
+            wanted=_SUCH_AS,
             remedy="add cold_max_s; a threshold that is not written judges nothing",
         )
     levels = {}

@@ -392,6 +392,20 @@ def test_a_level_that_the_client_could_not_hold_is_void_and_refused() -> None:
     assert "10 of 64 in flight" in by_id(verdict)["warm_c64.usable"].why
 
 
+@pytest.mark.parametrize(
+    ("why", "end_s", "remedy"),
+    [
+        ("it was stopped before its end, after 1 of 9 calls", 0.5, "run the interview again, to its end"),
+        ("6.46 calls were in flight on average, and 8 were to be", 0.001, "last longer than 0.001 s, .*: --seconds 5"),
+        ("6.46 calls were in flight on average, and 8 were to be", 10.0, "from a machine with room to spare"),
+    ],
+)
+def test_a_void_level_is_mended_by_what_made_it_void(why: str, end_s: float, remedy: str) -> None:
+    calls = Calls(due_s=(0.0,), end_s=(end_s,), outcome=(0,), kind=("",), times={}, tokens=(-1,), attempts=(1,))
+    refused = by_id(raw(COLD, level("warm_c8", [0.001], void=(why,), calls=calls)))["warm_c8.usable"]
+    assert re.search(remedy, refused.remedy)
+
+
 @pytest.mark.parametrize(("idle_s", "status"), [(120.0, "pass"), (119.0, "refused"), (None, "refused")])
 def test_a_call_is_cold_after_as_long_a_silence_as_the_policy_says(idle_s: float | None, status: str) -> None:
     limits = {"decide": "observed", "cold_max_s": 30, "levels": {"warm_c1": {"p95_s": 2}}, "min_idle_s": 120}

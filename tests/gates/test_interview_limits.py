@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drillmaster import reports
 from drillmaster.errors import Problem
 from drillmaster.interviews import Interview, Level, limit_name, limit_names
 from drillmaster.stats import block_bound, order_bound
@@ -206,7 +207,9 @@ def test_what_a_level_costs_is_counted() -> None:
     one = timed("warm_c1", [1.0] * 11, tokens=[10] * 11, attempts=[1] * 10 + [3])  # 11 s
     assert check(one, "requests", max_requests=13).status == "pass"
     assert check(one, "requests", max_requests=12).status == "fail"
-    assert check(one, "tokens", max_tokens=110).status == "pass"
+    cost = check(one, "tokens", max_tokens=110)
+    assert cost.status == "pass"
+    assert reports.measure(cost.observed, cost.unit) == "110 tokens (n = 11)"  # and not "110 of 11"
     assert check(one, "tokens", max_tokens=109).status == "fail"
     assert check(one, "tokens_per_s", min_tokens_per_s=10).status == "pass"
     assert check(one, "tokens_per_s", min_tokens_per_s=10.1).status == "fail"

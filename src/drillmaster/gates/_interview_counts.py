@@ -127,6 +127,7 @@ def _count(level: Level, field: str, words: str, observed: Measure, cap: int, wh
         title=f"{level.label} takes at most {cap} {words} (observed {shown(observed, '')})",
         observed=observed,
         limit=cap,
+        unit=field,
         why=why,
         remedy="ask for usage in the answers, or sign no max_tokens" if status == "refused" else "",
     )

@@ -36,6 +36,8 @@ __all__ = ["Apdex", "Goodput", "InterviewGate", "LevelLimits", "Slo", "gate"]
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 _CONFIDENCE = 0.95
 _VISIBLE = 0.1
+_SHORT_S = 1.0
+"""A level that is over sooner is begun and ended for a visible part of its time."""
 _WORDS: dict[Time, str] = {
     "latency": "",
     "service": "service time ",
@@ -245,8 +247,7 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
                     title=f"{level.label} can be judged",
                     observed=Exact(level.n),
                     why="; ".join(wrong),
-                    remedy="run the interview again"
-                    + (" from a machine with room to spare: drillmaster interview --self-test" if level.void else ""),
+                    remedy=_again(level),
                 )
 
     def _cuttable(self, interview: Interview) -> Iterator[Check]:
@@ -420,6 +421,19 @@ def _disorder(level: Level) -> list[str]:
     wrong = [f"{name} {value:g} s" for name, value in known if not (math.isfinite(value) and value >= 0)]
     wrong += [f"{a} {x:g} s is over {b} {y:g} s" for (a, x), (b, y) in pairwise(known) if x > y]
     return wrong
+
+
+def _again(level: Level) -> str:
+    """How to come by a level that can be judged."""
+    if not level.void:
+        return "run the interview again"
+    if any(why.startswith("it was stopped") for why in level.void):
+        return "run the interview again, to its end"
+    if level.kind == "closed" and level.seconds is not None and level.seconds < _SHORT_S:
+        return (
+            f"let the level last longer than {level.seconds:.2g} s, in which all callers are hardly there: --seconds 5"
+        )
+    return "run the interview again from a machine with room to spare: drillmaster interview --self-test"
 
 
 def _own(level: Level, time: Time, name: str, cap: float, judged: float | None, status: Status) -> str:

@@ -116,9 +116,20 @@ def test_a_row_that_somebody_broke_is_named(history: History, tmp_path: Path) ->
         history.entries()
 
 
-def test_no_message_holds_a_password() -> None:
+@pytest.mark.parametrize(
+    "named",
+    [
+        "ftp://ada:hunter2@127.0.0.1/x?password=hunter3",
+        "postgresql://ada:1/hunter2@127.0.0.1/x",
+        "postgresql://ada:hunter2/hunter3@127.0.0.1:1/x",
+        "postgresql://ada:hunter2?hunter3@127.0.0.1:1/x",
+        "postgresql://ada:hunter2#hunter3@127.0.0.1:1/x",
+        "postgresql://127.0.0.1:1/x?user=ada&passwrd=hunter2@x",
+    ],
+)
+def test_no_message_holds_a_password(named: str) -> None:
     with pytest.raises(Problem) as told:
-        open_history("ftp://ada:hunter2@127.0.0.1/x?password=hunter3")
+        open_history(named)
     assert "hunter" not in str(told.value)
 
 

@@ -9,6 +9,7 @@
 
 import contextlib
 import os
+import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -222,6 +223,15 @@ def _sqlite(path: Path) -> History:
 
 def _postgresql(url: str) -> History:
     place = screen_url(url)
+    scheme, _, rest = url.partition("://")
+    host = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    if "@" in rest[len(host) :]:  # what was cut off before is a piece of a password, and would stand in messages
+        raise Problem(
+            f"{scheme}://[screened]",
+            found="an @ behind the host",
+            wanted="postgresql://USER@HOST/DATABASE; a / ? or # of a password is written %2F %3F %23",
+            remedy="leave the password to PGPASSWORD or ~/.pgpass",
+        )
     try:
         import psycopg
     except ImportError:

@@ -173,3 +173,12 @@ def test_a_shallow_clone_has_forgotten_who_wrote_it(tree: Path, tmp_path: Path) 
 def test_no_file_has_no_author(tmp_path: Path) -> None:
     assert authors_of([]) is None
     assert authors_of([tmp_path / "plan.yaml"]) is None
+
+
+def test_who_moves_a_file_is_not_its_only_author(tree: Path) -> None:
+    commit(tree, "a: 1\n", "Ada <ada@example.invalid>")
+    (tree / "plans").mkdir()
+    git(tree, "config", "diff.renames", "false")
+    git(tree, "mv", "plan.yaml", "plans/interview.yaml")
+    git(tree, "commit", "-q", "-m", "moved", "--author=Bea <bea@example.invalid>")
+    assert authors_of([tree / "plans" / "interview.yaml"]) == ("Ada <ada@example.invalid>", "Bea <bea@example.invalid>")

@@ -19,13 +19,11 @@ import msgspec
 
 __all__ = ["CODE_SUFFIXES", "Change", "authors_of", "change_of"]
 
-# fmt: off
 CODE_SUFFIXES = frozenset({
     ".c", ".cc", ".cfg", ".cjs", ".clj", ".conf", ".cpp", ".cs", ".ex", ".exs", ".go", ".h", ".hs", ".ini", ".java",
     ".jinja", ".jinja2", ".js", ".jsx", ".kt", ".lua", ".mjs", ".php", ".pl", ".prompt", ".py", ".pyi", ".rb", ".rs",
     ".scala", ".sh", ".sql", ".swift", ".tmpl", ".toml", ".ts", ".tsx", ".yaml", ".yml",
-})
-# fmt: on
+})  # fmt: skip  # words, a line at a time
 _MAX_DIFF_BYTES = 64 * 1024 * 1024
 _MAX_FILE_BYTES = 4 * 1024 * 1024
 _MAX_UNTRACKED = 2_000
@@ -81,7 +79,8 @@ def change_of(path: Path, *, exclude: Iterable[Path] = (), timeout_s: float = 10
 def authors_of(files: Iterable[Path], *, timeout_s: float = 10.0) -> tuple[str, ...] | None:
     """List who git says wrote these files, and who with them (`Co-authored-by`), as `Name <address>`, sorted.
 
-    Names as they were committed: a `.mailmap` of the tree could call anybody somebody else. None where it is unknown of one
+    Of a file that was moved also who wrote it where it lay before. Names as they were committed: a `.mailmap` of the tree could
+    call anybody somebody else. None where it is unknown of one
     of them: no git, a shallow clone, a file that was never committed or differs from what was.
     """
     found: set[str] = set()
@@ -93,7 +92,7 @@ def authors_of(files: Iterable[Path], *, timeout_s: float = 10.0) -> tuple[str, 
         here = ["--", f":(literal){path.name}"]
         clean = _git(path.parent, [*plain, "status", "--porcelain", "--ignored", "-z", *here], timeout_s)
         form = "--format=%an <%ae>%n%(trailers:key=Co-authored-by,valueonly)"
-        said = _git(path.parent, ["log", "--no-show-signature", "--no-mailmap", form, *here], timeout_s)
+        said = _git(path.parent, ["log", "--no-show-signature", "--no-mailmap", "--follow", form, *here], timeout_s)
         if clean != b"" or not said:
             return None
         found |= {line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()}

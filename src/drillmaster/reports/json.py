@@ -57,7 +57,7 @@ def parse(data: bytes, *, place: str) -> Verdict:
             problem.place,
             found=problem.found,
             wanted=problem.wanted,
-            remedy="judge the run again: drillmaster gate eviction RUN",
+            remedy="judge the run again: drillmaster gate DRILL RUN",
         ) from None
     return verdict
 

@@ -33,7 +33,7 @@ PLACES = {
 NAMES = (
     "payloads", "shuffle", "form", "query", "think_text", "retry_text", "opens", "poisson", "max_in_flight", "drain_calls",
     "drain_callers", "seed",
-)  # fmt: skip
+)  # fmt: skip  # words, a line at a time
 
 
 def asking(command: _Command) -> _Command:

@@ -55,15 +55,23 @@ def _facts(function: F) -> F:
     return function
 
 
+_FOLDER = click.option(
+    "--dir",
+    "folder",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    default=Path("passports"),
+    show_default=True,
+    help="The folder of passports.",
+)
+
+
 @command.command("write")
 @click.argument("run", metavar="RUN_OR_VERDICT", type=click.Path(path_type=Path), shell_complete=completions.runs)
 @click.option("--job", required=True, metavar="NAME", help="The job that was interviewed.")
 @click.option("--kind", type=click.Choice(KINDS), help="What kind of job it is, where the policy has a decision part.")
 @_facts
-@click.option(
-    "--dir", "folder", metavar="DIR", type=click.Path(path_type=Path), default=Path("passports"), show_default=True,
-    help="The folder of passports.",
-)  # fmt: skip
+@_FOLDER
 @click.option("--sign", "key", metavar="KEY", type=click.Path(path_type=Path), help="The Reader's SSH key.")
 @click.option("--rehearsal", is_flag=True, help="Make one of a rehearsal, which only `check --rehearsal` takes.")
 @click.option("--now", metavar="TIME", help="Judge as of this RFC 3339 time instead of now.")
@@ -127,14 +135,13 @@ def write(
 
 @command.command("check")
 @click.argument("job", metavar="JOB")
+@_FOLDER
 @click.option(
-    "--dir", "folder", metavar="DIR", type=click.Path(path_type=Path), default=Path("passports"), show_default=True,
-    help="The folder of passports.",
-)  # fmt: skip
-@click.option(
-    "--signer", metavar="FILE", type=click.Path(path_type=Path),
+    "--signer",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
     help="Demand a signature: of this public key, or by this allowed_signers file.",
-)  # fmt: skip
+)
 @click.option("--identity", metavar="NAME", help="Whose signature it has to be, for an allowed_signers file.")
 @click.option("--rehearsal", is_flag=True, help="Take the passport of a rehearsal too.")
 @click.option("--now", metavar="TIME", help="Check as of this RFC 3339 time instead of now.")

@@ -51,9 +51,11 @@ class _Span(click.ParamType[float]):
 @click.option("--endpoint", metavar="URL", help="The whole URL that the job calls.")
 @click.option("--model", metavar="NAME", help="The model's name, where the API is asked by one.")
 @click.option(
-    "--plan", metavar="FILE", type=click.Path(path_type=Path),
+    "--plan",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
     help="Take endpoint, payload, keys and permission from the plan of an interview.",
-)  # fmt: skip
+)
 @click.option("--requests", type=int, default=200, show_default=True, help="Calls that are judged.")
 @click.option("--concurrency", type=int, default=8, show_default=True, help="Callers at once, as the job has them.")
 @click.option("--timeout", type=float, default=30.0, show_default=True, metavar="S", help="When one call is cut.")
@@ -85,9 +87,13 @@ class _Span(click.ParamType[float]):
 @click.option("--no-key", is_flag=True, help="The endpoint wants no key.")
 @click.option("--permit-host", metavar="HOST", help="Repeat the host that the plan has permission for.")
 @click.option(
-    "--runs", type=click.Path(path_type=Path), metavar="DIR", default=Path("runs"), show_default=True,
+    "--runs",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    default=Path("runs"),
+    show_default=True,
     help="Where run folders go, and where a cold start is looked for.",
-)  # fmt: skip
+)
 @click.option("--json", "as_json", is_flag=True, help="On one line. The result is JSON either way.")
 def command(
     endpoint: str | None,

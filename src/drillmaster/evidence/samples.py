@@ -44,7 +44,7 @@ LONG_RECORD = struct.Struct(RECORD.format + MORE.format[1:])
 OUTCOMES = (
     "ok", "short", "empty", "error_body", "unfinished", "http_3xx", "http_4xx", "http_5xx", "timeout", "reset", "refused",
     "cut", "protocol", "dropped", "stopped", "attempts_spent", "wait_over_cap", "unsent_turn",
-)  # fmt: skip
+)  # fmt: skip  # words, a line at a time
 """How a call ended. `short`: whole, and cut off by a token limit or a filter that says so. `unfinished`: its framing was whole
 and its API's terminal state was not reached. `refused`: no address gave a connection. `dropped`: due, and never sent, since too
 many were in flight, or this machine had no descriptor or port left for one more. `attempts_spent`: the endpoint asked for one

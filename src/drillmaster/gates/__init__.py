@@ -48,5 +48,5 @@ def find(name: str) -> type[Gate]:  # type: ignore[type-arg]  # each gate has it
         hint = f"did you mean {near[0]}?" if near else f"the gates are {', '.join(names())}"
         raise Problem("gate", found=repr(name), wanted="the name of a gate", remedy=hint)
     module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
-    gate: type[Gate] = module.gate  # type: ignore[type-arg]
+    gate: type[Gate] = module.gate  # type: ignore[type-arg]  # likewise
     return gate

@@ -29,7 +29,7 @@ __all__ = [
 Outcome = Literal[
     "ok_primary", "ok_fallback", "ok", "truncated", "degraded", "empty", "http_3xx", "http_4xx", "http_5xx",
     "timeout", "reset", "refused", "cut", "protocol", "never_ended",
-]  # fmt: skip
+]  # fmt: skip  # words, a line at a time
 JoinedBy = Literal["trace", "nonce", "alone", "none"]
 Proof = Literal["bytes", "connections", "probe"]
 OK: frozenset[str] = frozenset({"ok_primary", "ok_fallback", "ok"})

@@ -28,7 +28,7 @@ COLUMNS: Final = (
     *(f"first_byte_{name}_s" for name in _STREAM), *(f"first_word_{name}_s" for name in _STREAM),
     *(f"gap_{name}_s" for name in ("p50", "p95", "p99", "max")),
     "held", "late_p99_s", "busy_max_s", "cpu_ratio", "void",
-)  # fmt: skip
+)  # fmt: skip  # columns, in the order of the file
 _FORMULA = re.compile(r"[=+\-@\t\r]")
 
 

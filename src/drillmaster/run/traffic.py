@@ -294,9 +294,15 @@ class Asker:
             answer, why = judge_answer(self._target.expect, seen.status, bytes(seen.body))
             source = source_of(self._target.expect, bytes(seen.body), self._spoken) if answer == "ok" else None
         return Answer(
-            result=result, status=seen.status, answer=answer, why=why, sent_ns=seen.sent_ns, first_ns=seen.first_ns,
-            end_ns=self._clock.mono_ns(), source=source,
-        )  # fmt: skip
+            result=result,
+            status=seen.status,
+            answer=answer,
+            why=why,
+            sent_ns=seen.sent_ns,
+            first_ns=seen.first_ns,
+            end_ns=self._clock.mono_ns(),
+            source=source,
+        )
 
     async def _exchange(self, request: Prepared, seen: "_Seen") -> tuple[str, str]:
         try:

@@ -41,7 +41,7 @@ _SAYINGS: tuple[tuple[str, Kind, str, str, str], ...] = (
     ("Expected ']'", "not-toml", "a [ header that is not closed", "[name]", "close it with ]"),
     ("Unescaped '\\\\'", "not-toml", "a lone backslash in double quotes", "text", "put it in single quotes, or write \\\\"),
     ("Illegal character '\\n'", "not-toml", "a line break inside quotes", "text in one line", "close the quote"),
-)  # fmt: skip
+)  # fmt: skip  # a table, a row a line
 
 
 class _Number(float):

@@ -24,7 +24,6 @@ from drillmaster.verdict import Absent, AtLeast, Exact, Status
 
 __all__ = [
     "KINDS",
-    "REVIEW_DAYS",
     "BudgetNote",
     "Caps",
     "Decision",

@@ -15,7 +15,7 @@ from drillmaster.retries import Accounting, account, another_model, retry_findin
 from drillmaster.stats import median
 from drillmaster.verdict import Cite, Exact, Finding, Status
 
-__all__ = ["SIGNATURES", "Limits", "diagnose"]
+__all__ = ["Limits", "diagnose"]
 
 SLOWER_RATIO = 2.0
 """The article's "latency doubles": p50 in the fault against p50 of the baseline."""

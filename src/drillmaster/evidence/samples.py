@@ -106,9 +106,6 @@ class Columns:
         self.rows = rows
         self.torn_bytes = torn_bytes
 
-    def of_stage(self, stage: int) -> list[Sample]:
-        return [row for row in self.rows if row.stage == stage]
-
 
 _FORMATS = {FORMAT: RECORD, LONG_FORMAT: LONG_RECORD}
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-__all__ = ["CODE_SUFFIXES", "Change", "authors_of", "change_of"]
+__all__ = ["Change", "authors_of", "change_of"]
 
 CODE_SUFFIXES = frozenset({
     ".c", ".cc", ".cfg", ".cjs", ".clj", ".conf", ".cpp", ".cs", ".ex", ".exs", ".go", ".h", ".hs", ".ini", ".java",

@@ -35,7 +35,6 @@ from drillmaster.verdict import Absent, AtLeast, AtMost, Exact, Measure, Verdict
 
 __all__ = [
     "OUTCOMES",
-    "TEXT_CHARS",
     "NoteView",
     "Outcome",
     "PhaseView",

@@ -15,7 +15,6 @@ import msgspec
 from drillmaster.verdict import Measure
 
 __all__ = [
-    "BINS_PER_DECADE",
     "QUANTILES",
     "CallKind",
     "Dot",

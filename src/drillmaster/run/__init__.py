@@ -1,6 +1,6 @@
 """Carry a plan out: open a run, walk its phases, lift on every way out, seal what there is.
 
-`conduct` is the door. The rest knows its parts by protocol: traffic, an injector (the proxy), a worker, a Scribe.
+`conduct` is the door. Behind it the conductor has four parts: traffic, the proxy that injects, a worker, a Scribe.
 """
 
 from drillmaster.run.notes import Scene, Scribe

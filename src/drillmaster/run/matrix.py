@@ -36,7 +36,7 @@ from drillmaster.run.ready import (
 from drillmaster.run.tail import Tail
 from drillmaster.sanity import MAX_DRILL_S, MIN_EVERY_S, check, unnamed_seats, window_problem
 
-__all__ = ["BACK_REQUESTS", "Cells", "longest_s", "prepare_matrix"]
+__all__ = ["Cells", "longest_s", "prepare_matrix"]
 
 BACK_REQUESTS = 3
 MAX_FACTOR = 30

@@ -16,7 +16,7 @@ import time
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -30,7 +30,7 @@ from drillmaster.screen import screen_text
 from drillmaster.targeting import Rule
 from drillmaster.timeline.opening import complaint
 
-__all__ = ["Injector", "InjectorLost", "ProxyPart", "WorkerPart", "bind", "listen_url"]
+__all__ = ["InjectorLost", "ProxyPart", "WorkerPart", "bind", "listen_url"]
 
 KEEPER = Path(__file__).with_name("keeper.py")
 FALLEN_GRACE_S = 1.0
@@ -47,22 +47,6 @@ class InjectorLost(Exception):
     def __init__(self, why: str) -> None:
         super().__init__(why)
         self.why = why
-
-
-class Injector(Protocol):
-    """What puts a fault on and takes it off. All raise InjectorLost."""
-
-    async def state(self) -> dict[str, Any]:
-        """Mode, window, deadline and counts."""
-
-    async def inject(self, window: str, rules: Sequence[Rule], *, ttl_s: float, linger_s: float) -> None:
-        """Put these faults on for `ttl_s` seconds, unless renewed."""
-
-    async def renew(self, window: str, *, ttl_s: float) -> bool:
-        """Move the deadline; False when that fault is not on any more."""
-
-    async def lift(self, window: str, why: str) -> None:
-        """Take the fault off. Harmless when none is on."""
 
 
 class ProxyPart:

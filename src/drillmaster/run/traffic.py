@@ -37,7 +37,6 @@ from drillmaster.strict import SECRET_NAME
 __all__ = [
     "Answer",
     "Asker",
-    "Log",
     "Prepared",
     "Tally",
     "Traffic",

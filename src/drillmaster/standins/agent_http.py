@@ -20,7 +20,7 @@ from drillmaster.errors import Problem
 from drillmaster.standins import check_port, say, watch_parent
 from drillmaster.standins.agent import HANDLERS, SWITCH, Agent, Ask, NoAnswer, Settings, Unavailable, agent_class
 
-__all__ = ["base_url", "check_sdk", "openai_ask", "serve"]
+__all__ = ["base_url", "check_sdk", "serve"]
 
 _BODY_BYTES = 1024 * 1024
 _CLIENT_S = 30.0

@@ -31,7 +31,7 @@ from drillmaster.strict import load_as, name_fault
 from drillmaster.timeline.opening import Unwritable, chunks, complaint, open_evidence, read_whole
 from drillmaster.timeline.writer import sync_folder
 
-__all__ = ["SEAL", "evidence_files", "is_evidence", "read_seal", "seal_run", "verify_run"]
+__all__ = ["SEAL", "is_evidence", "read_seal", "seal_run", "verify_run"]
 
 SEAL = "seal.json"
 SEAL_CAP_BYTES = 64 << 20

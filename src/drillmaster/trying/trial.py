@@ -13,7 +13,7 @@ from drillmaster.trying.client import Event, Line, Tell, request
 from drillmaster.trying.reading import outcome
 from drillmaster.trying.stage import Stage
 
-__all__ = ["AT_MOST", "run"]
+__all__ = ["run"]
 
 AT_MOST = 20
 """Requests, where nobody can say which of them is met."""

@@ -46,7 +46,7 @@ def test_a_document_that_is_none_is_refused_with_the_command_that_makes_one(chan
         parse(plain_json.dumps(document).encode(), place="verdict.json")
     assert raised.value.place.startswith("verdict.json")
     assert found in str(raised.value)
-    assert "drillmaster gate eviction" in raised.value.remedy
+    assert "drillmaster gate DRILL RUN" in raised.value.remedy
 
 
 @pytest.mark.parametrize(

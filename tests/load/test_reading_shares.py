@@ -42,6 +42,7 @@ def run(
     one: dict[str, Any] | None = None,
     two: dict[str, Any] | None = None,
     shares: tuple[dict[str, Any], ...] = SHARES,
+    cold: bytes = record(100, 150),
 ) -> InterviewRun:
     path = folder / "run"
     (path / "events").mkdir(parents=True)
@@ -70,6 +71,7 @@ def run(
     events = [
         {"event": "idle_ended", "idle_s": 1.0, "proven": True, "why": ""},
         {**ended(None, 0), "stage": "cold"},
+        *({**row, "event": "share_started"} for row in (ended(1, 0, **(one or {})), ended(2, 0, **(two or {})))),
         ended(1, told[0], **(one or {})),
         ended(2, told[1], **(two or {})),
         ended(None, 0, cpu_s=sum((share or {}).get("cpu_s", 0.01) for share in (one, two))),
@@ -77,7 +79,7 @@ def run(
     ]
     lines = [msgspec.json.encode({"t": "2026-11-30T12:00:09Z", "ns": 1, **event}) for event in events]
     (path / "events" / "load.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
-    (path / "samples.cold.bin").write_bytes(header(stages=["cold"]) + record(100, 150))
+    (path / "samples.cold.bin").write_bytes(header(stages=["cold"]) + cold)
     for engine, records in enumerate(files, start=1):
         if records is not None:
             (path / f"samples.{engine}.bin").write_bytes(header(stages=["warm_c3"]) + b"".join(records))
@@ -143,3 +145,30 @@ def test_an_engine_for_which_no_arrival_was_left_measured_nothing_and_voids_noth
     read = run(tmp_path, (all_of_them, []), told=(9, 0), two={"wall_s": 0.00002, "cpu_s": 0.00002}, shares=none_left)
     assert void(read) == ()
     assert read.fitness["warm_c3"].cpu_share == pytest.approx(0.0333, abs=1e-3)
+
+
+STEP = {"start_ns": 300 * MS, "end_ns": 600 * MS}
+
+
+@pytest.mark.parametrize(
+    ("two", "why"),
+    [
+        ([record(300 + 100 * turn) for turn in range(3)], ()),
+        (
+            [record(5_000 + 100 * turn) for turn in range(3)],
+            ("engine 2 has records from outside of its time in the step",),
+        ),
+        ([record(-9_000), *SECOND[1:]], ("engine 2 has records from outside of its time in the step",)),
+        ([record(300, -50), *SECOND[1:]], ("engine 2 has records that end before they begin",)),
+    ],
+)
+def test_records_that_cannot_be_of_the_step_void_it(tmp_path: Path, two: list[bytes], why: tuple[str, ...]) -> None:
+    read = run(tmp_path, (FIRST, two), one=STEP, two=STEP)
+    assert void(read)[: len(why)] == why
+    assert bool(void(read)) == bool(why)
+
+
+def test_a_cold_call_that_ends_before_it_begins_is_void(tmp_path: Path) -> None:
+    level = run(tmp_path, cold=record(100, -20)).interview.level("cold")
+    assert level is not None
+    assert level.void == ("there are records that end before they begin",)

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from drillmaster.load.together import Together
 
 
@@ -74,3 +76,43 @@ def test_an_engine_that_fell_is_known_by_the_step_that_it_was_in() -> None:
     both.hear(0, ended(5, 60) | {"stage": "two"})
     assert both.finished(0)
     assert both.calls("two", 1) is None
+
+
+@pytest.mark.parametrize(
+    ("word", "why"),
+    [
+        (said("stage_ended"), "no wall_s that could be"),
+        (ended(5, 9, wall_s=None), "no wall_s"),
+        (ended(5, 9, wall_s=float("nan")), "no wall_s"),
+        (ended(5, 9, cpu_s=-1.0), "no cpu_s"),
+        (ended(5, 3), "fewer calls than before"),
+        (said("stage_started", ns=5, done=4), "stage_started of warm, which was not its turn"),
+        (said("stage_ready", done=4), "stage_ready of warm, which was not its turn"),
+        (said("stage_started", stage="next", done=4), "stage_started of next, which was not its turn"),
+        (said("progress", stage="other", done=4), "a step that is none of its own"),
+        (said("progress", done="4"), "no done"),
+        (said("progress", done=True), "no done"),
+        (said("progress", done=1 << 70), "no done"),
+        (said("worker_lost", done=4), "a word that no engine has"),
+        ({"event": "progress"}, "a step that is none of its own"),
+    ],
+)
+def test_what_is_no_word_of_an_engine_now_is_told(word: dict[str, Any], why: str) -> None:
+    both = Together(["warm", "next"], 2)
+    for engine in (0, 1):
+        for one in (said("stage_ready"), said("stage_started", ns=5), said("progress", ns=6, done=4)):
+            assert both.wrong(engine, one) is None
+            both.hear(engine, one)
+    found = both.wrong(0, word)
+    assert found is not None and why in found
+
+
+def test_a_step_ends_once_and_the_next_may_begin() -> None:
+    both = Together(["warm", "next"], 2)
+    for one in (said("stage_started"), ended(9, 4)):
+        assert both.wrong(0, one) is None
+        both.hear(0, one)
+    again = both.wrong(0, ended(9, 4))
+    assert again is not None and "not its turn" in again
+    for one in (said("progress", stage="next", done=4), said("stage_ready", stage="next", done=4)):
+        assert both.wrong(0, one) is None

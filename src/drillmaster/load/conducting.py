@@ -371,6 +371,8 @@ class _Run:
                 if said["event"] in OF_A_TEAM:
                     self._of_the_team(engine, said)
                     continue
+                if (wrong := drive.wrong(engine, said)) is not None:
+                    return wrong
                 for row in drive.together.hear(engine, said):
                     self._told([row])
                     if row["event"] == "stage_ready":
@@ -401,8 +403,8 @@ class _Run:
             if not drive.crew.ended:
                 if (fallen := drive.fallen()) is not None:
                     return self._fell(drive, fallen)
-                if drive.crew.silent_s() > SILENT_S:
-                    return f"the engine said nothing for {SILENT_S:g} s"
+                if (silent := drive.silent(SILENT_S)) is not None:
+                    return silent
         return None
 
     def _fell(self, drive: Drive, engine: int) -> str:
@@ -419,7 +421,7 @@ class _Run:
         for engine, said in drive.crew.hear(0.2):
             if said["event"] in OF_A_TEAM:
                 self._of_the_team(engine, said)
-            else:
+            elif drive.wrong(engine, said) is None:
                 self._told(drive.together.hear(engine, said))
 
     def _of_the_team(self, engine: int, said: Mapping[str, Any]) -> None:

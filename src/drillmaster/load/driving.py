@@ -1,8 +1,10 @@
 """Engines at one list of steps: what they said, what of it is on the disk, and who fell."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from drillmaster.errors import Problem
 from drillmaster.ladder import Step
 from drillmaster.load.process import Crew, Ended, Team
 from drillmaster.load.sharing import Share
@@ -33,9 +35,16 @@ class Drive:
         self._found: Counter[tuple[str, int]] = Counter()
 
     def new(self) -> Iterator[tuple[str, list[tuple[int, ...]]]]:
-        """Records that have come since the last look, by step."""
+        """Records that have come since the last look, by step. Raises Problem for those of another run."""
         for engine, tail in enumerate(self._tails):
             for stage, calls in tail.new():
+                if stage >= len(self._labels):
+                    raise Problem(
+                        f"records of {self._team.name(engine)}",
+                        found=f"a record of step {stage + 1}, of {len(self._labels)}",
+                        wanted="steps of this run",
+                        remedy="run the interview again",
+                    )
                 self._found[self._labels[stage], engine] += len(calls)
                 yield self._labels[stage], calls
 
@@ -49,6 +58,20 @@ class Drive:
             if len(self._shares) > 1 and planned != found and self.steps[label].seconds is None:
                 return f"{self._team.name(engine)} had {planned} calls to make in {label}, and made {found}"
         return None
+
+    def wrong(self, engine: int, said: Mapping[str, Any]) -> str | None:
+        """Why an engine is not to be heard any more; None: what it said may be."""
+        wrong = self.together.wrong(engine, said)
+        return None if wrong is None else f"{self._team.name(engine)} said {wrong}"
+
+    def silent(self, over_s: float) -> str | None:
+        """Who has said nothing for so long, and how far it was heard of."""
+        engine = self.crew.silent(over_s)
+        if engine is None:
+            return None
+        stage, over = self.together.under_way(engine)
+        where = f"before {stage}" if over is None else f"in {stage}, after {over} calls of it"
+        return f"{self._team.name(engine)} said nothing for {over_s:g} s {where}"
 
     def fallen(self) -> int | None:
         """Who of several has ended before its last step; the others go on in vain."""

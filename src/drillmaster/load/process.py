@@ -135,8 +135,8 @@ class Crew(Protocol):
         """Whether there is nobody left to hear."""
         ...
 
-    def silent_s(self) -> float:
-        """For how long the one that is silent for longest has said nothing."""
+    def silent(self, over_s: float) -> int | None:
+        """The first that has not ended and has said nothing for so long."""
         ...
 
     def begin(self, now_ns: int) -> None:
@@ -265,9 +265,10 @@ class _Here:
     def ended(self) -> bool:
         return all(engine.ended for engine in self._engines)
 
-    def silent_s(self) -> float:
-        now_s = time.monotonic()
-        return max((now_s - engine.heard_s for engine in self._engines if not engine.ended), default=0.0)
+    def silent(self, over_s: float) -> int | None:
+        since_s = time.monotonic() - over_s
+        silent = (at for at, one in enumerate(self._engines) if not one.ended and one.heard_s < since_s)
+        return next(silent, None)
 
     def begin(self, now_ns: int) -> None:
         for engine in self._engines:

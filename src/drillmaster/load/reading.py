@@ -9,6 +9,8 @@
 4. The cold call is void where somebody else called the endpoint in the idle time.
 5. Engines that shared the load are looked at one by one: what one of them could not hold voids the level, and so does a record
    that one of them said it made and that is not there.
+6. Records that cannot be of their step void it: they end before they begin, or lie outside of the time in which the engine that
+   made them said that it was at it.
 """
 
 import hashlib
@@ -40,6 +42,7 @@ BUSY_CPU = 0.5
 FLOOR_S = 0.002
 """Lateness that a machine with a busy neighbour shows on its own."""
 TURN_FLOOR_S = 0.010
+SLACK_NS = 1_000_000_000
 LEAST_LATE = 100
 """Of fewer calls the 99th percentile is the latest one, and one call voids nothing."""
 _MANIFEST_CAP_BYTES = 16 << 20
@@ -143,6 +146,8 @@ def open_interview_run(path: Path) -> InterviewRun:
         if tallies[label].n
     }
     lost = _shares(manifest, events, own, fitness)
+    for label, why in _impossible(events, own, tallies):
+        lost.setdefault(label, []).append(why)
     calls = _calls(path, manifest, cold, others, sealed)
     begun = [label for label in steps if tallies[label].n]
     cut_short = begun[-1] if begun and end.get("status") != "completed" else None
@@ -287,6 +292,33 @@ def _shares(
             whole, engines=each, cpu_share=None if whole.cpu_share is None else max(shares, default=0.0)
         )
     return lost
+
+
+def _impossible(
+    events: list[dict[str, Any]], own: list[dict[str, StepTally]], tallies: dict[str, StepTally]
+) -> Iterator[tuple[str, str]]:
+    """Steps with records that cannot be of them, and why. What is due at a start that was told may be a little before it."""
+    of_one, of_many = ("stage_started", "stage_ended"), ("share_started", "share_ended")
+    times = {
+        (row["stage"], row.get("engine", 0), row["event"] in (of_one[1], of_many[1])): row.get(
+            "end_ns" if row["event"] in (of_one[1], of_many[1]) else "start_ns"
+        )
+        for row in events
+        if row["event"] in of_one + of_many
+    }
+    whose = [(engine, f"engine {engine} has", mine) for engine, mine in enumerate(own, start=1)]
+    shared = {label for mine in own for label in mine}
+    alone = {label: tally for label, tally in tallies.items() if label not in shared}
+    for engine, who, mine in [(0, "there are", alone), *whose]:
+        for label, tally in mine.items():
+            if not tally.n:
+                continue
+            if tally.backwards:
+                yield label, f"{who} records that end before they begin"
+            begun, over = (times.get((label, engine, is_end)) for is_end in (False, True))
+            first_ns, last_ns = tally.span_ns
+            if (begun is not None and first_ns < begun - SLACK_NS) or (over is not None and last_ns > over + SLACK_NS):
+                yield label, f"{who} records from outside of {'its' if engine else 'the'} time in the step"
 
 
 def _void(step: dict[str, Any], tally: StepTally, fitness: Fitness, *, cut_short: bool) -> list[str]:

@@ -27,6 +27,7 @@ __all__ = ["Batches", "Call", "Figures", "StepTally", "Tail", "batches"]
 
 _SHORT = OUTCOMES.index("short")
 assert OUTCOMES[: _SHORT + 1] == ("ok", "short")
+_KNOWN = len(OUTCOMES)
 _CUT = frozenset({OUTCOMES.index("timeout"), OUTCOMES.index("stopped"), OUTCOMES.index("dropped")})
 _STATUS = frozenset({OUTCOMES.index("http_3xx"), OUTCOMES.index("http_4xx"), OUTCOMES.index("http_5xx")})
 _UNSENT_TURN = OUTCOMES.index("unsent_turn")
@@ -104,6 +105,13 @@ class StepTally:
             if tokens > 0:
                 tokens_sum += tokens
             if outcome > _SHORT:
+                if outcome >= _KNOWN:
+                    raise Problem(
+                        "records of calls",
+                        found=f"outcome {outcome}",
+                        wanted=f"one of {_KNOWN}, counted from 0",
+                        remedy="read it with the version that wrote it",
+                    )
                 unsent += not sent_ns
                 self._bad[at] = outcome in _CUT
                 self.failed[f"http_{status}" if outcome in _STATUS else OUTCOMES[outcome]] += 1
@@ -148,6 +156,16 @@ class StepTally:
     @property
     def failures(self) -> int:
         return sum(self.failed.values())
+
+    @property
+    def span_ns(self) -> tuple[int, int]:
+        """When the first call was due and the last one ended; of no call 0 and 0."""
+        return (min(self._due), max(self._end)) if self._due else (0, 0)
+
+    @property
+    def backwards(self) -> bool:
+        """Whether a call ended before it was due."""
+        return any(end_ns < due_ns for due_ns, end_ns in zip(self._due, self._end, strict=True))
 
     @property
     def seconds(self) -> float:

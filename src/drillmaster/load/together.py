@@ -3,6 +3,8 @@
 1. A step is ready when every engine is, begins with the first that began, and ends with the last that ended. How far apart they
    began is its skew.
 2. What they did adds up: calls, connections, CPU. The longest turn is that of the one that had the longest.
+3. An engine on another machine may say anything: what is no word of an engine, or comes out of its order, is told apart before it
+   is believed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +13,10 @@ from typing import Any
 __all__ = ["Together"]
 
 Said = Mapping[str, Any]
+
+_COUNTS = ("ns", "in_flight", "connections", "done", "failed")
+_SPENT = ("wall_s", "cpu_s", "longest_turn_ms", "turn_p99_ms")
+_MOST = 1 << 62
 
 
 class Together:
@@ -22,6 +28,34 @@ class Together:
         self._said: dict[tuple[str, str], dict[int, Said]] = {}
         self._latest: dict[int, Said] = {}
         self._done_before: dict[int, int] = {}
+
+    def wrong(self, engine: int, said: Said) -> str | None:
+        """What is wrong with one more word of an engine, which is then not to be heard; None: nothing."""
+        what, label = said.get("event"), said.get("stage")
+        if not isinstance(label, str) or label not in self._labels:
+            return "a word about a step that is none of its own"
+        if what == "error":
+            return None
+        if what not in ("progress", "stage_ready", "stage_started", "stage_ended"):
+            return "a word that no engine has"
+        for name in _COUNTS + (_SPENT if what == "stage_ended" else ()):
+            value = said.get(name)
+            known = type(value) is int or (name in _SPENT and type(value) is float)
+            if not known or value is None or not 0 <= value < _MOST:
+                return f"no {name} that could be, in {what} of {label}"
+        latest = self._latest.get(engine)
+        if latest is not None and any(said[name] < latest[name] for name in ("done", "failed")):
+            return f"that it had made fewer calls than before, in {what} of {label}"
+        over = [one for one in self._labels if engine in self._said.get(("stage_ended", one), {})]
+        begun = engine in self._said.get(("stage_started", label), {})
+        now = self._labels[len(over)] if len(over) < len(self._labels) else None
+        if (
+            label != now
+            or (what == "stage_ended" and not begun)
+            or (begun and what in ("stage_ready", "stage_started"))
+        ):
+            return f"{what} of {label}, which was not its turn"
+        return None
 
     def hear(self, engine: int, said: Said) -> list[dict[str, Any]]:
         """What follows from one more word, as events; `engine` counts from 0, and from 1 in events."""

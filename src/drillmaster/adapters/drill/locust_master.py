@@ -187,8 +187,8 @@ class _Master:
             if relation is not None and worker.first is not None and not worker.one_clock:
                 drift_ns = relation.offset_ns - worker.first.offset_ns
             gone_ns.append(drift_ns)
-            said = {"event": "worker_clock", "stage": stage, **_as_told(relation), "gone_ns": drift_ns}
-            self.tell({"engine": self._chosen.index(worker), "row": said})
+            said = {"stage": stage, **_as_told(relation), "gone_ns": drift_ns}
+            self.tell({"event": "clock", "engine": self._chosen.index(worker), "said": said})
         start_ns = time.monotonic_ns() + LEAD_NS - self._mono0_ns
         for worker, drift_ns in zip(here, gone_ns, strict=True):
             self._runner.send_message("dm_begin", {"number": number, "start_ns": start_ns + drift_ns}, worker.client)
@@ -230,7 +230,7 @@ class _Master:
 
     def _met(self, environment: Any, msg: Any) -> None:
         if (who := self._who(msg)) is not None:
-            self.tell({"event": "met", "engine": who[0], **msg.data})
+            self.tell({**msg.data, "event": "met", "engine": who[0]})
 
     def _pong(self, environment: Any, msg: Any) -> None:
         back_ns = time.monotonic_ns()
@@ -239,7 +239,11 @@ class _Master:
 
     def _said(self, environment: Any, msg: Any) -> None:
         if (who := self._who(msg)) is not None:
-            self.tell({"engine": who[0], "row": msg.data["row"]})
+            row = msg.data.get("row")
+            if isinstance(row, dict) and isinstance(row.get("event"), str) and not row["event"].startswith("worker_"):
+                self.tell({"engine": who[0], "row": row})
+            else:
+                self._lost(*who, "it said what no engine says")
 
     def _rows(self, environment: Any, msg: Any) -> None:
         who = self._who(msg)

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from drillmaster.adapters.drill.meeting import Meeting, Relation, Where, need_locust, versions
+from drillmaster.adapters.drill.meeting import Meeting, Relation, Where, need_locust, versions, wrong_versions
 from drillmaster.engines import Spec
 from drillmaster.errors import Problem, Refused
 from drillmaster.ladder.checking import longest_s
@@ -80,7 +80,9 @@ class LocustTeam:
             clock = "the same clock" if member["one_clock"] else f"its clock related within {member['bound_ms']:.3g} ms"
             say(f"{self.name(engine)} is there, {clock}")
         spend = ready.plan.spend
-        self._often = spend is not None and spend.max_tokens is not None
+        # Tokens, and requests behind a Retry-After, are in the records alone: what caps them has to see those while they come.
+        asks_again = ready.plan.target.permit is not None and ready.patience is not None
+        self._often = asks_again or (spend is not None and spend.max_tokens is not None)
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
@@ -162,9 +164,17 @@ class LocustTeam:
                     )
                 )
             if word.get("event") == "met":
-                if word["problem"] is not None:
+                if word.get("problem") is not None:
                     raise _refused(clients[word["engine"]], word["problem"])
                 met[word["engine"]] = word
+                if (wrong := wrong_versions(versions(), word.get("versions") or {})) is not None:
+                    name, ours, theirs = wrong
+                    raise Refused(
+                        f"worker {clients[word['engine']]}: version of {name}",
+                        found=f"{theirs}, and the master has {ours}",
+                        wanted="the same on both sides",
+                        remedy="install the same drillmaster and locust on all machines",
+                    )
             if len(met) == self.size:
                 break
         else:
@@ -307,9 +317,11 @@ class _There:
                 self._heard_s[word["engine"]] = time.monotonic()
                 row = word["row"]
                 if row["event"] == "stage_ready":
-                    self._stage = row["stage"]
+                    self._stage = row.get("stage")
                 if word["engine"] < self._engines:
                     found.append((word["engine"], row))
+            elif word["event"] == "clock":
+                found.append((word["engine"], {"event": "worker_clock", **word["said"]}))
             elif word["event"] == "shipped":
                 self._heard_s[word["engine"]] = time.monotonic()
             elif word["event"] == "ended":
@@ -333,9 +345,9 @@ class _There:
     def ended(self) -> bool:
         return all(engine in self._ends for engine in range(self._engines))
 
-    def silent_s(self) -> float:
-        now_s = time.monotonic()
-        return max((now_s - self._heard_s[e] for e in range(self._engines) if e not in self._ends), default=0.0)
+    def silent(self, over_s: float) -> int | None:
+        since_s = time.monotonic() - over_s
+        return next((e for e in range(self._engines) if e not in self._ends and self._heard_s[e] < since_s), None)
 
     def begin(self, now_ns: int) -> None:
         self._team.order(order="begin", number=self._number, stage=self._stage)

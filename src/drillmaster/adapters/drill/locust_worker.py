@@ -363,6 +363,13 @@ def _looked_up(meeting: Meeting, place: str) -> tuple[str, ...]:
             wanted="loopback: load goes nowhere else without permission",
             remedy="write a loopback address, or a plan with `permit:`",
         )
+    if not meeting.loopback and len(outside) < len(addresses):
+        raise Refused(
+            place,
+            found=f"{meeting.host} is loopback here, and another host where the master is",
+            wanted="one endpoint for all",
+            remedy="mend the name service of this machine, or its hosts file",
+        )
     return addresses
 
 

@@ -295,7 +295,8 @@ def test_a_policy_that_decides_on_the_bound_refuses_too_few_and_fails_what_the_b
     few = of(*[1.0] * 10)
     assert few.status == "refused"
     assert by_id(few)["warm_c1.p95"].remedy == (
-        "make 59 calls at this level or more, and let this level run for 295 s or longer, with a call in each block: --seconds 295"
+        "make 59 calls at this level or more, and let this level run for 295 s or longer, with a call in each block: "
+        "--seconds 295, or seconds: 295 in the plan"
     )
     assert of(*[1.0] * 59).status == "pass"
     tail = [1.0] * 57 + [1.5, 3.0]  # p95 is 1.0, and no more can be said than that it is at most 3.0
@@ -310,7 +311,7 @@ def test_many_calls_in_a_short_time_bound_nothing() -> None:
     verdict = raw(COLD, level, decide="bound", block_s=5, p95_s=2.0)
     check = by_id(verdict)["warm_c1.p95"]
     assert (verdict.status, check.remedy) == (
-        "refused", "let this level run for 295 s or longer, with a call in each block: --seconds 295",
+        "refused", "let this level run for 295 s or longer, with a call in each block: --seconds 295, or seconds: 295 in the plan",
     )  # fmt: skip
     assert "so short a time bounds nothing" in check.title
     batch = raw(COLD, timed("drain", [1.0] * 100, every_s=0.0, kind="drain"), decide="bound", block_s=5, p95_s=2.0)

@@ -175,10 +175,12 @@ def test_a_plan_is_held_against_what_the_signed_thresholds_take() -> None:
     one = plan(levels=[1, 4], warm=100, open=[{"rate": 5, "seconds": 60}])
     said = [line for line in support(one, wanted) if line.startswith("what is signed")]
     assert said == [
-        "what is signed for warm_c1 takes 59 calls over 295 s, and the plan has 100 calls, however long they take: --seconds 295",
-        "what is signed for warm_c4 takes 299 calls over 1495 s, and the plan has 100 calls, however long they take: "
-        "--warm 299 --seconds 1495",
-        "what is signed for open_r5 takes 59 calls over 295 s, and the plan has 300 calls: a longer --open",
+        "what is signed for warm_c1 takes 59 calls over 295 s, and the plan has 100 calls, however long they take, of which no "
+        "pass can come: --seconds 295, or seconds: 295 in the plan",
+        "what is signed for warm_c4 takes 299 calls over 1495 s, and the plan has 100 calls, however long they take, of which no "
+        "pass can come: --warm 299 --seconds 1495, or warm: 299, seconds: 1495 in the plan",
+        "what is signed for open_r5 takes 59 calls over 295 s, and the plan has 300 calls, of which no pass can come: "
+        "a longer --open",
     ]
     long = plan(levels=[1], warm=5_000, seconds=300)
     assert "what is signed for warm_c1 takes 59 calls over 295 s; the plan has 5000 calls in 300 s at most" in support(

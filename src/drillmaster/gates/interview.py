@@ -189,6 +189,7 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
         wrong += [f"{label} was to be run and is not there" for label in interview.declared if label not in labels]
         wrong += [] if "cold" in labels else ["no cold call"]
         wrong += [] if any(label != "cold" for label in labels) else ["no level beside the cold call"]
+        signed = ",".join(label.removeprefix("warm_c") for label in self.levels if label.startswith("warm_c"))
         return Check(
             id="complete",
             role="admission",
@@ -196,8 +197,8 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
             title=f"every level has its threshold, and every threshold its level: {len(labels)} levels",
             observed=Exact(len(labels)),
             why="; ".join(dict.fromkeys(wrong)),
-            remedy="run the interview again with just the levels that are signed: drillmaster interview URL --levels "
-            + ",".join(label.removeprefix("warm_c") for label in self.levels if label.startswith("warm_c"))
+            remedy="run the interview again with just the levels that are signed, or sign the others before: "
+            f"drillmaster interview URL --levels {signed}, or levels: [{signed}] in the plan"
             if wrong
             else "",
         )
@@ -431,7 +432,8 @@ def _again(level: Level) -> str:
         return "run the interview again, to its end"
     if level.kind == "closed" and level.seconds is not None and level.seconds < _SHORT_S:
         return (
-            f"let the level last longer than {level.seconds:.2g} s, in which all callers are hardly there: --seconds 5"
+            f"let the level last longer than {level.seconds:.2g} s, in which all callers are hardly there: --seconds 5, or "
+            "seconds: 5 in the plan"
         )
     return "run the interview again from a machine with room to spare: drillmaster interview --self-test"
 
@@ -459,7 +461,11 @@ def _more(bound: Bound | None, kind: Kind) -> str:
     if bound.short and bound.seconds is not None:
         wanted.append(
             f"let this level run for {seconds_text(bound.seconds)} or longer, with a call in each block: "
-            + ("a longer --open" if kind == "open" else f"--seconds {bound.seconds:g}")
+            + (
+                "a longer --open"
+                if kind == "open"
+                else f"--seconds {bound.seconds:g}, or seconds: {bound.seconds:g} in the plan"
+            )
         )
     return ", and ".join(wanted)
 

@@ -507,12 +507,15 @@ def _lengths(plan: InterviewPlan, wanted: Mapping[str, tuple[int, float]] | None
             "" if has_s is None else f" in {has_s:g} s at most" if step.arrivals is None else ""
         )
         if short or few:
-            how = [f"--warm {calls}"] if few and step.arrivals is None else []
-            how += [f"--seconds {seconds:g}"] if short and step.arrivals is None else []
-            how += ["a longer --open"] if step.arrivals is not None else []
+            more: dict[str, float] = {"warm": calls} if few else {}
+            more |= {"seconds": seconds} if short else {}
+            how = "a longer --open"
+            if step.arrivals is None:
+                how = " ".join(f"--{name} {value:g}" for name, value in more.items())
+                how += f", or {', '.join(f'{name}: {value:g}' for name, value in more.items())} in the plan"
             said += (
-                f", and the plan has {has}{'' if has_s is not None or not short else ', however long they take'}: "
-                + " ".join(how)
+                f", and the plan has {has}{'' if has_s is not None or not short else ', however long they take'}, of which "
+                f"no pass can come: {how}"
             )
         else:
             said += f"; the plan has {has}"

@@ -221,6 +221,19 @@ def test_the_readme_names_its_two_commands_in_both_forms() -> None:
         assert line in text
 
 
+@pytest.mark.parametrize("shelf", ["howto", "reference"])
+def test_the_readme_reads_on_to_every_page_of_a_shelf_once(shelf: str) -> None:
+    text = (ROOT / "README.md").read_text().partition("\n## Read on\n")[2]
+    named = re.findall(rf"\(docs/{shelf}/([\w-]+\.md)\)", text)
+    assert sorted(named) == sorted(page.name for page in (ROOT / "docs" / shelf).glob("*.md"))
+
+
+def test_decisions_are_listed_in_their_order() -> None:
+    folder = ROOT / "docs/decisions"
+    named = re.findall(r"\((\d{4}-[\w-]+\.md)\)", (folder / "README.md").read_text())
+    assert named == sorted(page.name for page in folder.glob("0*.md"))
+
+
 def test_pages_lead_somewhere_and_name_commands_that_exist() -> None:
     assert pages.findings() == []
 

@@ -12,7 +12,7 @@ from drillmaster.cli.gate import _flag_limits
 from drillmaster.clock import parse_rfc3339
 from drillmaster.intake.run import open_bare
 from drillmaster.intake.verdicts import judge_bare
-from drillmaster.verdict import Verdict
+from drillmaster.verdict import Check, Verdict
 
 START = datetime(2026, 11, 29, 0, 0, tzinfo=UTC)
 NOW_NS = parse_rfc3339("2026-11-29T02:00:00Z") or 0
@@ -118,6 +118,17 @@ FAILS: dict[str, Rows] = {
 def test_what_the_agent_failed_at_fails(name: str, tmp_path: Path) -> None:
     verdict = judged(FAILS[name], tmp_path)
     assert verdict.status == "fail", told(verdict)
+
+
+def test_a_file_of_users_alone_is_told_that_the_worker_marks_nothing(tmp_path: Path) -> None:
+    def fallback(rows: Rows) -> Check:
+        return next(check for check in judged(rows, tmp_path).checks if check.id == "fallback")
+
+    silent = fallback([row for row in drill() if row.get("id") == "curl" or row["event"].startswith("fault_")])
+    marked = fallback(drill(fallback_after_s=None))
+    assert silent.status == marked.status == "fail"
+    assert "the worker marks nothing" in silent.why and "write-a-timeline" in silent.why
+    assert "the worker marks nothing" not in marked.why
 
 
 def raw(rows: Rows) -> bytes:

@@ -148,7 +148,12 @@ def _bare_fallback(run: Run, window: Window, end_ns: int) -> tuple[Measure, tupl
             if good is not None:
                 taken_s = ((good.end_ns or 0) - window.injected_ns) / 1e9
                 return Exact(taken_s, n=1), (window.cite, mark.cite, good.cite), ""
-    return AtLeast((end_ns - window.injected_ns) / 1e9), (window.cite,), "no fallback_engaged with an answer to a user"
+    why = "no fallback_engaged with an answer to a user"
+    if not any(mark.event in ("fallback_engaged", "model_ok") for mark in run.marks):
+        why += (
+            "; the worker marks nothing, and a status does not say whose an answer was (docs/howto/write-a-timeline.md)"
+        )
+    return AtLeast((end_ns - window.injected_ns) / 1e9), (window.cite,), why
 
 
 def owed_in_silence(run: Run, window: Window, patience_s: float) -> tuple[int, tuple[Cite, ...]]:

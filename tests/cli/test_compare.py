@@ -33,6 +33,7 @@ def test_the_exit_code_says_whether_it_is_worse(
     assert result.exit_code == code
     assert result.output.splitlines()[-1].startswith(word)
     assert "cold  0.9 s -> 0.9 s: one of each" in result.output
+    assert "margin +0 points: none failed in either, which counts as none more" in result.output
 
 
 def test_too_few_calls_are_undecided_and_say_what_would_do(before: Path, tmp_path: Path) -> None:

@@ -27,12 +27,13 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     yield from interviewing(tmp_path)
 
 
-def test_an_answer_that_no_other_call_would_better_refuses_the_ladder(lab: Lab) -> None:
-    with server(lambda _: (0.0, answer(b"{}", b"401 Unauthorized"))) as (url, truth):
+@pytest.mark.parametrize(("status", "option"), [("401 Unauthorized", "--header"), ("501 Not Implemented", "--query")])
+def test_an_answer_that_no_other_call_would_better_refuses_the_ladder(lab: Lab, status: str, option: str) -> None:
+    with server(lambda _: (0.0, answer(b"{}", status.encode()))) as (url, truth):
         done = lab.run(url, "--idle", "0")
     assert done.returncode == 2
-    assert "status 401" in done.stderr
-    assert "--header" in done.stderr
+    assert f"status {status[:3]}" in done.stderr
+    assert option in done.stderr
     assert truth.n == 1
     assert lab.read().ended == "refused"
     assert [level.label for level in lab.read().interview.levels] == ["cold"]

@@ -51,6 +51,7 @@ _CANNOT_WORK = {
     413: "send a smaller payload",
     415: "the body is not what this API wants: see --dialect",
     422: "the body is not what this API wants: see --dialect, --model and --payloads",
+    501: "this server does not know the method: --query makes it a GET, all else is a POST",
 }
 
 

@@ -448,3 +448,36 @@ def test_the_reader_wrote_nothing_of_what_was_run(
 if __name__ == "__main__":
     for case in ("pass", "fail", "refused"):
         (GOLDEN / f"{case}.txt").write_text(golden_text(case), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("limits", "kinds", "status"),
+    [
+        ({"p95_s": 2.0}, {0: "http_500"}, "refused"),
+        ({"p95_s": 2.0}, dict.fromkeys(range(99), "http_500"), "refused"),
+        ({"p95_s": 2.0, "max_tokens": 10_000, "min_calls_per_s": 0.001}, {0: "http_500"}, "refused"),
+        ({"p95_s": 2.0, "error_rates": {"http_429": 0.5}}, {0: "http_429", 1: "reset"}, "refused"),
+        ({"p95_s": 2.0, "goodput": {"slo": {"latency_s": 2}, "min_per_s": 0.001}}, {0: "http_500"}, "refused"),
+        # Somebody said how many may fail, or nobody failed.
+        ({"p95_s": 2.0}, {}, "pass"),
+        ({"p95_s": 2.0, "error_rate": 0.5}, {0: "http_500"}, "pass"),
+        ({"p95_s": 2.0, "error_rates": {"http_4xx": 0.5, "reset": 0.5}}, {0: "http_429", 1: "reset"}, "pass"),
+        ({"p95_s": 2.0, "goodput": {"slo": {"latency_s": 2}, "min_ratio": 0.5}}, {0: "http_500"}, "pass"),
+        ({"p95_s": 2.0, "apdex": {"t_s": 2, "min_score": 0.5}}, {0: "http_500"}, "pass"),
+        # What is over its limit is over it, whatever nobody limited.
+        ({"p95_s": 0.5}, {0: "http_500"}, "fail"),
+    ],
+)
+def test_failures_that_nobody_limited_are_not_passed_over(
+    limits: dict[str, Any], kinds: dict[int, str], status: str
+) -> None:
+    verdict = raw(COLD, timed("warm_c1", [1.0] * 100, kinds=kinds), **limits)
+    assert verdict.status == status
+    assert ("warm_c1.failures" in by_id(verdict)) == (status != "pass")
+
+
+def test_failures_that_nobody_limited_are_named() -> None:
+    verdict = raw(COLD, timed("warm_c1", [1.0] * 9, kinds={0: "http_500", 3: "reset"}), p95_s=2.0)
+    check = by_id(verdict)["warm_c1.failures"]
+    assert check.why == "1 http_500, 1 reset: they are in no latency, and no limit says how many may fail"
+    assert check.remedy == "sign an error_rate for warm_c1"

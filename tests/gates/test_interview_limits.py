@@ -220,6 +220,11 @@ def test_what_a_level_costs_is_counted() -> None:
     assert check(untold, "tokens_per_s", min_tokens_per_s=10).status == "refused"
     failed = timed("warm_c1", [1.0] * 11, tokens=[10] * 10 + [-1], kinds={10: "reset"})
     assert check(failed, "tokens", max_tokens=100).status == "pass"
+    for kind in ("timeout", "cut", "unfinished", "error_body"):  # it may have been worked for, and be on the bill
+        begun = timed("warm_c1", [1.0] * 11, tokens=[10] * 10 + [-1], kinds={10: kind})
+        assert check(begun, "tokens", max_tokens=100).status == "refused"
+        assert check(begun, "tokens", max_tokens=99).status == "fail"
+        assert check(begun, "tokens_per_s", min_tokens_per_s=9).status == "pass"
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,18 @@ from collections.abc import Iterator
 
 import msgspec
 
-from drillmaster.gates._interview_limits import Apdex, Goodput, LevelLimits
+from drillmaster.gates._interview_limits import Apdex, Goodput, LevelLimits, kinds_match
 from drillmaster.interviews import Level
 from drillmaster.policy import share_text
 from drillmaster.stats import calls_for_rate, rate_bound
 from drillmaster.verdict import Absent, AtLeast, Check, Exact, Measure, Status, at_most
 
-__all__ = ["again", "apdex", "cost", "drained", "goodput", "shown"]
+__all__ = ["again", "apdex", "cost", "drained", "goodput", "shown", "unlimited"]
 
+_CUT = ("timeout", "stopped", "dropped")
+"""What stays among the latencies, as "at least"."""
+_BEGUN = frozenset({"timeout", "stopped", "cut", "unfinished", "error_body"})
+"""Failures of calls for which the endpoint may have worked, and may ask to be paid."""
 _SMALL_GROUP = 100
 """Of fewer calls an Apdex is marked with a star, as its specification has it."""
 
@@ -40,6 +44,33 @@ def drained(level: Level, cap: float) -> Check:
         if status == "refused"
         else "",
     )
+
+
+def unlimited(level: Level, limits: LevelLimits) -> Iterator[Check]:
+    """Refuse a level with failures that lowered no latency, and of which no limit says how many there may be."""
+    kept = msgspec.UNSET if limits.goodput is msgspec.UNSET else limits.goodput.min_ratio
+    if any(one is not msgspec.UNSET for one in (limits.error_rate, limits.apdex, kept)):
+        return
+    signed = {} if limits.error_rates is msgspec.UNSET else limits.error_rates
+    cut = len(level.cut_s)
+    found = {}
+    for kind, count in level.failed.items():
+        left = count - min(count, cut) if kind in _CUT else count
+        cut -= count - left
+        if left and not any(kinds_match(one, kind) for one in signed):
+            found[kind] = left
+    if found:
+        yield Check(
+            id=f"{level.label}.failures",
+            role="judgement",
+            status="refused",
+            title=f"{level.label} failures are limited (observed {sum(found.values())} of {level.n} that are not)",
+            observed=Exact(sum(found.values()), level.n),
+            unit="failures",
+            why=", ".join(f"{count} {kind}" for kind, count in found.items())
+            + ": they are in no latency, and no limit says how many may fail",
+            remedy=f"sign an error_rate for {level.label}",
+        )
 
 
 def goodput(level: Level, limit: Goodput, *, by_bound: bool) -> Iterator[Check]:
@@ -104,8 +135,11 @@ def cost(level: Level, limits: LevelLimits) -> Iterator[Check]:
     calls, seconds = level.calls, level.seconds or 0.0
     tokens = sum(one for one in calls.tokens if one >= 0)
     untold = sum(1 for one, outcome in zip(calls.tokens, calls.outcome, strict=True) if one < 0 and outcome == 0)
-    said: Measure = AtLeast(tokens, level.n) if untold else Exact(tokens, level.n)
+    begun = sum(1 for one, kind in zip(calls.tokens, calls.kind, strict=True) if one < 0 and kind in _BEGUN)
+    said: Measure = AtLeast(tokens, level.n) if untold or begun else Exact(tokens, level.n)
     why = f"{untold} good answers do not say what they cost" if untold else ""
+    if begun:
+        why += f"{' and ' if why else ''}{begun} that were begun and not whole cost what nobody says"
     if "max_requests" in asked:
         sent = sum(calls.attempts)
         yield _count(level, "requests", "requests", Exact(sent, level.n), asked["max_requests"])

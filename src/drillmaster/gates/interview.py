@@ -8,7 +8,8 @@ Rules, in the order the checks are listed:
 3. Latency counts from when a call was due. Failed calls lower none; one that was cut took at least so long. So it is with any
    other time of a call.
 4. Failed calls have a limit of their own, level by level, in all and by kind. So have the calls that keep an SLO, what is spent,
-   and the time that a batch takes. All that is counted is judged as it was.
+   and the time that a batch takes. All that is counted is judged as it was. Where calls failed and are in no latency, a limit
+   has to say how many may: nine calls that are refused at once make the tenth no quicker.
 5. `decide: observed` judges what was seen, as the article's script does, and says beside it what so few calls support.
    `decide: bound` judges the 95 % upper bound, the larger of those by single calls and by blocks of `block_s`, and refuses where
    there is none. The bounds of shares take each call for an independent one, and say so.
@@ -24,7 +25,7 @@ import msgspec
 
 from drillmaster.deciding import BudgetNote, Caps, Decision, DecisionLimits, decide
 from drillmaster.gates import Gate
-from drillmaster.gates._interview_counts import again, apdex, cost, drained, goodput, shown
+from drillmaster.gates._interview_counts import again, apdex, cost, drained, goodput, shown, unlimited
 from drillmaster.gates._interview_limits import Apdex, Goodput, LevelLimits, Slo, kinds_match
 from drillmaster.interviews import QUANTILES, Bound, Interview, Kind, Level, Time, authors_called, limit_name
 from drillmaster.policy import seconds_text, share_text
@@ -308,6 +309,7 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
         for kind, cap in limits.error_rates.items() if limits.error_rates is not msgspec.UNSET else ():
             failures = sum(count for found, count in level.failed.items() if kinds_match(kind, found))
             yield self._errors(level, failures, cap, kind)
+        yield from unlimited(level, limits)
         if limits.drain_s is not msgspec.UNSET:
             yield drained(level, limits.drain_s)
         if limits.goodput is not msgspec.UNSET:

@@ -1,7 +1,8 @@
 """Options of `drillmaster interview` that say how it asks: fields, the order of a set, pauses, waits, arrivals by the clock."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -11,7 +12,7 @@ from drillmaster.errors import Problem
 if TYPE_CHECKING:
     from drillmaster.ladder import Arrivals, Batch, Honour, NoRetry, Think
 
-__all__ = ["NAMES", "PLACES", "arrivals", "asking", "drain", "fields", "retry", "think"]
+__all__ = ["NAMES", "PLACES", "arrivals", "asking", "drain", "fields", "nothing_beside", "retry", "think"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _NUMBER = r"[0-9]{1,7}(?:\.[0-9]{1,6})?"
@@ -34,6 +35,19 @@ NAMES = (
     "payloads", "shuffle", "form", "query", "think_text", "retry_text", "opens", "poisson", "max_in_flight", "drain_calls",
     "drain_callers", "seed",
 )  # fmt: skip  # words, a line at a time
+
+
+def nothing_beside(plan: Path, names: Sequence[str], *, called: str) -> None:
+    """Refuse options that say again what is asked. `called`: how the command names its plan. Raises Problem."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        if option.name in names and context.get_parameter_source(option.name) is click.core.ParameterSource.COMMANDLINE:
+            raise Problem(
+                str(context.info_name),
+                found=f"{called}, and {option.opts[0]} beside it",
+                wanted="one of them: the plan says what is asked",
+                remedy=f"write it into {plan}",
+            )
 
 
 def asking(command: _Command) -> _Command:

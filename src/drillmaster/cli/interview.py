@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 import click
 
 from drillmaster.cli import _completions as completions
-from drillmaster.cli._interview_asks import NAMES, PLACES, arrivals, asking, drain, fields, retry, think
+from drillmaster.cli._interview_asks import NAMES, PLACES, arrivals, asking, drain, fields, nothing_beside, retry, think
 from drillmaster.cli._interview_policy import wanted
 from drillmaster.errors import Exit, Problem, Refused
 
@@ -182,18 +182,8 @@ def command(
     if path is not None and path.suffix in (".py", ".js"):
         raise _foreign(path)
     more: dict[str, str] = {}
-    context = click.get_current_context()
     if path is not None:
-        given = [
-            name for name in _OF_A_PLAN if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-        ]
-        if given:
-            raise Problem(
-                "interview",
-                found=f"a plan, and {_option(context.command, given[0])} beside it",
-                wanted="one of them: the plan says what is asked",
-                remedy=f"write it into {path}",
-            )
+        nothing_beside(path, _OF_A_PLAN, called="a plan")
         plan, place, base = _read(path), Place(str(path)), path.parent
     else:
         assert url is not None
@@ -240,10 +230,6 @@ def command(
         team=team,
     )
     _close(result, as_json=as_json, policy=_thresholds(path) if policy is None else policy)
-
-
-def _option(command: click.Command, name: str) -> str:
-    return next(parameter.opts[0] for parameter in command.params if parameter.name == name)
 
 
 def _team(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from drillmaster.cli import _completions as completions
+from drillmaster.cli._interview_asks import nothing_beside
 from drillmaster.errors import Exit, Problem
 
 if TYPE_CHECKING:
@@ -204,17 +205,7 @@ def _asked(
     from drillmaster.ladder import Asked, InterviewPlan
 
     if plan is not None:
-        context = click.get_current_context()
-        given = [
-            name for name in _OF_A_PLAN if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-        ]
-        if given:
-            raise Problem(
-                "probe",
-                found=f"--plan, and --{given[0].replace('_', '-')} beside it",
-                wanted="one of them: the plan says what is asked",
-                remedy=f"write it into {plan}",
-            )
+        nothing_beside(plan, _OF_A_PLAN, called="--plan")
         return read_strict(plan, InterviewPlan), plan.parent
     if endpoint is None:
         raise Problem(

@@ -8,12 +8,13 @@ PYTEST := $(PY) -m pytest
 # Tests that decide need cores, drills mostly wait.
 WORKERS ?= 2
 DRILLS ?= 2
+TOOLS ?=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test e2e check format lint types imports docs reference bench clean
+.PHONY: help setup demo test e2e check format lint types imports docs reference bench bench-llm clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(VENV)/.have-dev ## install everything a contributor needs into .venv
 
@@ -49,6 +50,10 @@ reference: $(VENV)/.have-test ## write docs/reference anew from the code
 
 bench: $(VENV)/.have-test ## measure what users wait for, beside peers that are installed
 	$(PY) -m bench
+
+# guidellm and aiperf are large, and not installed by anything here: make bench-llm TOOLS=GUIDELLM/bin:AIPERF/bin
+bench-llm: $(VENV)/.have-e2e ## measure what a token costs, beside openai and, in the folders TOOLS, guidellm and aiperf
+	$(PY) bench/llm.py --tools '$(TOOLS)'
 
 clean: ## remove .venv, caches and builds; runs/ is evidence and stays
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

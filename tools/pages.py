@@ -108,7 +108,7 @@ def of_make(page: Path, text: str, targets: set[str]) -> Iterator[str]:
     """Yield each `make` target that the Makefile does not have."""
     for block in [*FENCE.findall(text), *re.findall(r"`(make [^`]*)`", text)]:
         for line in block.splitlines():
-            match = re.match(r"\s*(?:\$ )?make ((?:[a-z0-9]+ ?)+)(?:#.*)?$", line)
+            match = re.match(r"\s*(?:\$ )?make ((?:[a-z0-9-]+ ?)+)(?:#.*)?$", line)
             for target in match[1].split() if match else ():
                 if target not in targets:
                     yield f"{page}: make {target} is no target"
@@ -134,7 +134,7 @@ def _tracked() -> list[Path]:
 def findings() -> list[str]:
     """List everything that a page or file gets wrong."""
     known = dict(commands())
-    targets = set(re.findall(r"^([a-z0-9]+):", (ROOT / "Makefile").read_text("utf-8"), re.M))
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text("utf-8"), re.M))
     found = []
     for page in [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         text = page.read_text("utf-8")

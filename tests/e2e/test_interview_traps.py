@@ -120,3 +120,19 @@ def test_a_gate_without_its_files_or_with_them_swapped_is_refused_and_is_no_brea
     for words in ((), ("--policy", "none.json"), ("--policy", "interview.json")):
         judged = gate(lab, *words)
         assert (judged.returncode, "BREACH" in judged.stdout + judged.stderr) == (2, False), words
+
+
+def test_letters_of_any_language_in_a_url_are_sent_as_a_browser_sends_them(lab: Lab) -> None:
+    with server(lambda _: (0.0, answer())) as (url, truth):
+        done = lab.run(
+            f"{url}/größe?q=10€&r=%20+[1]", "--idle", "0", "--yes", "--rehearsal", "--levels", "1", "--warm", "2"
+        )
+    assert done.returncode == 0, done.stderr
+    assert {head.first for head in truth.heads} == {b"POST /v1/chat/gr%C3%B6%C3%9Fe?q=10%E2%82%AC&r=%20+[1] HTTP/1.1"}
+
+
+def test_a_file_in_the_place_of_the_run_folders_is_found_before_any_call(lab: Lab) -> None:
+    with server(lambda _: (0.0, answer())) as (url, truth):
+        done = lab.run(url, "--idle", "0", "--yes", "--rehearsal", "--levels", "1", "--warm", "2", "--out", "runs")
+    assert (done.returncode, truth.n) == (2, 0)
+    assert "--out" in done.stderr

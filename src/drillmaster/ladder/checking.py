@@ -162,7 +162,7 @@ def _target(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
         yield Problem(
             place.at("/target/url"),
             found=repr(target.url.partition("?")[0])[:120],
-            wanted="the endpoint's whole URL, http(s) or ws(s)",
+            wanted="the endpoint's whole URL, http(s) or ws(s), without spaces",
             remedy="write it as http://127.0.0.1:8000/v1/chat/completions",
         )
     elif parts.username is not None or parts.password is not None:

@@ -4,6 +4,7 @@ import os
 import shlex
 import shutil
 import socket
+import string
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -101,7 +102,7 @@ def ready_for(plan: InterviewPlan, place: Place, options: LoadOptions, environ: 
         plan=plan,
         shot=Shot(
             method=target.method,
-            target=path + (f"?{parts.query}" if parts.query else ""),
+            target=path + (f"?{quote(parts.query, safe=string.punctuation)}" if parts.query else ""),
             authority=parts.netloc.rpartition("@")[2],
             headers={**fixed_headers(target), **headers, **options.more_headers},
             payloads=sent.bodies,
@@ -156,6 +157,13 @@ def room_for(ready: Ready, place: Place, options: LoadOptions, *, engines: int =
     """Where results go, descriptors of each engine, disk: looked at before anything is sent. Raises Problem."""
     out = options.out
     if out is not None:
+        if out.absolute() in (options.runs.absolute(), *options.runs.absolute().parents):
+            raise Problem(
+                "--out",
+                found=f"{out}, where run folders go",
+                wanted="a name of its own for the file",
+                remedy="--out interview.json",
+            )
         if os.path.lexists(out):
             raise Problem(
                 "--out",

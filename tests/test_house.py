@@ -251,6 +251,7 @@ def test_generated_pages_are_what_the_code_says(capsys: pytest.CaptureFixture[st
         ("```\n$ drillmaster standin provider --nosuch 3\n```", "has no option --nosuch"),
         ("```\ndrillmaster standin \\\n  provider --nosuch\n```", "has no option --nosuch"),
         ("run `make nosuch`", "make nosuch is no target"),
+        ("run `make no-such`", "make no-such is no target"),
         ("in /wo" + "rk/main/src", "does not belong"),
     ],
 )

@@ -157,7 +157,7 @@ def test_the_numbers_of_one_job_are_no_passport_for_another(tmp_path: Path) -> N
 
 
 def test_a_kind_is_named_exactly_where_the_table_asks_for_one(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="add --kind interactive"):
+    with pytest.raises(Refused, match="add --kind and one of interactive, "):
         passports.issue(judged(tmp_path), job=JOB, kind=None)
     shutil.rmtree(tmp_path / "20261130T120000Z-0001")
     with pytest.raises(Refused, match="drop --kind"):

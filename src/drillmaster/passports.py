@@ -315,7 +315,7 @@ def issue(judged: Judged, *, job: str, kind: JobKind | None, trial: bool = False
             "--kind",
             found="nothing, and the policy has a decision table",
             wanted="what kind of job it is",
-            remedy=f"add --kind {decision.allowed[0] if decision.allowed else 'batch'} (or {_others(decision)})",
+            remedy=f"add --kind and one of {', '.join((*decision.allowed, *decision.elsewhere))}",
         )
     if not judged.decides_kinds and kind is not None:
         raise Refused(
@@ -528,10 +528,6 @@ def _again(passport: Passport) -> str:
 
 def _renew(run: str, job: str) -> str:
     return f"drillmaster passport write {run} --job {shlex.quote(job)} --policy FILE"
-
-
-def _others(decision: Decision) -> str:
-    return ", ".join(kind for kind in (*decision.allowed, *decision.elsewhere))
 
 
 def _unstamped(stamps: list[str], thresholds: str) -> str:

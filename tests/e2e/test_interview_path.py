@@ -93,8 +93,13 @@ def test_what_init_prints_can_be_typed_and_leads_to_a_report(folder: Path) -> No
     assert _typed(folder, "verify", f"runs/{run.name}").returncode == 0
 
 
-def test_the_same_as_its_job_for_ci_types_it(folder: Path) -> None:
-    _sign(folder / "interview-policy.yaml")
+@pytest.mark.parametrize("kind", ["", "summary"])
+def test_the_same_as_its_job_for_ci_types_it(folder: Path, kind: str) -> None:
+    policy = folder / "interview-policy.yaml"
+    _sign(policy)
+    if kind:  # as a person takes away the # of the decision part
+        head, table, tail = policy.read_text().partition("    #decision:")
+        policy.write_text(head + (table + tail).replace("    #", "    "))
     bin_dir = folder / ".venv" / "bin"
     bin_dir.mkdir(parents=True)
     wrapper = bin_dir / "drillmaster"
@@ -108,8 +113,8 @@ def test_the_same_as_its_job_for_ci_types_it(folder: Path) -> None:
     lines += ['.venv/bin/drillmaster passport check "$JOB" --dir out/passports']
     for line in lines:
         done = subprocess.run(
-            ["sh", "-ec", line], cwd=folder, env={**os.environ, **job["env"]}, capture_output=True, text=True, timeout=100,
-            check=False,
+            ["sh", "-ec", line], cwd=folder, env={**os.environ, **job["env"], "KIND": kind}, capture_output=True, text=True,
+            timeout=100, check=False,
         )  # fmt: skip
         assert done.returncode == 0, (line, done.stdout, done.stderr)
     assert sorted(path.name for path in (folder / "out").iterdir()) == [

@@ -43,8 +43,8 @@ class Band(msgspec.Struct, frozen=True):
     """A stretch of the x axis with a name; `strong` ones are shaded."""
 
     label: str
-    start: float
-    end: float
+    start_s: float
+    end_s: float
     strong: bool = False
 
 
@@ -155,7 +155,7 @@ def steps(
 
     out = [opened(_WIDTH, height, title=title, description=description, prefix=prefix)]
     for band in bands:
-        left, right = across(band.start), across(band.end)
+        left, right = across(band.start_s), across(band.end_s)
         if band.strong:
             out.append(
                 f'<rect x="{tenth(left)}" y="{tenth(top - 12)}" width="{tenth(max(0.0, right - left))}"'
@@ -203,7 +203,7 @@ def span_text(seconds: float) -> str:
 def _ground(bands: Sequence[Band], across: Callable[[float], float], lane: str, lane_used: bool) -> list[str]:
     out = []
     for band in bands:
-        left, right = across(band.start), across(band.end)
+        left, right = across(band.start_s), across(band.end_s)
         if band.strong:
             out.append(
                 f'<rect x="{tenth(left)}" y="{tenth(_BANDS + 8)}" width="{tenth(max(0.0, right - left))}"'

@@ -184,7 +184,7 @@ class Conductor:
                 if self._traffic is not None:
                     self._traffic.no_more()
             if Effect.LIFT in step.effects:
-                await self._lift(why)
+                await self._lift()
             self.state = step.state
             self._enter()
             self._changed.set()
@@ -247,7 +247,7 @@ class Conductor:
             return False
         return True
 
-    async def _lift(self, why: str) -> None:
+    async def _lift(self) -> None:
         for _ in range(2 if self._injected else 0):
             try:
                 await self.proxy.lift(self._window, "ordered")
@@ -609,8 +609,10 @@ class Conductor:
         self.state = table.step(self.state, Role.SCHEDULE, Order.SEAL).state
 
     def close(self) -> None:
-        """Give the signals back. Until then none of them cuts the seal short; after a stop they stay without effect, since
-        what is left to do is to say why, and to end with the code of a stop.
+        """Give the signals back.
+
+        Until then none of them cuts the seal short; after a stop they stay without effect, since what is left to do is to
+        say why, and to end with the code of a stop.
         """
         self._pins.close()
         if self._signals is not None:

@@ -276,8 +276,10 @@ class Asker:
         self._heads = http1.HeadReader(response=True)
 
     async def ask(self, request: Prepared, *, due_ns: int, time_limit_s: float) -> Answer:
-        """Send and read. Raises Refused for an address without permission, OSError where this machine is out of
-        descriptors: both are faults of the drill and no outcome of the agent's.
+        """Send and read.
+
+        Raises Refused for an address without permission, OSError where this machine is out of descriptors: both are faults
+        of the drill and no outcome of the agent's.
         """
         seen = _Seen(sent_ns=self._clock.mono_ns())
         try:

@@ -54,7 +54,7 @@ class Watch:
         self._heard_ns = self._clock.mono_ns()
 
     def beat(self, passed: int, state: State) -> str | None:
-        """`passed` beats of the kernel's count later: were we held up, and does the clock agree with the count?"""
+        """Say why to stop, `passed` beats of the kernel's count later: we were held up, or the clock does not agree with it."""
         now_ns = self._clock.mono_ns()
         self._counted_s += passed * BEAT_S
         step_s = (now_ns - self._zero_ns) / 1e9 - self._counted_s

@@ -251,9 +251,10 @@ def _busy(table: Table) -> list[str]:
 
 
 def changes(old: Table, new: Table, *, asked: bool = False) -> list[str]:
-    """What is different: how it was measured, versions, limits, then cells whose outcome, class, attempts, fallback or worst
-    case moved. Seconds always differ. `asked`: only some clients or faults were; what the old table has beside them is not
-    gone.
+    """List what is different: how it was measured, versions, limits, then cells.
+
+    A cell has moved with its outcome, class, attempts, fallback or worst case; seconds always differ. `asked`: only some
+    clients or faults were; what the old table has beside them is not gone.
     """
     lines = []
     for name, was_s, is_s in (("--limit-s", old.limit_s, new.limit_s), ("--watch-s", old.watch_s, new.watch_s)):

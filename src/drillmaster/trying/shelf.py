@@ -77,10 +77,10 @@ def read() -> Index:
 def find(
     words: Iterable[str] = (), *, group: str | None = None, scope: str | None = None, seen: str | None = None
 ) -> tuple[tuple[str, Entry], ...]:
-    """The faults whose tag, line, group or parameters hold every one of these words, in that group and scope, that may leave a
-    client with `seen`; by group, then by tag. A dash and an underscore are the same here.
+    """Find the faults whose tag, line, group or parameters hold every one of these words; by group, then by tag.
 
-    Raises Problem for a group, a scope or an end that no fault has.
+    `group` and `scope` are where they belong, `seen` what they may leave a client with. A dash and an underscore are the
+    same here. Raises Problem for a group, a scope or an end that no fault has.
     """
     every = read().faults
     for option, wanted, known in (

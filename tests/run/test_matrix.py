@@ -131,6 +131,16 @@ def baseline(drill: Drill, **how: Any) -> None:
         drill.served(**how)
 
 
+def after_one_cell(drill: Drill) -> Cells:
+    """A healthy baseline, and the window of the first cell, which is over."""
+    baseline(drill)
+    course = drill.course()
+    turn = next_of(course, drill)
+    assert turn is not None
+    drill.window(turn)
+    return course
+
+
 def whole_walk(drill: Drill, course: Cells) -> list[Turn]:
     found = []
     while (turn := next_of(course, drill)) is not None:
@@ -182,11 +192,7 @@ def test_an_agent_that_asked_for_nothing_has_no_cells(drill: Drill) -> None:
 
 
 def test_users_who_are_answered_are_not_enough_the_endpoint_must_be_asked_again(drill: Drill) -> None:
-    baseline(drill)
-    course = drill.course()
-    turn = next_of(course, drill)
-    assert turn is not None
-    drill.window(turn)
+    course = after_one_cell(drill)
     drill.agent = lambda: drill.served(primary=False)  # its breaker is open
     assert next_of(course, drill) is None
     (back,) = drill.events("agent_back")
@@ -196,21 +202,13 @@ def test_users_who_are_answered_are_not_enough_the_endpoint_must_be_asked_again(
 
 
 def test_the_other_way_of_asking_does_not_show_that_this_one_is_back(drill: Drill) -> None:
-    baseline(drill)
-    course = drill.course()
-    turn = next_of(course, drill)
-    assert turn is not None
-    drill.window(turn)
+    course = after_one_cell(drill)
     drill.agent = lambda: drill.served(stream=True)
     assert next_of(course, drill) is None
 
 
 def test_a_breaker_that_closes_in_time_is_waited_for(drill: Drill) -> None:
-    baseline(drill)
-    course = drill.course()
-    turn = next_of(course, drill)
-    assert turn is not None
-    drill.window(turn)
+    course = after_one_cell(drill)
     opened_ns = drill.now_ns
     drill.agent = lambda: drill.served(primary=drill.now_ns > opened_ns + 9 * S)
     assert next_of(course, drill) is not None
@@ -229,11 +227,7 @@ def test_a_breaker_that_closes_in_time_is_waited_for(drill: Drill) -> None:
 def test_the_agent_is_back_since_the_first_of_the_good_answers_and_not_since_the_last_few(
     drill: Drill, answers: list[bool], after_s: float
 ) -> None:
-    baseline(drill)
-    course = drill.course()
-    turn = next_of(course, drill)
-    assert turn is not None
-    drill.window(turn)
+    course = after_one_cell(drill)
     for ok in answers:
         drill.clock.advance(1)
         drill.served(ok=ok)
@@ -243,11 +237,7 @@ def test_the_agent_is_back_since_the_first_of_the_good_answers_and_not_since_the
 
 
 def test_users_who_still_fail_are_told_with_how(drill: Drill) -> None:
-    baseline(drill)
-    course = drill.course()
-    turn = next_of(course, drill)
-    assert turn is not None
-    drill.window(turn)
+    course = after_one_cell(drill)
     drill.agent = lambda: drill.served(ok=False)
     assert next_of(course, drill) is None
     assert "its users still failed (500)" in drill.events("cell_not_run")[0]["why"]
@@ -255,11 +245,7 @@ def test_users_who_still_fail_are_told_with_how(drill: Drill) -> None:
 
 def test_an_agent_of_the_drills_own_is_started_anew_when_its_process_has_ended(tmp_path: Path) -> None:
     drill = Drill(tmp_path / "run", worker=Worker(cmd=("agent",), ready_s=10))
-    baseline(drill)
-    course = drill.course()
-    turn = next_of(course, drill)
-    assert turn is not None
-    drill.window(turn)
+    course = after_one_cell(drill)
     drill.worker_alive = False
     assert next_of(course, drill) is not None
     assert drill.restarts == 1
@@ -269,11 +255,7 @@ def test_an_agent_of_the_drills_own_is_started_anew_when_its_process_has_ended(t
 
 def test_an_agent_that_does_not_come_back_even_then_ends_the_matrix(tmp_path: Path) -> None:
     drill = Drill(tmp_path / "run", worker=Worker(cmd=("agent",), ready_s=10))
-    baseline(drill)
-    course = drill.course()
-    turn = next_of(course, drill)
-    assert turn is not None
-    drill.window(turn)
+    course = after_one_cell(drill)
     drill.agent = lambda: drill.served(primary=False)
     assert next_of(course, drill) is None
     assert drill.restarts == 1
@@ -281,11 +263,7 @@ def test_an_agent_that_does_not_come_back_even_then_ends_the_matrix(tmp_path: Pa
 
 
 def test_a_stop_meanwhile_says_nothing_of_the_agent(drill: Drill) -> None:
-    baseline(drill)
-    course = drill.course()
-    turn = next_of(course, drill)
-    assert turn is not None
-    drill.window(turn)
+    course = after_one_cell(drill)
 
     def stopped() -> None:
         drill.state = State.STOPPING
@@ -297,11 +275,7 @@ def test_a_stop_meanwhile_says_nothing_of_the_agent(drill: Drill) -> None:
 
 def test_a_stop_while_the_agent_is_started_anew_is_not_waited_out(tmp_path: Path) -> None:
     drill = Drill(tmp_path / "run", worker=Worker(cmd=("agent",), ready_s=10))
-    baseline(drill)
-    course = drill.course()
-    turn = next_of(course, drill)
-    assert turn is not None
-    drill.window(turn)
+    course = after_one_cell(drill)
     drill.worker_alive = False
     drill.agent = lambda: drill.served(ok=False)
 

@@ -325,3 +325,10 @@ def test_a_call_that_is_cut_never_makes_a_pass_of_a_failure(took: list[float], c
     before = check(timed("warm_c1", took), "p95", p95_s=cap).status
     after = check(timed("warm_c1", [*took, -10.0]), "p95", p95_s=cap).status
     assert not (before == "fail" and after == "pass")
+
+
+@pytest.mark.parametrize("block_s", [1e-320, 1e-9, 0.0009, 90_000])
+def test_a_block_that_is_no_span_of_time_is_refused(block_s: float) -> None:
+    one = timed("warm_c1", [1.0] * 600)
+    with pytest.raises(Problem, match=r"block_s: found .*, wanted a number >= 0\.001 and <= 86400"):
+        raw(COLD, one, decide="bound", block_s=block_s, p95_s=2.0)

@@ -71,7 +71,7 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
 
     decide: Literal["observed", "bound"]
     """Whether what was seen decides, or what the sample bounds at 95 %."""
-    block_s: _Seconds | msgspec.UnsetType = msgspec.UNSET
+    block_s: Annotated[float, msgspec.Meta(ge=0.001, le=86_400)] | msgspec.UnsetType = msgspec.UNSET
     """Several times as long as the endpoint's stalls: calls of one such block of time count as one. `bound` needs it."""
     cold_max_s: _Seconds
     levels: dict[str, LevelLimits]

@@ -23,6 +23,7 @@ from locust.runners import STATE_MISSING, MasterRunner
 
 from drillmaster.adapters.drill.meeting import Clocks, Relation
 from drillmaster.adapters.drill.pieces import Received
+from drillmaster.errors import Exit
 
 __all__ = ["main"]
 
@@ -112,14 +113,19 @@ class _Master:
         self._shape: OneEngineEach | None = None
         self._mono0_ns = 0
         self._over = Event()
+        self._ended = False
+        """Whether it was told to end."""
 
     def run(self) -> None:
         self.tell({"event": "bound", "port": self._runner.server.port})
         gevent.spawn(self._watch)
         gevent.spawn(self._obey)
         self._over.wait()
+        bye: dict[str, Any] = {"why": "the run is over"}
+        if not self._ended:
+            bye = {"why": "whoever led the run is gone", "code": int(Exit.ABORTED)}
         for client in self._runner.clients:
-            self._runner.send_message("dm_bye", {"why": "the run is over"}, client)
+            self._runner.send_message("dm_bye", bye, client)
         gevent.sleep(0.3)
 
     def tell(self, row: Mapping[str, Any]) -> None:
@@ -202,6 +208,7 @@ class _Master:
                 self._runner.send_message("dm_stop", {}, worker.client)
 
     def _do_end(self) -> None:
+        self._ended = True
         if self._shape is not None:
             self._shape.over = True
         self._over.set()

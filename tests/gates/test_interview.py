@@ -407,6 +407,17 @@ def test_a_void_level_is_mended_by_what_made_it_void(why: str, end_s: float, rem
     assert re.search(remedy, refused.remedy)
 
 
+def test_of_a_run_that_was_stopped_the_levels_are_not_to_blame() -> None:
+    limits = {"warm_c1": {"p95_s": 2}, "warm_c4": {"p95_s": 2}}
+    said = {"gate": "interview", "decide": "observed", "cold_max_s": 30, "levels": limits}
+    gate = strict.as_type(said, InterviewGate, place="policy.yaml", path=())
+    levels = (COLD, level("warm_c1", [1.0]))
+    for declared, remedy in ((("cold", *limits), "again, to its end"), (("cold", "warm_c1"), "levels that are signed")):
+        stopped = Interview(name="r", url="http://x", declared=declared, levels=levels)
+        (complete,) = [check for check in gate.checks(stopped) if check.id == "complete"]
+        assert remedy in complete.remedy
+
+
 @pytest.mark.parametrize(("idle_s", "status"), [(120.0, "pass"), (119.0, "refused"), (None, "refused")])
 def test_a_call_is_cold_after_as_long_a_silence_as_the_policy_says(idle_s: float | None, status: str) -> None:
     limits = {"decide": "observed", "cold_max_s": 30, "levels": {"warm_c1": {"p95_s": 2}}, "min_idle_s": 120}

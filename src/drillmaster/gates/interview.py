@@ -190,7 +190,6 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
         wrong += [f"{label} was to be run and is not there" for label in interview.declared if label not in labels]
         wrong += [] if "cold" in labels else ["no cold call"]
         wrong += [] if any(label != "cold" for label in labels) else ["no level beside the cold call"]
-        signed = ",".join(label.removeprefix("warm_c") for label in self.levels if label.startswith("warm_c"))
         return Check(
             id="complete",
             role="admission",
@@ -198,10 +197,16 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
             title=f"every level has its threshold, and every threshold its level: {len(labels)} levels",
             observed=Exact(len(labels)),
             why="; ".join(dict.fromkeys(wrong)),
-            remedy="run the interview again with just the levels that are signed, or sign the others before: "
+            remedy=self._whole(planned={*labels, "cold", *self.levels} == {*interview.declared}) if wrong else "",
+        )
+
+    def _whole(self, *, planned: bool) -> str:
+        if planned:  # each as it is signed, and not all of them came
+            return "run the interview again, to its end"
+        signed = ",".join(label.removeprefix("warm_c") for label in self.levels if label.startswith("warm_c"))
+        return (
+            "run the interview again with just the levels that are signed, or sign the others before: "
             f"drillmaster interview URL --levels {signed}, or levels: [{signed}] in the plan"
-            if wrong
-            else "",
         )
 
     def _meant(self, interview: Interview) -> Iterator[Check]:

@@ -183,13 +183,24 @@ SDKS: list[tuple[str, dict[str, Any], Any, Any, int]] = [
 ]
 
 
+Sdks = tuple[openai.OpenAI, anthropic.Anthropic]
+
+
+@pytest.fixture
+def sdks(ours: ProxyProcess) -> Iterator[Sdks]:
+    with (
+        openai.OpenAI(base_url=ours.url + "/v1", api_key="k", timeout=5) as one,
+        anthropic.Anthropic(base_url=ours.url, api_key="k", timeout=5) as two,
+    ):
+        yield one, two
+
+
 @pytest.mark.parametrize("row", SDKS, ids=lambda row: row[0])
 def test_sdks_take_a_fault_as_measured(
-    ours: ProxyProcess, inject: Callable[..., str], row: tuple[str, dict[str, Any], Any, Any, int]
+    ours: ProxyProcess, inject: Callable[..., str], sdks: Sdks, row: tuple[str, dict[str, Any], Any, Any, int]
 ) -> None:
     tag, params, *kinds, attempts = row
-    one = openai.OpenAI(base_url=ours.url + "/v1", api_key="k", timeout=5)
-    two = anthropic.Anthropic(base_url=ours.url, api_key="k", timeout=5)
+    one, two = sdks
     calls: tuple[Callable[[], Any], ...] = (
         lambda: one.chat.completions.create(model="m", messages=HELLO),
         lambda: two.messages.create(model="m", max_tokens=9, messages=HELLO),
@@ -213,17 +224,13 @@ def test_sdks_take_a_fault_as_measured(
 
 
 @pytest.mark.parametrize("tag", ["empty-200", "empty-object", "html-200", "error-in-200"])
-def test_as_a_stream_they_are_silence_to_the_openai_sdk(
-    ours: ProxyProcess, inject: Callable[..., str], tag: str
-) -> None:
+def test_as_a_stream_they_are_silence_to_the_openai_sdk(inject: Callable[..., str], sdks: Sdks, tag: str) -> None:
     inject(tag)
-    client = openai.OpenAI(base_url=ours.url + "/v1", api_key="k", timeout=5)
-    assert list(client.chat.completions.create(model="m", messages=HELLO, stream=True)) == []
+    assert list(sdks[0].chat.completions.create(model="m", messages=HELLO, stream=True)) == []
 
 
-def test_tool_calls_reach_the_agent_as_good_ones(ours: ProxyProcess, inject: Callable[..., str]) -> None:
-    one = openai.OpenAI(base_url=ours.url + "/v1", api_key="k", timeout=5)
-    two = anthropic.Anthropic(base_url=ours.url, api_key="k", timeout=5)
+def test_tool_calls_reach_the_agent_as_good_ones(ours: ProxyProcess, inject: Callable[..., str], sdks: Sdks) -> None:
+    one, two = sdks
     offered: Any = CHAT_TOOLS
 
     def called() -> tuple[Any, Any]:

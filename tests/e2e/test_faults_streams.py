@@ -241,12 +241,18 @@ SDKS: list[tuple[str, dict[str, Any], Any, Any, Any]] = [
 
 
 def streams(url: str, timeout_s: float = 1.0) -> dict[str, Callable[[], list[Any]]]:
-    ours = openai.OpenAI(base_url=url + "/v1", api_key="k", timeout=timeout_s)
-    theirs = anthropic.Anthropic(base_url=url, api_key="k", timeout=timeout_s)
+    def ours(ask: Callable[[openai.OpenAI], Any]) -> list[Any]:
+        with openai.OpenAI(base_url=url + "/v1", api_key="k", timeout=timeout_s) as client:
+            return list(ask(client))
+
+    def theirs() -> list[Any]:
+        with anthropic.Anthropic(base_url=url, api_key="k", timeout=timeout_s) as client:
+            return list(client.messages.create(**ASK, max_tokens=100))
+
     return {
-        "openai_chat": lambda: list(ours.chat.completions.create(**ASK)),
-        "openai_responses": lambda: list(ours.responses.create(model="m", input="hello", stream=True)),
-        "anthropic": lambda: list(theirs.messages.create(**ASK, max_tokens=100)),
+        "openai_chat": lambda: ours(lambda client: client.chat.completions.create(**ASK)),
+        "openai_responses": lambda: ours(lambda client: client.responses.create(model="m", input="hello", stream=True)),
+        "anthropic": theirs,
     }
 
 

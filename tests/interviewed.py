@@ -38,6 +38,30 @@ DECISION = """\
 """
 
 
+def manifest(**more: Any) -> InterviewManifest:
+    """What an interview of one endpoint says of itself. `more`: fields in place of these."""
+    fields: Mapping[str, Any] = {
+        "run": RUN,
+        "job": JOB,
+        "started_at": "2026-11-30T12:00:00Z",
+        "mono0_ns": "5",
+        "seed": 1,
+        "plan": {},
+        "plan_sha256": "x",
+        "url": "http://127.0.0.1:8000/v1/chat",
+        "addresses": ("127.0.0.1",),
+        "payload_sha256": "sha256:5f0e",
+        "payloads": 1,
+        "payload": '{"prompt":"Summarize this diff in one sentence."}',
+        "idle_s": 120,
+        "time_limit_s": 10,
+        "versions": {},
+        "seats": SEATS,
+        "code": {"commit": "0f1e2d3c", "dirt_sha256": None},
+    } | more
+    return InterviewManifest(**fields)
+
+
 def sealed(
     folder: Path,
     *,
@@ -56,27 +80,7 @@ def sealed(
         {"label": "warm_c1", "kind": "closed", "callers": 1, "calls": calls},
         {"label": "warm_c4", "kind": "closed", "callers": 4, "calls": calls},
     )
-    fields: Mapping[str, Any] = {
-        "run": RUN,
-        "job": JOB,
-        "started_at": "2026-11-30T12:00:00Z",
-        "mono0_ns": "5",
-        "seed": 1,
-        "plan": {},
-        "plan_sha256": "x",
-        "url": "http://127.0.0.1:8000/v1/chat",
-        "addresses": ("127.0.0.1",),
-        "payload_sha256": "sha256:5f0e",
-        "payloads": 1,
-        "payload": '{"prompt":"Summarize this diff in one sentence."}',
-        "steps": steps,
-        "idle_s": 120,
-        "time_limit_s": 10,
-        "versions": {},
-        "seats": SEATS,
-        "code": {"commit": "0f1e2d3c", "dirt_sha256": None},
-    } | more
-    (path / "manifest.json").write_bytes(msgspec.json.encode(InterviewManifest(**fields)))
+    (path / "manifest.json").write_bytes(msgspec.json.encode(manifest(steps=steps, **more)))
     events: list[dict[str, Any]] = [{"event": "idle_ended", "idle_s": 120.0, "proven": True, "why": ""}]
     events += [
         {"event": "stage_ended", "stage": step["label"], "wall_s": 3, "cpu_s": 0.01, "longest_turn_ms": 0.2}

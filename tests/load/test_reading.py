@@ -11,9 +11,9 @@ from drillmaster.clock import ManualClock
 from drillmaster.errors import Problem, Refused
 from drillmaster.evidence.samples import OUTCOMES, RECORD, header
 from drillmaster.intake.run import open_run
-from drillmaster.load.manifest import InterviewManifest
 from drillmaster.load.reading import InterviewRun, open_interview, open_interview_run
 from drillmaster.timeline import seal_run
+from tests.interviewed import manifest
 
 MS = 1_000_000
 STEPS = (
@@ -51,26 +51,7 @@ def run(
 ) -> Path:
     path = folder / "run"
     (path / "events").mkdir(parents=True)
-    manifest = InterviewManifest(
-        run="20261130T120000Z-0001",
-        job="a job",
-        started_at="2026-11-30T12:00:00Z",
-        mono0_ns="5",
-        seed=1,
-        plan={},
-        plan_sha256="x",
-        url="http://127.0.0.1:8000/v1/chat",
-        addresses=("127.0.0.1",),
-        payload_sha256="y",
-        payloads=1,
-        payload="{}",
-        steps=steps,
-        idle_s=1,
-        time_limit_s=5,
-        versions={},
-        seats={},
-    )
-    (path / "manifest.json").write_bytes(msgspec.json.encode(manifest))
+    (path / "manifest.json").write_bytes(msgspec.json.encode(manifest(steps=steps, idle_s=1, time_limit_s=5)))
     events: list[dict[str, Any]] = [{"event": "idle_ended", "idle_s": 1.0, "proven": proven, "why": "somebody"}]
     events += [ended("cold"), ended("warmup_c2")]
     events += [] if warm == {} else [ended("warm_c2", **(warm or {}))]

@@ -8,9 +8,9 @@ import pytest
 
 from drillmaster.clock import ManualClock
 from drillmaster.evidence.samples import OUTCOMES, RECORD, header
-from drillmaster.load.manifest import InterviewManifest
 from drillmaster.load.reading import InterviewRun, open_interview_run
 from drillmaster.timeline import seal_run
+from tests.interviewed import manifest
 
 MS = 1_000_000
 STEPS = (
@@ -46,28 +46,9 @@ def run(
 ) -> InterviewRun:
     path = folder / "run"
     (path / "events").mkdir(parents=True)
-    manifest = InterviewManifest(
-        run="20261130T120000Z-0001",
-        job="a job",
-        started_at="2026-11-30T12:00:00Z",
-        mono0_ns="5",
-        seed=1,
-        plan={},
-        plan_sha256="x",
-        url="http://127.0.0.1:8000/v1/chat",
-        addresses=("127.0.0.1",),
-        payload_sha256="y",
-        payloads=1,
-        payload="{}",
-        steps=STEPS,
-        engines={"kind": "processes", "size": 2, "members": [{}, {}]},
-        shares=shares,
-        idle_s=1,
-        time_limit_s=5,
-        versions={},
-        seats={},
-    )
-    (path / "manifest.json").write_bytes(msgspec.json.encode(manifest))
+    engines = {"kind": "processes", "size": 2, "members": [{}, {}]}
+    told_of = manifest(steps=STEPS, engines=engines, shares=shares, idle_s=1, time_limit_s=5)
+    (path / "manifest.json").write_bytes(msgspec.json.encode(told_of))
     events = [
         {"event": "idle_ended", "idle_s": 1.0, "proven": True, "why": ""},
         {**ended(None, 0), "stage": "cold"},

@@ -97,3 +97,8 @@ def test_a_row_knows_the_line_that_it_begins_on() -> None:
 )
 def test_braces_that_are_no_name_stay_as_they_are(template: str, wanted: str) -> None:
     assert fill(template, {"q": "1", "k": "2"}, place="x") == wanted
+
+
+def test_a_field_that_is_too_long_is_told_so() -> None:
+    with pytest.raises(Problem, match=r"set\.csv:2: found a field of over 1,048,576 letters, .*write the set as JSONL"):
+        read_payloads(b"text\n" + b"y" * 1_048_577 + b"\n", place="set.csv")

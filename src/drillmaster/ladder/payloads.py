@@ -177,6 +177,13 @@ def _records(text: str, place: str) -> Iterator[tuple[int, list[str]]]:
             except StopIteration:
                 return
             except csv.Error as error:
+                if "field limit" in str(error):
+                    raise Problem(
+                        f"{place}:{begins}",
+                        found=f"a field of over {_MAX_CELL:,} letters",
+                        wanted="at most so many, or a quote that ends it",
+                        remedy="shorten it, or write the set as JSONL",
+                    ) from None
                 raise Problem(
                     f"{place}:{begins}",
                     found=str(error),

@@ -113,7 +113,7 @@ class _Master:
         self._shape: OneEngineEach | None = None
         self._mono0_ns = 0
         self._over = Event()
-        self._ended = False
+        self._told_to_end = False
         """Whether it was told to end."""
 
     def run(self) -> None:
@@ -122,7 +122,7 @@ class _Master:
         gevent.spawn(self._obey)
         self._over.wait()
         bye: dict[str, Any] = {"why": "the run is over"}
-        if not self._ended:
+        if not self._told_to_end:
             bye = {"why": "whoever led the run is gone", "code": int(Exit.ABORTED)}
         for client in self._runner.clients:
             self._runner.send_message("dm_bye", bye, client)
@@ -208,7 +208,7 @@ class _Master:
                 self._runner.send_message("dm_stop", {}, worker.client)
 
     def _do_end(self) -> None:
-        self._ended = True
+        self._told_to_end = True
         if self._shape is not None:
             self._shape.over = True
         self._over.set()

@@ -48,7 +48,7 @@ _MOST_IN_A_TIME = 100_000
 _OF_A_PLAN = (
     "url_option", "prompt", "dialect", "model", "stream", "until", "max_tokens", "headers", "levels", "warm", "seconds", "idle",
     "timeout", "job", "processes", *NAMES,
-)  # fmt: skip
+)  # fmt: skip  # words of options
 
 
 @click.command("interview")

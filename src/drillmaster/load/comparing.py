@@ -235,7 +235,7 @@ def _errors(a: Level, b: Level, lengths: Sequence[float], within: float) -> Figu
         why = "" if said == "no worse" else f"none failed, and {calls_for_rate(within)} calls would show it"
         return Figure(
             name="errors", a=before, b=after, change=0.0, low=low, high=high, margin=within, said=said, why=why
-        )  # fmt: skip
+        )
     return _figure(
         Figure(
             name="errors",

@@ -92,7 +92,7 @@ def conduct(
     if problems:
         raise problems[0]
     ready = ready_for(plan, place, options, environ if team is None else LeftToWorkers())
-    room_for(ready, place, options, engines=plan.processes if team is None else team.size)
+    room_for(ready, options, engines=plan.processes if team is None else team.size)
     for line in support(plan, options.wanted):
         options.progress.line(line)
     if options.confirm is not None:

@@ -153,7 +153,7 @@ def _sessions_fit(plan: InterviewPlan, sent: Frozen, place: Place) -> None:
         )
 
 
-def room_for(ready: Ready, place: Place, options: LoadOptions, *, engines: int = 1) -> None:
+def room_for(ready: Ready, options: LoadOptions, *, engines: int = 1) -> None:
     """Where results go, descriptors of each engine, disk: looked at before anything is sent. Raises Problem."""
     out = options.out
     if out is not None:

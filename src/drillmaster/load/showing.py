@@ -180,9 +180,9 @@ def _level(
         started_s=min(calls.due_s, default=0.0),
         seconds=fitness.seconds,
         latency=msgspec.structs.replace(latency, quantiles={**latency.quantiles, **judged}),
-        first_byte=_spread(level, calls, "ttfb"),
-        first_word=_spread(level, calls, "ttft"),
-        gaps=_spread(level, calls, "itl"),
+        first_byte=_spread(calls, "ttfb"),
+        first_word=_spread(calls, "ttft"),
+        gaps=_spread(calls, "itl"),
         tokens=sum(told) if told else None,
         connects=len(opened),
         connect_max_s=max(opened, default=0.0),
@@ -223,7 +223,7 @@ def _rate(label: str, plan: dict[str, Any]) -> str:
     return ""
 
 
-def _spread(level: Level, calls: Calls, time: Time) -> Spread | None:
+def _spread(calls: Calls, time: Time) -> Spread | None:
     """How a time is spread; None where no call has it. Gaps of one answer lean on each other, and have no interval."""
     samples = [value for _, value in calls.samples(time)]
     if not samples:

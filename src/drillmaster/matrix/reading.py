@@ -465,8 +465,13 @@ class _Reading:
     def _cites(self, marks: Sequence[Mark], own: Sequence[Attempt]) -> tuple[Cite, ...]:
         found = [self._window.cite]
         for rows in (
-            self.hung, self.garbage, self.failed, self.fell or self.primary, own,
-            [m for m in marks if m.event == "unhandled_exception"], self._deaths(),
-        ):  # fmt: skip
+            self.hung,
+            self.garbage,
+            self.failed,
+            self.fell or self.primary,
+            own,
+            [m for m in marks if m.event == "unhandled_exception"],
+            self._deaths(),
+        ):
             found += [row.cite for row in rows[:_MOST_CITES]]
         return tuple(dict.fromkeys(found))

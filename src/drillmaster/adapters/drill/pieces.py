@@ -54,7 +54,7 @@ class Received:
 
     def __init__(self, names: Mapping[str, str]) -> None:
         """Name of each kind of file; none of them may be there. Raises OSError."""
-        self._files = {kind: Path(name).open("xb", buffering=0) for kind, name in names.items()}  # noqa: SIM115
+        self._files = {kind: Path(name).open("xb", buffering=0) for kind, name in names.items()}  # noqa: SIM115 - open until all has come
         self._digests = {kind: hashlib.sha256() for kind in names}
         self._sizes = dict.fromkeys(names, 0)
 

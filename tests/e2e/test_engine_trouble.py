@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from drillmaster.evidence.samples import OUTCOMES, read_samples
 from drillmaster.http1 import MAX_FRAME_BYTES
@@ -256,7 +258,7 @@ def test_an_endpoint_may_live_on_version_6(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("turns", [[], [3]])
-@pytest.mark.parametrize("how", ["close", "reset"])
+@pytest.mark.parametrize("how", ["close", "reset", "tls"])
 def test_a_call_that_was_taken_and_came_to_nothing_is_a_failure_on_a_kept_connection_too(
     lab: Lab, turns: list[int], how: str
 ) -> None:
@@ -274,9 +276,17 @@ def test_a_call_that_was_taken_and_came_to_nothing_is_a_failure_on_a_kept_connec
         if how == "reset":
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
-    with origin(drops_each_third) as port:
-        ran = lab.run(port, {"level": 1, "calls": 9}, shot={"payloads": ["0", "1", "2"], "turns": turns})
-    assert ran.kinds == {"ok": 6, {"close": "cut", "reset": "reset"}[how]: 3}
+    context: ssl.SSLContext | None = None
+    over_tls: dict[str, Any] = {}
+    if how == "tls":
+        authority = trustme.CA()
+        authority.cert_pem.write_to_path(str(lab.folder / "ca.pem"))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("localhost").configure_cert(context)
+        over_tls = {"tls": True, "server_name": "localhost", "ca_file": str(lab.folder / "ca.pem")}
+    with origin(drops_each_third, tls=context) as port:
+        ran = lab.run(port, {"level": 1, "calls": 9}, shot={"payloads": ["0", "1", "2"], "turns": turns}, **over_tls)
+    assert ran.kinds == {"ok": 6, "reset" if how == "reset" else "cut": 3}
     assert heard == 9
     assert not any(row.again for row in ran.rows)
 

@@ -53,6 +53,8 @@ _OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errn
 _AGAIN = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 CROSSED_NS = 100_000_000
 """What comes so soon after a call was under way before the call was read."""
+ALERT_BYTES = 31
+"""Of a TLS alert (RFC 8446, 6; 5246, 7.2) in a record of its own, at most; no call is as short."""
 
 
 class Head:
@@ -269,8 +271,8 @@ class Conn:
             data = self._recv(READ_BYTES)
         except _AGAIN:
             return
-        except OSError:
-            self._lost("reset", monotonic_ns())
+        except OSError as error:  # over TLS an end that was not said is one too, and ends no body in order
+            self._lost("cut" if isinstance(error, ssl.SSLEOFError) else "reset", monotonic_ns())
             return
         now_ns = monotonic_ns()
         if self not in self._engine.busy:
@@ -436,9 +438,9 @@ class Conn:
         """Whether nobody there can have read the call: closing over what was not read is a reset, over what was read an end."""
         if self._out or (how == "reset" and now_ns - self._sent_ns < CROSSED_NS):
             return True
-        # SIOCOUTQ (tcp(7)): what of the bytes sent is not acknowledged.
+        # SIOCOUTQ (tcp(7)): what of the bytes sent is not acknowledged. At an end OpenSSL sends an alert that nobody will.
         (left,) = struct.unpack("i", fcntl.ioctl(self._fd, termios.TIOCOUTQ, bytes(4)))
-        return bool(left)
+        return bool(left > (ALERT_BYTES if self._tls is not None else 0))
 
     def _idle_heard(self, data: bytes) -> None:
         """Something came while nothing was asked: its end (empty), or what belongs to no call."""

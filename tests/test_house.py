@@ -115,6 +115,20 @@ def test_a_file_past_600_lines_gives_its_reason() -> None:
     assert set(LONG_WITH_A_REASON) - long == set(), "it has shrunk: its reason goes"
 
 
+EXEMPTION = re.compile(r"# (?:noqa: [A-Z0-9, ]*[0-9]|type: ignore\[[\w, -]+\]|fmt: \w+)(.*)")
+
+
+def test_an_exemption_gives_its_reason_on_the_line() -> None:
+    bare = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for room in ("src", "tools")
+        for path in (ROOT / room).rglob("*.py")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if (match := EXEMPTION.search(line)) and not re.match(r"\s*[#-] *\w", match[1])
+    ]
+    assert bare == []
+
+
 def test_a_program_that_a_test_needs_is_installed_in_ci() -> None:
     installed = dict(pair.split(":") for pair in re.search(r'wanted="(.*)"', (ROOT / ".ci/run").read_text())[1].split())  # type: ignore[index]
     needed = {

@@ -116,10 +116,13 @@ def test_a_dead_endpoint_and_another_host_say_nothing_of_an_endpoint(lab: ProbeL
 
 def test_a_cold_start_comes_from_the_probes_own_silence_or_from_the_latest_interview(lab: ProbeLab) -> None:
     cold = ("--cold-budget-ms", "300", "--least-idle", "1s")
-    with server(lambda number: (0.2 if number == 0 else 0.03, answer(GOOD))) as (url, _):
-        code, said, _ = lab.probe(url, *cold)
-        assert (code, said["verdict"]) == (2, "refused")
-        assert "no cold start of the last 30 days" in said["why"][0]
+    with server(lambda number: (0.2 if number == 0 else 0.03, answer(GOOD))) as (url, truth):
+        for idle in ((), ("--idle", "0.5s")):
+            code, said, _ = lab.probe(url, *cold, *idle)
+            assert (code, said["verdict"]) == (2, "refused")
+            assert "no cold start of the last 30 days" in said["why"][0]
+            assert "add --idle 1s" in said["why"][0] and "--least-idle" in said["why"][0]
+    assert truth.n == 0
     with server(lambda number: (0.2 if number == 0 else 0.03, answer(GOOD))) as (url, _):
         code, said, _ = lab.probe(url, *cold, "--idle", "1s")
         assert (code, said["verdict"]) == (0, "pass")

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -111,6 +112,8 @@ def probe(
     """Run the plan's one level and judge it; the exit code is 3 for a run that was stopped. Raises Problem."""
     clock = clock or SystemClock()
     _worth_it(plan, budgets)
+    own = plan.idle_s >= budgets.least_idle_s
+    cold = _kept_cold(plan, runs, budgets, now_ns=clock.wall_ns()) if budgets.cold_ms is not None and not own else None
     with tempfile.TemporaryDirectory(prefix="drillmaster-probe-") as folder:
         options = LoadOptions(
             runs=runs,
@@ -131,9 +134,9 @@ def probe(
     read = open_interview_run(result.run_dir)
     level = read.interview.level(f"warm_c{plan.levels[0]}")
     assert level is not None  # a run to its end has all its steps
-    cold, missing = None, ""
-    if budgets.cold_ms is not None or plan.idle_s >= budgets.least_idle_s:
-        cold, missing = _cold(read, runs, budgets, now_ns=clock.wall_ns(), own=plan.idle_s >= budgets.least_idle_s)
+    if own:
+        cold = _cold_of(read, budgets, clock.wall_ns())
+    missing = "the probe's own cold call failed, or somebody else called before it"
     probed = judge_probe(level, budgets, read=read, cold=cold, no_cold=missing)
     return probed, probed.exit
 
@@ -199,12 +202,10 @@ def judge_probe(level: Level, budgets: Budgets, *, read: InterviewRun, cold: Col
     )
 
 
-def _cold(own_run: InterviewRun, runs: Path, budgets: Budgets, *, now_ns: int, own: bool) -> tuple[Cold | None, str]:
-    """The cold start, or why there is none."""
-    url = own_run.interview.url
-    if own:
-        found = _cold_of(own_run, budgets, now_ns)
-        return found, "" if found else "the probe's own cold call failed, or somebody else called before it"
+def _kept_cold(plan: InterviewPlan, runs: Path, budgets: Budgets, *, now_ns: int) -> Cold:
+    """The cold start of the latest run of this endpoint that has one. Raises Problem where none has: before anything is sent."""
+    parts = urlsplit(plan.target.url)
+    url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     for run in run_ids(runs)[: -_LOOKED_AT - 1 : -1]:
         try:
             read = open_interview_run(runs / run)
@@ -214,10 +215,13 @@ def _cold(own_run: InterviewRun, runs: Path, budgets: Budgets, *, now_ns: int, o
             continue
         found = _cold_of(read, budgets, now_ns)
         if found is not None and 0 <= found.age_s <= OLDEST_COLD_S:
-            return found, ""
-    return None, (
-        f"no cold start of the last 30 days after {budgets.least_idle_s:g} s of silence: "
-        f"add --idle {budgets.least_idle_s:g}s, or drillmaster interview {url} --idle {budgets.least_idle_s:g}"
+            return found
+    least = f"{budgets.least_idle_s:g}"
+    raise Problem(
+        "--cold-budget-ms",
+        found=f"no cold start of the last 30 days after {least} s of silence, and --idle {plan.idle_s:g}s",
+        wanted=f"a first call after as long a silence: of this probe, or of a sealed run of {url} in {runs}",
+        remedy=f"add --idle {least}s, or drillmaster interview {url} --idle {least}; what counts as silence is --least-idle",
     )
 
 

@@ -17,7 +17,7 @@ _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 _READ = (
     "user_request", "model_ok", "fallback_engaged", "unhandled_exception", "fault_injected", "fault_lifted",
     "alert_fired", "alert_acked", "note", "drill_started", "drill_ended", "phase_started",
-)  # fmt: skip
+)  # fmt: skip  # words, a line at a time
 """Events that a reader of the timeline looks for; others are kept, and nobody asks for them."""
 _ALWAYS_TEXT = frozenset({"id", "path", "phase", "kind", "text", "by", "rule", "severity"})
 _TIMES = frozenset({"seen_at"})

@@ -2,14 +2,15 @@
 
 An origin on loopback speaks 50 tokens a second on each stream, the first 200 to 220 ms after it was asked; it stamps each chunk
 as it sends it and counts what it sent. Our engine, our whole `interview`, the `openai` client (asynchronous, from the
-environment that runs this), guidellm and aiperf each hold 20 and then 200 streams, three answers a stream, one after the other.
+environment that runs this), guidellm and aiperf each hold 20 streams, then 200 with answers of 100 tokens, then 200 with answers
+of 50; on each stream one answer follows the other.
 
 CPU is that of the whole tree of processes (wait4, orphans adopted), and tokens are the origin's count. Each client runs three
-times as wide: one short answer a stream, three short ones, three long ones. `CPU a token` is what the third run took more than
-the first, by the tokens that it had more: start and workers without work are not in it, requests are. `alone` is what it took
-more than the second, so that requests are not in it either. `pace` is how long the origin would have taken with clients
-that ask again at once, by how long it took: a client that cannot hold the streams asks late, and reads several tokens at once,
-which makes a token cheaper for it.
+times as wide: one short answer a stream, then as many short ones as long ones, then long ones. `CPU a token` is what the third
+run took more than the first, by the tokens that it had more: start and workers without work are not in it, requests are.
+`alone` is what it took more than the second, so that requests are not in it either; what an answer takes beside its tokens has
+a column. `pace` is how long the origin would have taken with clients that ask again at once, by how long it took: a client
+that cannot hold the streams asks late, and reads several tokens at once, which makes a token cheaper for it.
 
 Then each is given streams of which every fourth ends early, by a connection that closes within the answer, and by an answer
 that is whole but for its `finish_reason` and `[DONE]`: how many failures it says, and its exit code.
@@ -52,9 +53,6 @@ from drillmaster.stats import quantile
 from drillmaster.verdict import Absent
 
 FEW = 10
-ROUNDS_A_STREAM = 3
-CASES = {20: 250, 200: 100}
-"""Streams, and how many tokens a long answer of theirs has."""
 MOST_FAILED = 0.1
 EARLY_STREAMS, EARLY_REQUESTS, EARLY_TOKENS = 20, 80, 25
 OURS, INTERVIEW, OPENAI, GUIDELLM, AIPERF = (
@@ -393,6 +391,23 @@ def one(client: Client, streams: int, requests: int, tokens: int, ends: str = "w
 
 
 @dataclass(frozen=True)
+class Case:
+    streams: int
+    tokens: int
+    """Of a long answer."""
+    answers: int
+    """On each stream, one after the other."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.streams}x{self.tokens}"
+
+
+CASES = {case.name: case for case in (Case(20, 250, 3), Case(200, 100, 3), Case(200, 50, 6))}
+JUDGED = ("200x100", "200x50")
+
+
+@dataclass(frozen=True)
 class Cost:
     """Three runs of one client, all as wide: one short answer a stream, as many short ones as there are long ones, long ones."""
 
@@ -408,64 +423,75 @@ class Cost:
     def us_alone(self) -> float:
         return self._more(self.few)
 
+    @property
+    def us_an_answer(self) -> float:
+        """What an answer takes beside its tokens."""
+        cpu_s = self.few.ran.cpu_s - self.one.ran.cpu_s
+        spoken_us = self.us_alone * (self.few.all.tokens - self.one.all.tokens)
+        return (cpu_s * 1e6 - spoken_us) / (len(self.few.all.rows) - len(self.one.all.rows))
+
     def _more(self, than: Run) -> float:
         return (self.many.ran.cpu_s - than.ran.cpu_s) / (self.many.all.tokens - than.all.tokens) * 1e6
 
 
-def cost_of(client: Client, streams: int, tokens: int) -> Cost:
-    requests = streams * ROUNDS_A_STREAM
+def cost_of(client: Client, case: Case) -> Cost:
+    streams, requests = case.streams, case.streams * case.answers
     return Cost(
-        one(client, streams, streams, FEW), one(client, streams, requests, FEW), one(client, streams, requests, tokens)
+        one(client, streams, streams, FEW),
+        one(client, streams, requests, FEW),
+        one(client, streams, requests, case.tokens),
     )
 
 
-def pace(run: Run, tokens: int) -> float:
+def pace(run: Run, case: Case) -> float:
     begin_ns, end_ns = run.truth.span_ns
-    return ROUNDS_A_STREAM * (FIRST_S + (tokens + 0.5) / PER_S) / ((end_ns - begin_ns) / 1e9)
+    return case.answers * (FIRST_S + (case.tokens + 0.5) / PER_S) / ((end_ns - begin_ns) / 1e9)
 
 
 NO_REPORT = (LookupError, ValueError, TypeError, OSError, subprocess.SubprocessError)
 
 
-def costs(here: dict[str, Client], cases: Sequence[int], rounds: int) -> bool:
-    done: dict[int, dict[str, list[Cost]]] = {streams: {} for streams in cases}
+def costs(here: dict[str, Client], cases: Sequence[str], rounds: int) -> bool:
+    done: dict[str, dict[str, list[Cost]]] = {name: {} for name in cases}
     for _ in range(rounds):
-        for streams in cases:
+        for case_name in cases:
             for name, client in here.items():
                 try:
-                    cost = cost_of(client, streams, CASES[streams])
+                    cost = cost_of(client, CASES[case_name])
                 except NO_REPORT as error:
-                    print(f"{name} at {streams} streams: no report: {error!r:.300}", flush=True)
+                    print(f"{name}, {case_name}: no report: {error!r:.300}", flush=True)
                     continue
-                done[streams].setdefault(name, []).append(cost)
-                print(f"{streams}, {name}: {cost.us:.1f} µs, alone {cost.us_alone:.1f}", file=sys.stderr, flush=True)
-    for streams, by_name in done.items():
+                done[case_name].setdefault(name, []).append(cost)
+                print(f"{case_name}, {name}: {cost.us:.1f} µs, alone {cost.us_alone:.1f}", file=sys.stderr, flush=True)
+    fine = True
+    for case_name, by_name in done.items():
         if OURS in by_name:
-            print_costs(streams, by_name)
+            print_costs(CASES[case_name], by_name)
             print_times(by_name)
-    by_name = done.get(max(CASES), {})
-    return OURS not in by_name or judge(by_name)
+            fine &= case_name not in JUDGED or judge(CASES[case_name], by_name)
+    return fine
 
 
 def us_of(rows: Sequence[Cost]) -> float:
     return statistics.median(row.us for row in rows)
 
 
-def print_costs(streams: int, by_name: dict[str, list[Cost]]) -> None:
-    tokens = CASES[streams]
-    print(f"\n{streams} streams of {PER_S:g} tokens a second, {ROUNDS_A_STREAM} answers of {tokens} tokens on each:\n")
+def print_costs(case: Case, by_name: dict[str, list[Cost]]) -> None:
     print(
-        "| client | CPU µs a token | times ours | alone | times ours | by round | CPU s in all | tokens seen | pace |"
+        f"\n{case.streams} streams of {PER_S:g} tokens a second, {case.answers} answers of {case.tokens} tokens on each:\n"
+    )
+    print(
+        "| client | CPU µs a token | times ours | alone | times ours | µs an answer | CPU s in all | tokens seen | pace |"
     )
     print("|---|---|---|---|---|---|---|---|---|")
     ours, ours_alone = us_of(by_name[OURS]), statistics.median(row.us_alone for row in by_name[OURS])
     for name, rows in by_name.items():
         us, alone = us_of(rows), statistics.median(row.us_alone for row in rows)
+        answer = statistics.median(row.us_an_answer for row in rows)
         whole_s = statistics.median(row.many.ran.cpu_s for row in rows)
         seen = min((row.many.said.tokens or 0) / row.many.all.tokens for row in rows)
-        held = statistics.median(pace(row.many, tokens) for row in rows)
-        each = ", ".join(f"{row.us:.1f} ({row.us_alone:.1f})" for row in rows)
-        cells = [name, f"{us:.1f}", f"{us / ours:.1f}", f"{alone:.1f}", f"{alone / ours_alone:.1f}", each]
+        held = statistics.median(pace(row.many, case) for row in rows)
+        cells = [name, f"{us:.1f}", f"{us / ours:.1f}", f"{alone:.1f}", f"{alone / ours_alone:.1f}", f"{answer:,.0f}"]
         print(f"| {' | '.join([*cells, f'{whole_s:.1f}', f'{seen:.1%}', f'{held:.0%}'])} |")
 
 
@@ -484,19 +510,19 @@ def print_times(by_name: dict[str, list[Cost]]) -> None:
         print(f"| {' | '.join([name, *(f'{cell:.1f}' for cell in cells)])} | {rows[-1].many.said.chunks} |")
 
 
-def judge(by_name: dict[str, list[Cost]]) -> bool:
+def judge(case: Case, by_name: dict[str, list[Cost]]) -> bool:
     print()
-    fine, streams = True, max(CASES)
+    fine, where = True, f"{case.streams} streams, answers of {case.tokens} tokens:"
     for name, least in LEAST.items():
         if name in by_name:
             times = us_of(by_name[name]) / us_of(by_name[OURS])
-            fine &= held_to(f"at {streams} streams {name} costs", times, least, "times our engine a token", least=True)
+            fine &= held_to(f"{where} {name} costs", times, least, "times our engine a token", least=True)
         else:
             print(f"not measured: {name}")
     for name in (OURS, INTERVIEW):
         if name in by_name:
             missed = sum(row.many.all.tokens - (row.many.said.tokens or 0) for row in by_name[name])
-            fine &= held_to(f"at {streams} streams {name}:", missed, 0, "tokens missed")
+            fine &= held_to(f"{where} {name}:", missed, 0, "tokens missed")
     return fine
 
 
@@ -532,7 +558,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--tools", default="", help="folders with guidellm and aiperf, between colons")
-    parser.add_argument("--streams", action="append", type=int, choices=list(CASES), help="one case alone")
+    parser.add_argument(
+        "--case", action="append", choices=list(CASES), help="streams and tokens an answer, of one case alone"
+    )
     parser.add_argument(
         "--client",
         action="append",
@@ -547,7 +575,7 @@ def main() -> int:
     here = {name: client for name, client in here.items() if not options.client or name in options.client}
     fine = True
     if options.part != "early":
-        fine &= costs(here, options.streams or list(CASES), options.rounds)
+        fine &= costs(here, options.case or list(CASES), options.rounds)
     if options.part != "costs":
         fine &= early(here)
     print(f"load average after: {os.getloadavg()[0]:.1f}")

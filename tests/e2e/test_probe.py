@@ -95,9 +95,16 @@ def test_what_cannot_say_anything_is_refused_before_anything_is_sent(lab: ProbeL
             code, found, _ = lab.probe(url, *words)
             assert (code, found["verdict"], found["exit"]) == (2, "refused", 2)
             assert said in found["why"][0]
-        done = lab.run("probe", "--endpoint", url, *BUDGETS, "--error-budget", "nan")
-        assert (done.returncode, done.stdout) == (2, "")
-        assert "wanted a finite number" in done.stderr
+        for words, said in (
+            (("--error-budget", "nan"), "wanted a finite number"),
+            (("--idle", "5"), "a span with its unit"),
+            (("--reqests", "60"), "--requests"),
+            (("surplus",), "surplus"),
+        ):
+            code, found, stderr = lab.probe(url, *words)
+            assert (code, found["verdict"], found["exit"]) == (2, "refused", 2)
+            assert said in found["why"][0]
+            assert said in stderr
         done = lab.run("probe", "--endpoint", url, *BUDGETS, env={"FREE_TIER_KEY": ""})
         assert done.returncode == 2
         assert "export FREE_TIER_KEY" in json.loads(done.stdout)["error"]["remedy"]

@@ -126,9 +126,12 @@ def _encodable(value: object) -> object:
 def _tell_json(argv: list[str], problem: Problem) -> None:
     """Print a problem as JSON where JSON was asked for: a script finds one document on stdout, whatever happened."""
     asked = "--json" in argv or "--format=json" in argv or ("--format", "json") in itertools.pairwise(argv)
+    told = error_json(problem)
+    if argv[:1] == ["probe"]:  # its result is a document either way, and says a verdict
+        asked, told = True, {"verdict": "refused", "why": [str(problem)], **told}
     if asked:
         with contextlib.suppress(OSError):
-            say_json(error_json(problem))
+            say_json(told)
 
 
 def main(command: click.Command = _root, argv: list[str] | None = None) -> None:

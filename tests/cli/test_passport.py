@@ -48,6 +48,15 @@ def test_a_job_that_passed_may_run_and_says_until_when(here: Path) -> None:
     assert "until 2026-12-30 (29 days left), run 20261130T120000Z-0001, 41 calls, no signature asked for" in done.output
 
 
+def test_a_job_of_a_kind_that_is_not_allowed_is_told_so_when_its_passport_is_written(here: Path) -> None:
+    run = sealed(here)
+    done = write(run, kind="batch")
+    assert done.exit_code == 0
+    assert "the job itself stays elsewhere, and passport check exits 1: batch with a queue and retries" in done.output
+    assert typed("check", JOB, *NOW).exit_code == 1
+    assert "the job itself" not in write(run, kind="summary").output
+
+
 def test_a_job_that_failed_stays_elsewhere(here: Path) -> None:
     assert write(sealed(here, failed=3)).exit_code == 1
     done = typed("check", JOB, *NOW)

@@ -126,6 +126,8 @@ def write(
         allowed = "the interviewed job alone" if passport.job_alone else ""
         allowed = allowed or ", ".join(kind_text(one) for one in passport.allowed) or "nothing"
         click.echo(f"{passport.status.upper()} {job}: allowed on {passport.url}: {allowed}")
+        if passport.job_kind is not None and passport.job_kind not in passport.allowed:
+            click.echo(f"the job itself stays elsewhere, and passport check exits 1: {kind_text(passport.job_kind)}")
         click.echo(f"why: {one_line(passport.why)}")
         click.echo(f"holds until {passport.review_on}, measured {passport.measured_at} by {passport.n} calls")
         click.echo(f"budget note: {one_line(passport.budget)}")

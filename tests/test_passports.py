@@ -202,6 +202,14 @@ def test_one_that_says_other_than_its_own_verdict_is_refused_though_its_digest_f
         checked(tmp_path)
 
 
+def test_the_verdict_of_another_drill_is_none_of_an_interview(tmp_path: Path) -> None:
+    path = written(tmp_path, failed=0)
+    verdict = json.loads(path.read_text())["verdict"]
+    edited(path, verdict={**verdict, "gate": "eviction"})
+    with pytest.raises(Refused, match="wanted the verdict of an interview"):
+        checked(tmp_path)
+
+
 def test_one_whose_checks_do_not_add_up_to_its_verdict_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, failed=3)
     verdict = json.loads(path.read_text())["verdict"] | {"status": "pass", "exit": 0}

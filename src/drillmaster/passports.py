@@ -395,11 +395,15 @@ def read(path: Path) -> Passport:
     ended_ns = parse_rfc3339(passport.measured_at)
     said = (passport.status, passport.review_on)
     wanted = (verdict.status, review_day(ended_ns))
-    if ended_ns is None or said != wanted or (verdict.status != "pass" and (passport.allowed or passport.job_alone)):
+    foreign = verdict.gate != "interview"
+    more_than_it = verdict.status != "pass" and (passport.allowed or passport.job_alone)
+    if ended_ns is None or said != wanted or more_than_it or foreign:
         raise Refused(
             str(path),
             found="a passport that says other than its own verdict and date",
-            wanted=f"{wanted[0]}, to be reviewed on {wanted[1] or 'a day after its measurement'}",
+            wanted="the verdict of an interview"
+            if foreign
+            else f"{wanted[0]}, to be reviewed on {wanted[1] or 'a day after its measurement'}",
             remedy=_again(passport),
         )
     return passport

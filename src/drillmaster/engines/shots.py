@@ -53,8 +53,9 @@ class Deck:
                 return at
 
     def aligned(self, number: int) -> int:
-        """The number with which the next pass begins: a step that has whole passes then has each payload as often. In turn, any
-        stretch of that length has, and no number is left out.
+        """The number with which the next pass begins: a step that has whole passes then has each payload as often.
+
+        In turn, any stretch of that length has, and no number is left out.
         """
         return number if self._seed is None else -(-number // self._size) * self._size
 

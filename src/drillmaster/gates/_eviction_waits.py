@@ -74,8 +74,10 @@ def rode_out(run: Run, window: Window, patience_s: float) -> list[Request]:
 
 
 def _taken_ns(run: Run, window: Window, patience_s: float) -> int:
-    """Say when the primary was taken from the first user: at the injection, or, where rules say whom the fault meets and
-    when, at the first attempt that it met of a user whom it harmed, or of nobody's.
+    """Say when the primary was taken from the first user.
+
+    At the injection, or, where rules say whom the fault meets and when, at the first attempt that it met of a user whom it
+    harmed, or of nobody's.
     """
     if not window.rules:
         return window.injected_ns

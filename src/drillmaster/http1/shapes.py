@@ -67,8 +67,10 @@ class Alike:
 
 
 class RequestHead:
-    """A request's head, cut once. `lines` are the field lines that travel on: no Host, no hop-by-hop field, no framing
-    field. Whoever sends it writes those anew.
+    """A request's head, cut once.
+
+    `lines` are the field lines that travel on: no Host, no hop-by-hop field, no framing field. Whoever sends it writes those
+    anew.
     """
 
     __slots__ = (

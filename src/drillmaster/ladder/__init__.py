@@ -171,8 +171,9 @@ class NoRetry(_Part, frozen=True, kw_only=True, tag_field="policy", tag="none"):
 
 
 class Honour(_Part, frozen=True, kw_only=True, tag_field="policy", tag="honour"):
-    """A 429 or 503 that says how long to wait is waited for, and the call is sent again. Its latency counts on; attempts and
-    seconds are counted. One that does not say so is a failure.
+    """A 429 or 503 that says how long to wait is waited for, and the call is sent again.
+
+    Its latency counts on; attempts and seconds are counted. One that does not say so is a failure.
     """
 
     max_attempts: int

@@ -258,8 +258,9 @@ def fixed_headers(asked: Asked) -> dict[str, str]:
 
 
 def payload_sha256(asked: Asked, sent: Frozen, *, path: str) -> str:
-    """The digest of what is asked: method, path, names of headers and all bodies; of sessions how many turns each has, of a
-    WebSocket how it is spoken to.
+    """The digest of what is asked: method, path, names of headers and all bodies.
+
+    Of sessions it holds how many turns each has, of a WebSocket how it is spoken to.
     """
     whole: dict[str, Any] = {
         "method": asked.method,

@@ -220,8 +220,10 @@ def names_in(template: str, known: Collection[str]) -> list[str]:
 
 
 def fill(template: str, values: Mapping[str, str], *, place: str, number: str = "{n}") -> str:
-    """A template with its names replaced. `number`: what `{n}` becomes, the place of the call's number; where it is none of the
-    letters around it, those of a row and of `{{n}}` are told apart from it. Raises Problem for a name that is none.
+    """A template with its names replaced. Raises Problem for a name that is none.
+
+    `number`: what `{n}` becomes, the place of the call's number; where it is none of the letters around it, those of a row
+    and of `{{n}}` are told apart from it.
     """
 
     def put(match: re.Match[str]) -> str:

@@ -55,8 +55,9 @@ class Neighbours:
     def __init__(
         self, address: str, port: int, *, ours: int = 0, tables: Sequence[Path] = _TABLES, here: bool | None = None
     ) -> None:
-        """`ours`: our own port of a connection that was tried before; `here`: whether the address is one of this machine's;
-        None: ask.
+        """`ours`: our own port of a connection that was tried before.
+
+        `here`: whether the address is one of this machine's; None: ask.
         """
         self._ours = ours
         self._tables = tables

@@ -76,8 +76,10 @@ def stage_of(step: Step) -> Stage:
 def shared(
     steps: Sequence[Step], engines: int, *, first_call: int, seed: int, shot: Shot | None = None
 ) -> tuple[tuple[Share, ...], ...]:
-    """Split steps, engine by engine. `first_call`: the number of their first call. `shot`: what is sent, where that is a set; each
-    step begins with a whole pass through it, where a pass has an order of its own.
+    """Split steps, engine by engine. `first_call`: the number of their first call.
+
+    `shot`: what is sent, where that is a set; each step begins with a whole pass through it, where a pass has an order of its
+    own.
     """
     if engines == 1:
         alone = [Share(stage=stage_of(s), callers=s.callers, calls=None if s.arrivals else s.calls) for s in steps]

@@ -172,8 +172,9 @@ def _attribute(
 
 
 def _primary_answered(own: list[Attempt]) -> bool:
-    """Whether a whole answer of the primary's lies behind what the user got: one that no broken stream began after, and that
-    is not another model's, asked once the fault had struck the first.
+    """Whether a whole answer of the primary's lies behind what the user got.
+
+    One that no broken stream began after, and that is not another model's, asked once the fault had struck the first.
     """
     struck = [a for a in own if a.window is not None and not _answered(a)]
     return any(
@@ -220,7 +221,8 @@ def _spoken(attempt: Attempt, faults: Mapping[str, set[str]]) -> set[str]:
 
 
 def _of_the_faults_words(own: list[Attempt], faults: Mapping[str, set[str]]) -> Outcome | None:
-    """Say what an answer is that was taken for the primary's, where all that the agent was given are a fault's own words;
+    """Say what an answer is that was taken for the primary's, where all that the agent was given are a fault's own words.
+
     None: it was given none.
     """
     met = set().union(*(_spoken(attempt, faults) for attempt in own))

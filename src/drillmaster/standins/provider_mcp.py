@@ -1,5 +1,6 @@
-"""An MCP server to stand in for a real one, on the provider's path `/mcp`: two tools, no session to lose, no stream of its
-own (a GET is answered 405, as the specification allows).
+"""An MCP server to stand in for a real one, on the provider's path `/mcp`: two tools, and no session to lose.
+
+It has no stream of its own: a GET is answered 405, as the specification allows.
 """
 
 import hashlib

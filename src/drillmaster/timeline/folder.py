@@ -44,8 +44,10 @@ _FIRST_DEFECTS = 20
 
 
 def is_evidence(name: str) -> bool:
-    """Say whether a file of a run folder is sealed: all of `events/`, and of the folder itself all that is not made
-    from the seal (`seal`, `verdict`, `card`, `report`) and does not begin with a dot.
+    """Say whether a file of a run folder is sealed.
+
+    All of `events/` is, and of the folder itself all that is not made from the seal (`seal`, `verdict`, `card`, `report`)
+    and does not begin with a dot.
     """
     folder, _, base = name.rpartition("/")
     if base.startswith(".") or base.endswith(".sig"):

@@ -241,3 +241,11 @@ def test_a_kill_of_who_leads_them_ends_all_engines_and_leaves_their_records(lab:
     assert read.ended == ""
     assert 30 < level.n <= len(seen.rows)
     assert "stopped before its end" in level.void[0]
+
+
+def test_more_engines_than_cores_are_told_what_that_costs(lab: Lab, tmp_path: Path) -> None:
+    cores = len(os.sched_getaffinity(0))
+    with truth_server(tmp_path) as seen:
+        done = lab.run(seen.url, "--levels", "1", "--warm", "2", "--idle", "0", "--processes", str(max(2, cores + 1)))
+    assert done.returncode == 0, done.stderr
+    assert f"{max(2, cores + 1)} engines share {cores} core" in done.stderr

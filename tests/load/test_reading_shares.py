@@ -43,6 +43,7 @@ def run(
     two: dict[str, Any] | None = None,
     shares: tuple[dict[str, Any], ...] = SHARES,
     cold: bytes = record(100, 150),
+    cold_turn_ms: float = 0.2,
 ) -> InterviewRun:
     path = folder / "run"
     (path / "events").mkdir(parents=True)
@@ -51,7 +52,7 @@ def run(
     (path / "manifest.json").write_bytes(msgspec.json.encode(told_of))
     events = [
         {"event": "idle_ended", "idle_s": 1.0, "proven": True, "why": ""},
-        {**ended(None, 0), "stage": "cold"},
+        {**ended(None, 0, longest_turn_ms=cold_turn_ms), "stage": "cold"},
         *({**row, "event": "share_started"} for row in (ended(1, 0, **(one or {})), ended(2, 0, **(two or {})))),
         ended(1, told[0], **(one or {})),
         ended(2, told[1], **(two or {})),
@@ -153,3 +154,20 @@ def test_a_cold_call_that_ends_before_it_begins_is_void(tmp_path: Path) -> None:
     level = run(tmp_path, cold=record(100, -20)).interview.level("cold")
     assert level is not None
     assert level.void == ("there are records that end before they begin",)
+
+
+@pytest.mark.parametrize(
+    ("took_ms", "turn_ms", "why"),
+    [
+        (5_000, 4_900, ("the client was busy, or not let run, for 4.9e+03 ms of the 5e+03 ms that it took",)),
+        (5_000, 501, ("the client was busy, or not let run, for 501 ms of the 5e+03 ms that it took",)),
+        (5_000, 499, ()),
+        (60, 50, ()),  # a machine with a busy neighbour, and no limit on a cold call is so short
+    ],
+)
+def test_a_cold_call_in_which_the_client_was_frozen_is_void(
+    tmp_path: Path, took_ms: float, turn_ms: float, why: tuple[str, ...]
+) -> None:
+    level = run(tmp_path, cold=record(100, took_ms), cold_turn_ms=turn_ms).interview.level("cold")
+    assert level is not None
+    assert level.void == why

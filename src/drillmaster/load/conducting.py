@@ -92,6 +92,12 @@ def conduct(
     if problems:
         raise problems[0]
     ready = ready_for(plan, place, options, environ if team is None else LeftToWorkers())
+    cores = len(os.sched_getaffinity(0))
+    if team is None and plan.processes > max(1, cores):
+        options.progress.line(
+            f"{plan.processes} engines share {cores} core{'s' * (cores > 1)}: what they wait for each other counts as the "
+            "endpoint's; take as many as there are cores"
+        )
     room_for(ready, options, engines=plan.processes if team is None else team.size)
     for line in support(plan, options.wanted):
         options.progress.line(line)

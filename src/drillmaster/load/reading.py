@@ -6,7 +6,8 @@
    used over 90 % of a core, or over half of one and what it takes for a call, times the callers, is over 10 % of the median. What
    is under `FLOOR_S` and `TURN_FLOOR_S` is the machine's own and voids nothing.
 3. A level that was stopped before its end is void. One that was planned and never begun is declared and is not there.
-4. The cold call is void where somebody else called the endpoint in the idle time.
+4. The cold call is void where somebody else called the endpoint in the idle time, and where the client's longest turn was over
+   10 % of it, and over `COLD_FLOOR_S`.
 5. Engines that shared the load are looked at one by one: what one of them could not hold voids the level, and so does a record
    that one of them said it made and that is not there.
 6. Records that cannot be of their step void it: they end before they begin, or lie outside of the time in which the engine that
@@ -42,6 +43,7 @@ BUSY_CPU = 0.5
 FLOOR_S = 0.002
 """Lateness that a machine with a busy neighbour shows on its own."""
 TURN_FLOOR_S = 0.010
+COLD_FLOOR_S = 0.1
 SLACK_NS = 1_000_000_000
 LEAST_LATE = 100
 """Of fewer calls the 99th percentile is the latest one, and one call voids nothing."""
@@ -328,7 +330,7 @@ def _void(step: dict[str, Any], tally: StepTally, fitness: Fitness, *, cut_short
     if stopped or fitness.longest_turn_s is None or fitness.cpu_share is None:
         return [f"it was stopped before its end, after {tally.n} of {step['calls']} calls"]
     if step["kind"] == "cold":
-        return []
+        return _frozen(fitness.longest_turn_s, tally.seconds)
     found = []
     asked = min(step["callers"], step["calls"])
     if step["kind"] != "open" and fitness.held < LEAST_HELD * asked:
@@ -346,6 +348,13 @@ def _void(step: dict[str, Any], tally: StepTally, fitness: Fitness, *, cut_short
             own += _burdened(engine, min(engine.callers, calls), calls, median_s)
             found += [f"engine {number}: {why}" for why in own]
     return found
+
+
+def _frozen(turn_s: float, took_s: float) -> list[str]:
+    """Why a call that there is one of may be as long as the client made it."""
+    if turn_s <= max(VISIBLE * took_s, COLD_FLOOR_S):
+        return []
+    return [f"the client was busy, or not let run, for {turn_s * 1e3:.3g} ms of the {took_s * 1e3:.3g} ms that it took"]
 
 
 def _late(fitness: Fitness, median_s: float | None) -> list[str]:

@@ -80,9 +80,8 @@ class LocustTeam:
             clock = "the same clock" if member["one_clock"] else f"its clock related within {member['bound_ms']:.3g} ms"
             say(f"{self.name(engine)} is there, {clock}")
         spend = ready.plan.spend
-        # Tokens, and requests behind a Retry-After, are in the records alone: what caps them has to see those while they come.
-        asks_again = ready.plan.target.permit is not None and ready.patience is not None
-        self._often = asks_again or (spend is not None and spend.max_tokens is not None)
+        # Tokens, and how many requests were sent when, are in the records: what caps them has to see those while they come.
+        self._often = ready.plan.target.permit is not None or (spend is not None and spend.max_tokens is not None)
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()

@@ -559,3 +559,18 @@ def test_messages_on_websockets_are_shared_among_workers_too(lab: Many) -> None:
         "warm_c4": (40, 0),
         "open_r20": (20, 0),
     }
+
+
+def test_a_permitted_rate_holds_within_a_step(lab: Many, tmp_path: Path) -> None:
+    with truth_server(tmp_path) as seen:
+        permit = {
+            "host": "127.0.0.1", "owner": "Ada", "until": "2199-01-01", "max_per_s": 50, "max_requests": 9_000, "max_in_flight": 9,
+        }  # fmt: skip
+        target = {"url": seen.url, "prompt": "call #{n}#", "permit": permit}
+        plan = plan_for(lab, seen.url, target=target, open=[], warm=6_000)  # six callers at 20 ms come to 300 a second
+        lab.lead(plan, "--rehearsal", "--yes", workers=2)
+        workers = [lab.follow(), lab.follow()]
+        assert lab.ends() == 3, lab.text
+        assert [worker.wait(20) for worker in workers] == [0, 0]
+    assert "the permit allows 50" in lab.read().why
+    assert len(seen.rows) < 3_000

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
@@ -200,6 +201,40 @@ def test_a_plan_says_all_of_it_and_its_permit_is_a_cap(lab: Lab) -> None:
     assert lab.read().manifest.permission["owner"] == "Ada"
     assert refused.returncode == 2 and "write it into plan.json" in refused.stderr
     assert wide.returncode == 2 and "max_in_flight" in wide.stderr
+
+
+@pytest.mark.parametrize(
+    "more, code",
+    [
+        ({"levels": [4], "warm": 200}, 3),  # over in less than a second
+        (
+            {"levels": [1], "warm": 5, "open": [{"rate": 45, "seconds": 4, "max_in_flight": 99}]},
+            0,
+        ),  # what waited for a stall ends at once
+        ({"levels": [4], "warm": 40}, 0),
+    ],
+)
+def test_a_permitted_rate_is_of_what_was_sent_in_a_second_however_short_the_level(
+    lab: Lab, more: dict[str, Any], code: int
+) -> None:
+    until_s: list[float] = []
+
+    def stalls(number: int) -> tuple[float, bytes]:
+        if not 60 <= number < 120 or "open" not in more:
+            return 0.002, answer()
+        until_s.append(time.monotonic() + 1.3)
+        return max(0.0, until_s[0] - time.monotonic()), answer()
+
+    permit = {
+        "host": "127.0.0.1", "owner": "Ada", "until": "2199-01-01", "max_per_s": 50, "max_requests": 500, "max_in_flight": 99,
+    }  # fmt: skip
+    with server(stalls) as (url, _):
+        plan = {"kind": "plan", "drill": "interview", "job": "x", "idle_s": 0, "target": {"url": url, "permit": permit}}
+        (lab.folder / "plan.json").write_text(json.dumps({**plan, **more}))
+        done = lab.run("plan.json", "--yes", "--rehearsal")
+    assert done.returncode == code, done.stdout + done.stderr
+    assert ("the permit allows 50" in done.stdout) is (code == 3)
+    assert not code or lab.rows().keys() == {"cold"}
 
 
 def test_over_tls_the_certificate_is_checked_and_the_handshake_is_timed(lab: Lab) -> None:

@@ -6,6 +6,7 @@ import shutil
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from drillmaster.engines import Address, Spec
 from drillmaster.errors import Exit, Problem, Refused
 from drillmaster.intake.runs import short
 from drillmaster.intake.written import write_new
-from drillmaster.ladder import InterviewPlan, Step
+from drillmaster.ladder import InterviewPlan, LoadPermit, Step
 from drillmaster.ladder.checking import Place, check, support
 from drillmaster.load.driving import Drive
 from drillmaster.load.idle import Neighbours
@@ -167,7 +168,8 @@ class _Run:
         self._signal: str | None = None
         self._status, self._why = "aborted", "an internal error"  # until it is known better
         self._disk_s = 0.0
-        self._rate: tuple[float, int] = (0.0, 0)
+        self._sent: Counter[int] = Counter()
+        """How much was sent in each second of the run, or in the time of one permitted call where that is longer."""
 
     def whole(self) -> LoadResult:
         """Walk, and seal on every way out. Raises the refusal that came after the cold call."""
@@ -393,7 +395,7 @@ class _Run:
                             self._progress.line(f"phase {step.label}, {step.calls} call{'s' * (step.calls > 1)}")
                     elif row["event"] == "stage_ended":
                         self._count(drive)
-                        if (lost := drive.lost(row["stage"])) is not None:
+                        if (lost := drive.lost(row["stage"]) or self._too_fast()) is not None:
                             return lost
                         self._row(drive.steps[row["stage"]], row["wall_s"])
                     elif row["event"] == "progress":
@@ -401,7 +403,7 @@ class _Run:
                         if step is not None:
                             self._count(drive)
                             self._tick(step, row, time.monotonic() - begun_s, done - done_before)
-                            if (why := self._too_fast(max(done, self._requests()))) is not None:
+                            if (why := self._too_fast()) is not None:
                                 return why
             try:
                 self._look_around()
@@ -447,8 +449,13 @@ class _Run:
                 self._writer.write(fields.pop("event"), **fields)
 
     def _count(self, drive: Drive) -> None:
+        permit = self._plan.target.permit
+        span_ns = 0 if permit is None else round(_span_s(permit) * 1e9)
         for stage, calls in drive.new():
             self._tallies[stage].add(calls)
+            if span_ns:
+                self._sent.update(call[1] // span_ns for call in calls if call[1])
+                self._sent.update(call[2] // span_ns for call in calls if call[13:] > (1,))  # `attempts`: sent again
 
     def _row(self, step: Step, wall_s: float) -> None:
         """One step ended: its row is kept and said, unless the engine was ended within it."""
@@ -504,22 +511,13 @@ class _Run:
             if free_mb < self._plan.stop.min_free_mb:
                 raise _Stop(f"{free_mb} MB are free on the disk, and the plan wants {self._plan.stop.min_free_mb}")
 
-    def _requests(self) -> int:
-        """Of the calls that are over: one that heeded Retry-After was sent more than once."""
-        return sum(tally.requests for tally in self._tallies.values())
-
-    def _too_fast(self, done: int) -> str | None:
-        """Callers call as fast as they are answered: seen to be over the permitted rate, for a second, they are stopped."""
+    def _too_fast(self) -> str | None:
+        """Callers call as fast as they are answered: where more was sent in one second than is permitted, they are stopped."""
         permit = self._plan.target.permit
         if permit is None:
             return None
-        now_s = time.monotonic()
-        since_s, before = self._rate
-        if now_s - since_s < 1.0:
-            return None
-        self._rate = (now_s, done)
-        rate = (done - before) / (now_s - since_s)
-        if since_s and rate > permit.max_per_s:
+        rate = max(self._sent.values(), default=0) / _span_s(permit)
+        if rate > permit.max_per_s:
             return f"{rate:.0f} calls a second, and the permit allows {permit.max_per_s:g}: take fewer callers"
         return None
 
@@ -588,6 +586,11 @@ class _Run:
     def _say(self, text: str) -> None:
         if self._options.say is not None:
             self._options.say(text)
+
+
+def _span_s(permit: LoadPermit) -> float:
+    """In what time one call at least is permitted; a second at least."""
+    return max(1.0, 1 / permit.max_per_s)
 
 
 def _which(engine: int, engines: int) -> dict[str, int]:

@@ -291,6 +291,43 @@ def test_a_call_that_was_taken_and_came_to_nothing_is_a_failure_on_a_kept_connec
     assert not any(row.again for row in ran.rows)
 
 
+def test_a_server_that_closes_after_its_answer_and_does_not_say_so_fails_no_call(lab: Lab) -> None:
+    heard = 0
+
+    def leaves(reader: Reader, sock: socket.socket) -> None:
+        nonlocal heard
+        reader.request()
+        heard += 1
+        sock.sendall(answer())
+        time.sleep(0.02)  # the next call comes into a socket that nobody reads any more
+        sock.shutdown(socket.SHUT_RDWR)
+        time.sleep(0.01)
+
+    with origin(leaves) as port:
+        ran = lab.run(port, {"level": 1, "calls": 9})
+    assert ran.kinds == {"ok": 9}
+    assert heard == 9
+    assert sum(row.again for row in ran.rows) == 8
+
+
+def test_a_call_that_was_taken_and_dropped_at_once_is_a_failure_too(lab: Lab) -> None:
+    heard = 0
+
+    def drops_the_second(reader: Reader, sock: socket.socket) -> None:
+        nonlocal heard
+        for number in range(2):
+            if reader.request() is None:
+                return
+            heard += 1
+            if not number:
+                sock.sendall(answer())
+
+    with origin(drops_the_second) as port:
+        ran = lab.run(port, {"level": 1, "calls": 6})
+    assert ran.kinds == {"ok": 3, "cut": 3}
+    assert heard == 6
+
+
 @pytest.mark.parametrize("interim", [b"102 Processing", b"103 Early Hints"])
 def test_an_answer_for_the_meantime_is_no_first_byte_and_means_that_the_call_was_taken(
     lab: Lab, interim: bytes

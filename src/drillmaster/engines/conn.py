@@ -5,7 +5,8 @@
    descriptors, memory or ports.
 3. A connection that fails at once is over in the next turn, so that no end of a call begins another within it.
 4. A kept connection that ends before one byte of an answer is replaced once where it was closed before the call came there:
-   the other side's kernel never acknowledged the call, or a reset says at once that nobody read it. A call that was taken and
+   the other side's kernel never acknowledged the call, or a reset says at once that nobody read it: by itself, or behind
+   the end of a server that closes after its answer and does not say so. A call that was taken and
    came to nothing is a failure, however well it might go the second time.
 5. An answer for the meantime (1xx) is no first byte of the answer.
 """
@@ -53,6 +54,8 @@ _OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errn
 _AGAIN = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 CROSSED_NS = 100_000_000
 """What comes so soon after a call was under way before the call was read."""
+DOUBT_NS = 500_000_000
+"""How long a server that has said its end may take to close: the reset over what it did not read comes then."""
 ALERT_BYTES = 31
 """Of a TLS alert (RFC 8446, 6; 5246, 7.2) in a record of its own, at most; no call is as short."""
 
@@ -81,6 +84,7 @@ class Conn:
         "_body",
         "_buf",
         "_connect_ns",
+        "_doubted",
         "_down",
         "_due_ns",
         "_engine",
@@ -142,6 +146,7 @@ class Conn:
 
     def _clear(self) -> None:
         self._first_ns = self._word_ns = self._last_ns = self._words = self._down = 0
+        self._doubted = False
         self._buf = b""
         self._head: Head | None = None
         self._body: Body | None = None
@@ -410,6 +415,10 @@ class Conn:
         self._close()
         self._over(CODE[how], now_ns, -1 if head is None else head.status, -1)
 
+    def overdue(self, now_ns: int) -> None:
+        """Its deadline has passed: that of the call, or that of the reset that would say that nobody read it."""
+        self.fail("cut" if self._doubted else "timeout", now_ns)
+
     def _ended(self, now_ns: int) -> None:
         """The peer closed in order."""
         body, head = self._body, self._head
@@ -421,10 +430,27 @@ class Conn:
 
     def _lost(self, how: str, now_ns: int) -> None:
         """The connection broke. One that was kept alive, and closed before this call, is replaced once."""
-        if self._uses > 1 and not self._first_ns and not self._again and self._untaken(how, now_ns):
-            self._replace(now_ns)
-            return
+        if self._uses > 1 and not self._first_ns and not self._again:
+            if self._untaken(how, now_ns):
+                self._replace(now_ns)
+                return
+            if how == "cut" and now_ns - self._sent_ns < CROSSED_NS:
+                self._doubt(now_ns)
+                return
         self.fail(how, now_ns)
+
+    def _doubt(self, now_ns: int) -> None:
+        """An end so soon may have been under way, and the call be in a socket that is about to close: a reset follows then."""
+        engine, deadline_ns = self._engine, self.deadline_ns
+
+        def unread(_: int) -> None:
+            self.deadline_ns = deadline_ns
+            self._replace(monotonic_ns())
+
+        self._doubted = True
+        self.deadline_ns = min(deadline_ns, now_ns + DOUBT_NS)
+        engine.epoll.modify(self._fd, 0)  # a reset is told all the same
+        engine.calls[self._fd] = unread
 
     def _replace(self, now_ns: int) -> None:
         """Make this call on a new connection."""

@@ -63,10 +63,10 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
     `levels` names each level by its label (`warm_c1`, `warm_c4`, `open_r20`, `drain`) and gives at least one limit: on a
     quantile of a time (`p95_s`, `max_s`, `ttft_p95_s`, `itl_p99.9_s`; times are latency, `service`, `ttfb`, `ttft`, `itl`,
     `tpot`, `connect`, `tls`, `late`, quantiles `p50 p75 p90 p95 p99 p99.9 max`), `error_rate` (0 to under 1), `error_rates` by
-    kind, `drain_s`, `goodput`, `apdex`, `max_requests`, `max_tokens`, `min_tokens_per_s`, `min_calls_per_s`. The article's
-    `gate.json` is read as it is. `decision` (optional) says which kinds of jobs a pass is for, by `interactive_p95_s`,
-    `degrading_ratio` and `cold_near_timeout_ratio`; its `budget` holds `allowance`, `read_on` and `url` of the operator's
-    terms. It changes no verdict.
+    kind, `drain_s`, `goodput`, `apdex`, `max_requests`, `max_tokens`, `min_tokens_per_s`, `min_calls_per_s`. A level with
+    failed calls is refused where none of them says how many may fail. The article's `gate.json` is read as it is. `decision`
+    (optional) says which kinds of jobs a pass is for, by `interactive_p95_s`, `degrading_ratio` and `cold_near_timeout_ratio`;
+    its `budget` holds `allowance`, `read_on` and `url` of the operator's terms. It changes no verdict.
     """
 
     decide: Literal["observed", "bound"]

@@ -574,3 +574,29 @@ def test_a_permitted_rate_holds_within_a_step(lab: Many, tmp_path: Path) -> None
         assert [worker.wait(20) for worker in workers] == [0, 0]
     assert "the permit allows 50" in lab.read().why
     assert len(seen.rows) < 3_000
+
+
+def test_a_name_that_is_loopback_on_a_worker_alone_is_refused() -> None:
+    said = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from drillmaster.adapters.drill import locust_worker as w\n"
+            "from drillmaster.adapters.drill.meeting import Meeting, Where\n"
+            "for loopback in (True, False):\n"
+            "    one = Meeting(versions={}, where=Where.here(), url='http://localhost:1', host='localhost', port=1, tls=False,\n"
+            "        loopback=loopback, permit={'host': 'localhost'}, headers={}, callers=1, total_s=1, per_s=1, requests=1,\n"
+            "        time_limit_s=1)\n"
+            "    try:\n"
+            "        print(bool(w._looked_up(one, 'here')))\n"
+            "    except w.Refused as refused:\n"
+            "        print(refused)\n",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    first, second = said.stdout.splitlines()
+    assert first == "True"
+    assert "localhost is loopback here, and another host where the master is" in second

@@ -1,7 +1,6 @@
 """Interviews by Locust's master and workers, each of which drives our engine: real processes, and in namespaces real hosts."""
 
 import contextlib
-import importlib.util
 import json
 import os
 import re
@@ -10,17 +9,16 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from drillmaster.evidence.samples import read_gaps, read_samples
-from tests.e2e.interviewlab import Lab, answer, interviewing, server
+from tests.e2e.interviewlab import answer, server
+from tests.e2e.locustlab import Many, needs_locust, plan_for, together
 from tests.e2e.test_engine_websocket import server as websocket_server
 from tests.e2e.test_interview import provider
 from tests.e2e.test_interview_processes import LOOPBACK_S, NUMBERED, most_at_once, of_step
@@ -29,87 +27,12 @@ from tests.e2e.truthlab import at, truth_server
 
 __all__ = ["provider"]
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.timeout(120),
-    pytest.mark.skipif(
-        importlib.util.find_spec("locust") is None, reason="needs Locust: pip install 'drillmaster[locust]'"
-    ),
-]
-
-START_S = 30.0
-
-
-class Many(Lab):
-    """A master, and workers that come when they are asked to."""
-
-    master: "subprocess.Popen[str]"
-
-    def lead(self, *words: str, workers: int, bind: str = "127.0.0.1:0") -> None:
-        """Start the master, and read on until it says where it is."""
-        argv = self.command(*words, "--engine", "locust", "--workers", str(workers), "--bind", bind)
-        self.master = subprocess.Popen(
-            argv, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.env()
-        )
-        self.processes.append(self.master)
-        self.said: list[str] = []
-        assert self.master.stderr is not None
-        for line in self.master.stderr:
-            self.said.append(line)
-            if (found := re.search(r"--master (\S+)", line)) is not None:
-                self.address = found[1]
-                break
-        else:
-            raise AssertionError("".join(self.said))
-        threading.Thread(target=self._read_on, daemon=True).start()
-
-    def env(self, **more: str) -> dict[str, str]:
-        return {name: value for name, value in os.environ.items() if name != "WORKER_KEY"} | more
-
-    def _read_on(self) -> None:
-        assert self.master.stderr is not None
-        with contextlib.suppress(ValueError):
-            for line in self.master.stderr:
-                self.said.append(line)
-
-    def follow(self, *flags: str, within: list[str] | None = None, **env: str) -> "subprocess.Popen[str]":
-        """Start a worker."""
-        argv = [*(within or []), sys.executable, "-m", "drillmaster", "locust-worker", "--master", self.address, *flags]
-        worker = subprocess.Popen(
-            argv, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.env(**env)
-        )
-        self.processes.append(worker)
-        return worker
-
-    def ends(self, within_s: float = 60) -> int:
-        return self.master.wait(within_s)
-
-    @property
-    def text(self) -> str:
-        return "".join(self.said)
-
-    def wait_to_hear(self, words: str, within_s: float = START_S) -> None:
-        until_s = time.monotonic() + within_s
-        while words not in self.text:
-            assert time.monotonic() < until_s, self.text
-            time.sleep(0.02)
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120), needs_locust]
 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Many]:
-    many = Many(tmp_path)
-    for _ in interviewing(tmp_path):
-        try:
-            yield many
-        finally:
-            for process in many.processes:
-                if process.poll() is None:
-                    process.kill()
-            for process in many.processes:
-                process.wait()
-                for stream in (process.stdout, process.stderr):
-                    if stream is not None:
-                        stream.close()
+    yield from together(tmp_path)
 
 
 def test_three_workers_do_what_one_engine_would_and_the_server_saw_just_that(lab: Many, tmp_path: Path) -> None:
@@ -347,161 +270,6 @@ def test_a_missing_locust_is_refused_with_the_line_that_brings_it(lab: Many, tmp
 
 
 # Separate hosts
-
-
-NEAR = "10.214.9.{}"
-
-
-class Hosts:
-    """Network namespaces, each a host of its own, on one network with this one."""
-
-    def __init__(self, count: int) -> None:
-        ip = shutil.which("ip") or "/usr/sbin/ip"
-        self._ip = ip
-        self.names = [f"dml{os.getpid()}h{number}" for number in range(1, count + 1)]
-        self.bridge = f"dml{os.getpid()}"[:15]
-
-    def make(self) -> None:
-        made = self._run("link", "add", self.bridge, "type", "bridge")
-        if made.returncode:
-            pytest.skip(f"needs the right to make network namespaces: {made.stderr.strip()}")
-        self._run("addr", "add", f"{NEAR.format(1)}/24", "dev", self.bridge, check=True)
-        self._run("link", "set", self.bridge, "up", check=True)
-        for number, name in enumerate(self.names, start=1):
-            here, there = f"v{os.getpid()}a{number}"[:15], f"v{os.getpid()}b{number}"[:15]
-            made = self._run("netns", "add", name)
-            if made.returncode:
-                pytest.skip(f"needs the right to make network namespaces: {made.stderr.strip()}")
-            for words in (
-                ["link", "add", here, "type", "veth", "peer", "name", there, "netns", name],
-                ["link", "set", here, "master", self.bridge],
-                ["link", "set", here, "up"],
-                ["-n", name, "addr", "add", f"{NEAR.format(number + 1)}/24", "dev", there],
-                ["-n", name, "link", "set", there, "up"],
-                ["-n", name, "link", "set", "lo", "up"],
-            ):
-                self._run(*words, check=True)
-
-    def unmake(self) -> None:
-        for name in self.names:
-            self._run("netns", "del", name)
-        self._run("link", "del", self.bridge)
-
-    def within(self, number: int) -> list[str]:
-        return [self._ip, "netns", "exec", self.names[number - 1]]
-
-    def _run(self, *words: str, check: bool = False) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run([self._ip, *words], capture_output=True, text=True, check=check)
-
-
-@pytest.fixture
-def hosts() -> Iterator[Hosts]:
-    found = Hosts(2)
-    try:
-        found.make()
-        yield found
-    finally:
-        found.unmake()
-
-
-def plan_for(lab: Many, url: str, **more: Any) -> str:
-    host = url.split("/")[2].rpartition(":")[0]
-    permit = {
-        "host": host,
-        "owner": "Ada",
-        "until": "2199-01-01",
-        "max_per_s": 5_000,
-        "max_requests": 5_000,
-        "max_in_flight": 50,
-    }
-    plan = {
-        "kind": "plan",
-        "drill": "interview",
-        "job": "x",
-        "target": {"url": url, "prompt": "call #{n}#", "permit": permit},
-        "levels": [6],
-        "warm": 240,
-        "idle_s": 0,
-        "open": [{"rate": 40, "seconds": 1.5, "poisson": True, "max_in_flight": 40}],
-        **more,
-    }
-    (lab.folder / "plan.json").write_text(json.dumps(plan))
-    return "plan.json"
-
-
-@pytest.mark.needs("ip")
-def test_two_hosts_share_an_interview_with_clocks_of_their_own(lab: Many, tmp_path: Path, hosts: Hosts) -> None:
-    far = NEAR.format(1)
-    # Where the kernel allows it, each host has a monotonic clock of its own too, days ahead of this one.
-    apart = []
-    if (unshare := shutil.which("unshare")) is not None:
-        apart = [unshare, "--time", "--fork", "--monotonic", "250000"]
-        if subprocess.run([*apart, "true"], capture_output=True).returncode:
-            apart = []
-    with truth_server(tmp_path, host=far) as seen:
-        lab.lead(plan_for(lab, seen.url), "--rehearsal", "--permit-host", far, "--yes", workers=2, bind=f"{far}:0")
-        flags = ("--permit-host", far)
-        workers = [lab.follow(*flags, within=[*hosts.within(number), *apart]) for number in (1, 2)]
-        assert lab.ends() == 0, lab.text
-        assert [worker.wait(20) for worker in workers] == [0, 0]
-    read = lab.read()
-    assert read.ended == "completed"
-    assert {row[3] for row in seen.rows} == {NEAR.format(2), NEAR.format(3)}  # each from its own address
-    levels = {level.label: level for level in read.interview.levels}
-    assert sorted(row[0] for row in seen.rows) == list(range(len(seen.rows)))
-    assert levels["warm_c6"].n == 240
-    assert sum(level.n for level in read.interview.levels) + 6 == len(seen.rows)
-    members = read.manifest.engines["members"]
-    assert [member["one_clock"] for member in members] == [not apart, not apart]
-    if not apart:
-        return
-    assert all(abs(member["offset_ms"] - 250e6) <= member["bound_ms"] for member in members)
-    # On the run's clock: the server, whose clock is the master's, read each call after it was sent and before it ended.
-    mono0_ns = int(read.manifest.mono0_ns)
-    clocks = [row for row in lab.events() if row["event"] == "worker_clock"]
-    [cold_from] = (row[3] for row in seen.rows if row[0] == 0)  # the first engine's; who came first nobody knows
-    for engine, member in enumerate(members, start=1):
-        _, columns = read_samples((lab.run_dir / f"samples.{engine}.bin").read_bytes())
-        gone_ns = max(abs(row["gone_ns"]) + row["bound_ns"] for row in clocks if row["engine"] == engine)
-        slack_ns = member["bound_ms"] * 1e6 + gone_ns
-        read_ns = sorted(row[1] - mono0_ns for row in seen.rows if (row[3] == cold_from) is (engine == 1))
-        read_ns = read_ns[len(read_ns) - len(columns.rows) :]  # the cold call has a file of its own
-        assert len(read_ns) == len(columns.rows)
-        for sent, read_at, end in zip(
-            sorted(row.sent_ns for row in columns.rows),
-            read_ns,
-            sorted(row.end_ns for row in columns.rows),
-            strict=True,
-        ):
-            assert sent - slack_ns <= read_at <= end + slack_ns
-
-
-@pytest.mark.needs("ip")
-@pytest.mark.parametrize(
-    ("flags", "word"), [([], "--permit-host"), (["--permit-host", NEAR.format(9)], "--permit-host")]
-)
-def test_a_worker_whose_own_flag_does_not_repeat_the_host_refuses(
-    lab: Many, tmp_path: Path, hosts: Hosts, flags: list[str], word: str
-) -> None:
-    far = NEAR.format(1)
-    with truth_server(tmp_path, host=far) as seen:
-        lab.lead(plan_for(lab, seen.url), "--rehearsal", "--permit-host", far, "--yes", workers=1, bind=f"{far}:0")
-        worker = lab.follow(*flags, within=hosts.within(1))
-        assert lab.ends() == 2, lab.text
-        assert word in lab.text
-        assert worker.wait(20) == 2
-    assert seen.rows == []
-
-
-@pytest.mark.needs("ip")
-def test_the_loopback_of_another_host_is_refused(lab: Many, tmp_path: Path, hosts: Hosts) -> None:
-    with truth_server(tmp_path) as seen:
-        lab.lead(seen.url, "--levels", "1", "--warm", "1", "--idle", "0", workers=1, bind=f"{NEAR.format(1)}:0")
-        worker = lab.follow(within=hosts.within(1))
-        assert lab.ends() == 2, lab.text
-        assert "another machine or network than the master's" in lab.text
-        assert worker.wait(20) == 2
-    assert seen.rows == []
 
 
 def test_a_cap_on_tokens_holds_within_a_step(lab: Many) -> None:

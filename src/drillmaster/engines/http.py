@@ -340,7 +340,7 @@ class Engine:
         if now_ns - self._sweep_ns > SWEEP_NS:
             self._sweep_ns = now_ns
             for conn in [conn for conn in self.busy if conn.deadline_ns <= now_ns]:
-                conn.overdue(now_ns)
+                conn.fail("timeout", now_ns)
             if now_ns - self._told_ns > TELL_NS:
                 self._told_ns = now_ns
                 self.flush()

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,9 @@ _state = pytest.StashKey[str]()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Give the run, or each worker of it, and its child processes a state folder of their own: one live drill each."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell gives what it starts behind `&` a Ctrl-C that does nothing, and each child would inherit it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[_state] = tempfile.mkdtemp(prefix="drillmaster-tests-")
     os.environ["DRILLMASTER_STATE"] = config.stash[_state]
 

@@ -21,7 +21,7 @@ pytestmark = [
 
 CLI = (sys.executable, "-m", "drillmaster")
 TOKENS = 24
-LEVELS = {"cold": 1, "warm_c1": 15, "warm_c4": 15}
+LEVELS = {"cold": 1, "warm_c1": 150, "warm_c4": 150}
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_tokens_and_ends_are_what_the_server_counted(
 
 
 def test_it_is_judged_and_allowed_by_its_levels(model: Llama, tmp_path: Path) -> None:
-    interview(tmp_path, f"{model.url}/v1/chat/completions", "openai_chat", "--stream")
+    interview(tmp_path, f"{model.url}/v1/chat/completions", "openai_chat", "--stream", "--warm", "150")
     rows: dict[str, Any] = {
         row["label"]: row for row in json.loads((tmp_path / "interview.json").read_text())["results"]
     }

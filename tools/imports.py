@@ -31,6 +31,7 @@ TIERS: tuple[frozenset[str], ...] = (
             "retries",
             "stats",
             "targeting",
+            "changes",
             "verdict",
             "policy",
             "screen",

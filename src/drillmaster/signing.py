@@ -5,6 +5,9 @@
 2. Who may sign comes from the reader: a public key, or an allowed_signers file with an identity. What lies beside the
    file, or in it, is never asked.
 3. A signature says that a key's holder had these bytes. It does not say when, nor that they are true.
+4. Of an allowed_signers file a line that cannot be read refuses the file, and so does one for a pattern of names: a
+   signature is some person's. Its days without a zone are UTC's. One person's two signatures are one signer's, and so
+   are two by one key under two names.
 """
 
 import os
@@ -12,15 +15,18 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from drillmaster.clock import rfc3339
 from drillmaster.errors import Problem, Refused
+from drillmaster.strict import name_fault
 from drillmaster.timeline.opening import complaint, read_whole, write_whole
 
-__all__ = ["EVIDENCE", "POLICY", "Namespace", "Signer", "fits", "sign", "signature_of", "verify"]
+__all__ = ["EVIDENCE", "POLICY", "Namespace", "Signer", "fits", "sign", "signature_of", "verify", "verify_bytes"]
 
 Namespace = Literal["drillmaster-evidence", "drillmaster-policy"]
 EVIDENCE: Namespace = "drillmaster-evidence"
@@ -36,18 +42,20 @@ _PUBLIC_KEY = re.compile(r"(?:ssh|ecdsa|sk-ssh|sk-ecdsa)-[a-z0-9@.-]+ [A-Za-z0-9
 
 
 class Signer(msgspec.Struct, frozen=True):
-    """Whose signature held: the identity it was checked for, and the key's fingerprint."""
+    """Whose signature held: the identity it was checked for, the key's fingerprint, and all names that the key goes by."""
 
     identity: str
     fingerprint: str
+    names: tuple[str, ...] = ()
+    """Principals of the key in allowed_signers, `identity` among them; () where a single key was checked."""
 
 
-def signature_of(path: Path) -> Path:
-    """Name the signature that belongs to a file."""
-    return path.with_name(path.name + ".sig")
+def signature_of(path: Path, *, second: bool = False) -> Path:
+    """Name the signature that belongs to a file; `second` is the one that another person puts beside the first."""
+    return path.with_name(path.name + (".second.sig" if second else ".sig"))
 
 
-def sign(path: Path, key: Path, *, namespace: Namespace = EVIDENCE) -> Path:
+def sign(path: Path, key: Path, *, namespace: Namespace = EVIDENCE, second: bool = False) -> Path:
     """Sign a file; give the path of its signature, which appears whole.
 
     `key` is a private key, or a public one whose private half an agent holds. Raises Problem.
@@ -67,7 +75,7 @@ def sign(path: Path, key: Path, *, namespace: Namespace = EVIDENCE) -> Path:
             limit_s=SIGN_LIMIT_S,
         )
         signature = signature_of(copy).read_bytes()
-    target = signature_of(path)
+    target = signature_of(path, second=second)
     try:
         write_whole(target, signature)
     except OSError as error:
@@ -153,6 +161,192 @@ def verify(path: Path, who: Path, *, identity: str | None = None, namespace: Nam
     return Signer(name, found[0] if found else "")
 
 
+def verify_bytes(
+    data: bytes,
+    signatures: Sequence[bytes],
+    allowed: bytes,
+    revoked: bytes | None,
+    *,
+    namespace: Namespace,
+    at_ns: int,
+    place: str = "signatures",
+) -> tuple[Signer, ...]:
+    """Check that every one of `signatures` is of `data`, by a key that `allowed` lists at that time; give the signers.
+
+    `allowed` is an allowed_signers file's content, `revoked` a list of public keys or a KRL, `at_ns` wall time; `place`
+    is what a problem calls the signed file. One signer for each key and person, in the order of the signatures. Raises
+    Refused where there is no signature or one does not hold, Problem where a list cannot be read.
+    """
+    by_key = _principals(allowed)
+    if not signatures:
+        raise Refused(
+            place,
+            found="no signature",
+            wanted=f"one in {namespace}",
+            remedy=f"drillmaster policy sign {place} --key KEY",
+        )
+    found: list[Signer] = []
+    with tempfile.TemporaryDirectory(prefix="drillmaster-verify-") as folder:
+        lists = ["-f", os.fspath(Path(folder) / "allowed_signers")]
+        Path(lists[1]).write_bytes(allowed)
+        withdrawn: list[str] = []
+        if revoked is not None and revoked.strip():
+            _must_be_keys(revoked)
+            withdrawn = ["-r", os.fspath(Path(folder) / "revoked_keys")]
+            Path(withdrawn[1]).write_bytes(revoked)
+        for number, signature in enumerate(signatures, 1):
+            where = place if len(signatures) == 1 else f"{place}: signature {number} of {len(signatures)}"
+            file = Path(folder) / "signature"
+            file.write_bytes(signature[: SIGNATURE_CAP_BYTES + 1])
+            if len(signature) > SIGNATURE_CAP_BYTES:
+                raise Refused(where, found="a huge signature", wanted="one of SSH", remedy="sign the file again")
+            signer = _signer(data, file, lists, withdrawn, by_key, namespace=namespace, at_ns=at_ns, place=where)
+            if not any(one.fingerprint == signer.fingerprint or {*one.names} & {*signer.names} for one in found):
+                found.append(signer)
+    return tuple(found)
+
+
+def _signer(
+    data: bytes,
+    signature: Path,
+    lists: list[str],
+    withdrawn: list[str],
+    by_key: dict[str, tuple[str, ...]],
+    *,
+    namespace: Namespace,
+    at_ns: int,
+    place: str,
+) -> Signer:
+    # Without a zone, as older programs want it: TZ is UTC.
+    moment = rfc3339(at_ns, digits=0).translate({ord(c): None for c in "-:TZ"})
+    when = [f"-Overify-time={moment}", "-s", os.fspath(signature), *lists]
+    wanted = (
+        f"a signature of these bytes in {namespace}, by a key that allowed_signers lists on {rfc3339(at_ns, digits=0)}"
+    )
+    remedy = "have somebody whom allowed_signers lists sign it: drillmaster policy sign FILE --key KEY"
+    named = _run(
+        ["-Y", "find-principals", *when],
+        place=place,
+        wanted=wanted,
+        remedy=remedy,
+        limit_s=VERIFY_LIMIT_S,
+        refuse=True,
+        zone="UTC",
+    ).splitlines()
+    # It names those of the first line that fits. Another line may list the same key for this namespace under another name.
+    same = [names for names in by_key.values() if {*names} & {*named}]
+    names = tuple(dict.fromkeys((*named, *(name for group in same for name in group))))
+    refusal = Refused(place, found="a key without a name", wanted=wanted, remedy=remedy)
+
+    def said(name: str, *options: str) -> str:
+        return _run(
+            ["-Y", "verify", *when, *options, "-n", namespace, f"-I{name}"],
+            place=place,
+            wanted=wanted,
+            remedy=remedy,
+            limit_s=VERIFY_LIMIT_S,
+            data=data,
+            refuse=True,
+            zone="UTC",
+        )
+
+    for name in names:
+        try:
+            # Asked first without the revoked ones: of these the program says no more than that it did not work.
+            good = said(name)
+        except Refused as why:
+            refusal = why
+            continue
+        fingerprint = re.search(r"SHA256:[A-Za-z0-9+/]+", good)
+        if fingerprint is None:
+            break
+        if withdrawn:
+            try:
+                said(name, *withdrawn)
+            except Refused:
+                found = f"{name}'s key {fingerprint[0]}, which is revoked"
+                raise Refused(place, found=found, wanted=wanted, remedy=remedy) from None
+        return Signer(name, fingerprint[0], names=tuple(dict.fromkeys((name, *named))))
+    raise refusal
+
+
+_OPTIONS = frozenset({"cert-authority", "namespaces", "valid-after", "valid-before"})
+_ENTRY = re.compile(
+    r"""(?:"(?P<quoted>[^"]*)"|(?P<bare>[^\s"]+))[ \t]+
+        (?:(?P<options>(?:[A-Za-z-]+(?:="[^"]*")?)(?:,[A-Za-z-]+(?:="[^"]*")?)*)[ \t]+)?
+        (?P<key>(?:ssh|ecdsa|sk-ssh|sk-ecdsa)-[a-z0-9@.-]+[ \t]+[A-Za-z0-9+/]+=*)(?:[ \t].*)?""",
+    re.VERBOSE,
+)
+
+
+def _principals(allowed: bytes) -> dict[str, tuple[str, ...]]:
+    """Give the names of each key of an allowed_signers file. Raises Problem at a line that is not to be relied on."""
+    keys: dict[str, tuple[str, ...]] = {}
+    for number, line in _lines(allowed, "allowed_signers"):
+        place = f"allowed_signers:{number}"
+        entry = _ENTRY.fullmatch(line)
+        options = (
+            {one.partition("=")[0].lower() for one in re.findall(r'[A-Za-z-]+(?:="[^"]*")?', entry["options"] or "")}
+            if entry
+            else set()
+        )
+        if entry is None or not options <= _OPTIONS:
+            unknown = ", ".join(sorted(options - _OPTIONS))
+            raise Problem(
+                place,
+                found=f"the option {unknown}" if unknown else "a line that is no entry",
+                wanted='NAME namespaces="drillmaster-policy" ssh-ed25519 KEY, options before the key',
+                remedy="mend that line, or put # in front of it",
+            )
+        names = tuple((entry["quoted"] or entry["bare"] or "").split(","))
+        for name in names:
+            if not name or any(c in name for c in '*?!"') or name_fault(name):
+                raise Problem(
+                    place,
+                    found=f"the name {name!r}",
+                    wanted="names of people; a pattern is nobody's signature",
+                    remedy="write each person's name on a line of their own",
+                )
+        key = " ".join(entry["key"].split())
+        keys[key] = tuple(dict.fromkeys((*keys.get(key, ()), *names)))
+    if not keys:
+        raise Refused(
+            "allowed_signers",
+            found="nobody in it",
+            wanted="a line for each person who may sign",
+            remedy='write NAME namespaces="drillmaster-policy" and the content of KEY.pub on a line of it',
+        )
+    return keys
+
+
+def _must_be_keys(revoked: bytes) -> None:
+    if revoked.startswith(b"SSHKRL\n\x00"):
+        return
+    for number, line in _lines(revoked, "revoked_keys"):
+        if _PUBLIC_KEY.fullmatch(line) is None:
+            raise Problem(
+                f"revoked_keys:{number}",
+                found="a line that is no public key",
+                wanted="the content of KEY.pub, one key a line, or a KRL",
+                remedy="mend that line: while it cannot be read nobody knows whose signature still holds",
+            )
+
+
+def _lines(data: bytes, place: str) -> Iterator[tuple[int, str]]:
+    """Number the lines that say something."""
+    try:
+        text = data[: KEY_CAP_BYTES + 1].decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if len(data) > KEY_CAP_BYTES or "\0" in text or text.startswith("\ufeff"):
+        raise Problem(
+            place, found="no plain UTF-8, or a huge file", wanted="lines of text", remedy="restore it from git"
+        )
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield number, line.strip()
+
+
 def _allowed(who: Path, identity: str | None, namespace: Namespace) -> tuple[str, str]:
     """Give the text of an allowed_signers file, and the identity to look for in it."""
     _must_be_file(who, "a public SSH key or an allowed_signers file")
@@ -203,6 +397,7 @@ def _run(
     limit_s: float,
     data: bytes | None = None,
     refuse: bool = False,
+    zone: str | None = None,
 ) -> str:
     program = shutil.which("ssh-keygen")
     if program is None:
@@ -216,7 +411,7 @@ def _run(
             capture_output=True,
             timeout=limit_s,
             check=False,
-            env={**os.environ, "LC_ALL": "C"},
+            env={**os.environ, "LC_ALL": "C", **({"TZ": zone} if zone else {})},
         )
     except subprocess.TimeoutExpired:
         raise Problem(place, found=f"no answer within {limit_s:.0f} s", wanted=wanted, remedy=remedy) from None
@@ -225,7 +420,9 @@ def _run(
             program, found=error.strerror or str(error), wanted="a program that runs", remedy=remedy
         ) from None
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
+        lines = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
+        # Its last line may only say that it did not work; the one before says why.
+        said = [line for line in lines if line.rstrip(". ") != "No principal matched"] or lines
         found = "".join(c for c in (said[-1] if said else f"exit {done.returncode}") if c.isprintable())[:160]
         raise (Refused if refuse else Problem)(place, found=found, wanted=wanted, remedy=remedy)
     return done.stdout.decode("utf-8", "replace")

@@ -26,11 +26,13 @@ from drillmaster.errors import Problem, Refused
 from drillmaster.strict import name_fault
 from drillmaster.timeline.opening import complaint, read_whole, write_whole
 
-__all__ = ["EVIDENCE", "POLICY", "Namespace", "Signer", "fits", "sign", "signature_of", "verify", "verify_bytes"]
+__all__ = ["EVIDENCE", "GIT", "POLICY", "Namespace", "Signer", "fits", "sign", "signature_of", "verify", "verify_bytes"]
 
-Namespace = Literal["drillmaster-evidence", "drillmaster-policy"]
+Namespace = Literal["drillmaster-evidence", "drillmaster-policy", "git"]
 EVIDENCE: Namespace = "drillmaster-evidence"
 POLICY: Namespace = "drillmaster-policy"
+GIT: Namespace = "git"
+"""What git itself signs commits in."""
 
 SIGN_LIMIT_S = 120.0
 """A person may have to type a passphrase or touch a key."""

@@ -1,0 +1,374 @@
+"""git, asked about somebody else's repository: commits, trees, files and differences as bytes. The only door to it.
+
+1. Nothing of the tree's own configuration runs: no hooks, no fsmonitor, no external diff, no textconv, no filter, no
+   pager, no prompt, no replaced objects, no lazy fetch. A repository is data here, and some of it a model may have written.
+2. Names come from people and are checked before they are passed: one that begins with a dash, or is no name of a
+   commit, is refused here. Paths travel with NUL between them, never quoted.
+3. What cannot be told is a `Problem` with the command that mends it: a shallow clone, a base that was not fetched.
+4. Content is what was committed. A working tree is not looked at.
+"""
+
+import os
+import re
+import selectors
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from drillmaster.changes import Commit, FileChange, How
+from drillmaster.errors import Problem
+from drillmaster.strict import shown
+
+__all__ = ["Entry", "Repository", "ask"]
+
+QUIET = (
+    "--no-optional-locks",
+    "--no-replace-objects",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "core.pager=cat",
+    "-c",
+    "diff.external=",
+    "-c",
+    "core.quotePath=true",
+    "-c",
+    "submodule.recurse=false",
+    "-c",
+    "log.showSignature=false",
+    "-c",
+    "core.alternateRefsCommand=",
+    "-c",
+    "protocol.allow=never",
+)
+MAX_BYTES = 256 * 1024 * 1024
+MAX_BLOB_BYTES = 16 * 1024 * 1024
+MAX_COMMITS = 2_000
+_REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@{}^~+-]*")
+_HEX = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+# git's name of a tree without a file, by the length of names in a repository.
+_EMPTY_TREE = {
+    40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+    64: "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+}
+_NO_OBJECT = ("", "0" * 40, "0" * 64)
+_HOW: dict[str, How] = {"A": "added", "D": "deleted", "M": "modified", "T": "retyped"}
+_COMMIT = "%H%x00%an <%ae>%x00%cn <%ce>%x00%P%x00%s%x00%(trailers:only,unfold,separator=%x01)"
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One path of a tree: git's mode (`100644`, `120000` a link, `160000` a submodule) and the object's name."""
+
+    mode: str
+    sha: str
+
+
+def ask(
+    path: Path, args: Sequence[str], *, timeout_s: float, data: bytes | None = None, cap_bytes: int = MAX_BYTES
+) -> bytes | None:
+    """Run git in a folder by rule 1; what it printed, or None: no git, no answer in time, too much, or it said no.
+
+    At most `cap_bytes` are ever held, and a git that prints more is ended.
+    """
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    env |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
+    try:
+        child = subprocess.Popen(  # noqa: S603  # a fixed program with arguments of ours
+            ["git", *QUIET, "-C", os.fspath(path), *args],  # noqa: S607  # git is where PATH says
+            stdin=subprocess.PIPE if data else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=env,
+        )
+    except (OSError, ValueError):
+        return None
+    with child:
+        said = _exchange(child, data or b"", time.monotonic() + timeout_s, cap_bytes)
+        if said is None:
+            child.kill()
+            return None
+        try:
+            code = child.wait(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            return None
+    return said if code == 0 else None
+
+
+def _exchange(child: subprocess.Popen[bytes], data: bytes, deadline: float, cap_bytes: int) -> bytes | None:
+    """Write `data` and read to the end, both at once: neither side's full pipe stops the other."""
+    assert child.stdout is not None
+    out, unsent = bytearray(), memoryview(data)
+    with selectors.DefaultSelector() as ready:
+        ready.register(child.stdout, selectors.EVENT_READ)
+        if child.stdin is not None:
+            os.set_blocking(child.stdin.fileno(), False)
+            ready.register(child.stdin, selectors.EVENT_WRITE)
+        while True:
+            events = ready.select(max(0.0, deadline - time.monotonic()))
+            if not events:
+                return None
+            for key, _ in events:
+                if key.fileobj is child.stdout:
+                    block = os.read(key.fd, 1 << 20)
+                    if not block:
+                        return bytes(out)
+                    out += block
+                    if len(out) > cap_bytes:
+                        return None
+                    continue
+                try:
+                    unsent = unsent[os.write(key.fd, unsent[: 1 << 16]) :] if unsent else unsent
+                except BrokenPipeError:
+                    unsent = memoryview(b"")
+                if not unsent and child.stdin is not None:
+                    ready.unregister(child.stdin)
+                    child.stdin.close()
+
+
+class Repository:
+    """One repository, by a folder in it. Every method raises `Problem` and nothing else."""
+
+    def __init__(self, path: Path, *, timeout_s: float = 60.0) -> None:
+        self.path = path
+        self._timeout_s = timeout_s
+
+    @classmethod
+    def at(cls, path: Path, *, timeout_s: float = 60.0) -> "Repository":
+        """Open the repository that holds a folder."""
+        here = cls(path, timeout_s=timeout_s)
+        top = here._ask("rev-parse", "--show-toplevel", "--git-dir")
+        if top is None:
+            import shutil
+
+            if shutil.which("git") is None:
+                raise Problem("git", found="nothing on PATH", wanted="git 2.30 or later", remedy="apt-get install git")
+            raise Problem(
+                str(path),
+                found="no git repository that this user may read",
+                wanted="a working tree, with what was committed",
+                remedy=f"git -C {shlex.quote(str(path))} status says what is wrong; or name another one with --repo",
+            )
+        here.path = Path(os.fsdecode(top.split(b"\n", 1)[0]))
+        return here
+
+    def commit(self, ref: str) -> str:
+        """Give the full name of a commit."""
+        if _REF.fullmatch(ref) is None or ".." in ref:
+            raise Problem(
+                "git", found=shown(ref), wanted="the name of a commit or a branch", remedy="git branch --all lists them"
+            )
+        said = self._ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+        if said is None:
+            raise Problem(
+                str(self.path),
+                found=f"no commit {ref}",
+                wanted="one that was fetched",
+                remedy=f"git fetch origin {shlex.quote(ref.removeprefix('origin/'))}",
+            )
+        return said.decode("ascii", "replace").strip()
+
+    def merge_base(self, base: str, head: str) -> str:
+        """Give the commit at which two lines of work parted."""
+        said = self._ask("merge-base", "--all", self.commit(base), self.commit(head))
+        if said is None:
+            shallow = self._ask("rev-parse", "--is-shallow-repository") == b"true\n"
+            raise Problem(
+                str(self.path),
+                found=f"a shallow clone, in which {base} and {head} do not meet"
+                if shallow
+                else f"no commit that {base} and {head} have in common",
+                wanted="the history between them",
+                remedy="git fetch --unshallow origin (in CI: fetch-depth: 0)"
+                if shallow
+                else "name the branch that the change is for: --base origin/main",
+            )
+        found = said.decode("ascii", "replace").split()
+        if len(found) != 1:
+            raise Problem(
+                str(self.path),
+                found=f"{len(found)} commits at which {base} and {head} parted",
+                wanted="one",
+                remedy=f"git merge {shlex.quote(base)} into the change first",
+            )
+        return found[0]
+
+    def tree(self, commit: str, *under: str) -> dict[str, Entry]:
+        """List the files of a commit, or those under some paths of it."""
+        said = self._must("ls-tree", "-r", "-z", "--full-tree", commit, *(("--", *under) if under else ()))
+        found = {}
+        for row in said.split(b"\0"):
+            if row:
+                head, _, name = row.partition(b"\t")
+                mode, _, sha = head.split(b" ")
+                found[os.fsdecode(name)] = Entry(mode.decode(), sha.decode())
+        return found
+
+    def read(self, commit: str, path: str, *, cap_bytes: int = MAX_BLOB_BYTES) -> bytes | None:
+        """Read a file as it was committed; None where there is none of that path. A link or a submodule is no file."""
+        if not path or "\0" in path or path.startswith("/") or ".." in path.split("/"):
+            raise Problem("git", found=shown(path), wanted="a path within the repository", remedy="correct the path")
+        # By name from the tree: `COMMIT:PATH` would give a folder's listing, and a link's target, for a file's content.
+        entry = self._entry(commit, path)
+        if entry is None:
+            return None
+        if entry.mode not in ("100644", "100755"):
+            kind = {"120000": "a link", "160000": "a submodule"}.get(entry.mode, "a folder")
+            raise Problem(
+                f"{path} at {commit[:12]}", found=kind, wanted="a regular file", remedy="commit the file itself"
+            )
+        content = self.blobs([entry.sha], cap_bytes=cap_bytes).get(entry.sha)
+        if content is None:
+            raise Problem(
+                f"{path} at {commit[:12]}",
+                found="an object that is not there, or is too long",
+                wanted=f"at most {cap_bytes:,} bytes",
+                remedy="git fetch --refetch origin, or cut the file",
+            )
+        return content
+
+    def blobs(
+        self,
+        shas: Iterable[str],
+        *,
+        cap_bytes: int = MAX_BLOB_BYTES,
+        progress: Callable[[int], None] | None = None,
+    ) -> dict[str, bytes]:
+        """Read objects by name, a few hundred at a time. What is missing or longer than `cap_bytes` is left out."""
+        wanted = sorted({sha for sha in shas if _HEX.fullmatch(sha)})
+        sizes = self._must("cat-file", "--batch-check=%(objectname) %(objecttype) %(objectsize)", data=_lines(wanted))
+        fits = []
+        for row in sizes.decode("ascii", "replace").splitlines():
+            name, kind, *size = row.split(" ")
+            if kind == "blob" and size and int(size[0]) <= cap_bytes:
+                fits.append((name, int(size[0])))
+        found: dict[str, bytes] = {}
+        for batch in _batches(fits, MAX_BYTES // 4):
+            said = self._must("cat-file", "--batch", data=_lines(batch))
+            at = 0
+            while at < len(said):
+                end = said.index(b"\n", at)
+                sha, _, length = said[at:end].split(b" ")
+                found[sha.decode()] = said[end + 1 : end + 1 + int(length)]
+                at = end + 2 + int(length)
+            if progress is not None:
+                progress(len(found))
+        return found
+
+    def changed(self, base: str, head: str) -> tuple[FileChange, ...]:
+        """List what differs between two commits, without content. A rename is a deletion and an addition."""
+        options = ("--raw", "-z", "-r", "--no-renames", "--no-abbrev", "--no-ext-diff", "--no-textconv")
+        said = self._must("diff-tree", *options, "--ignore-submodules=none", base, head)
+        return tuple(_raw(said))
+
+    def commits(self, base: str, head: str) -> tuple[Commit, ...]:
+        """List the commits of `base..head`, oldest first, with what each one changed. Merges count against each parent."""
+        limit = ("--reverse", "--topo-order", f"--max-count={MAX_COMMITS + 1}")
+        span = f"{base}..{head}"
+        said = self._must(
+            "log", *limit, "--no-show-signature", "--no-mailmap", "-z", f"--format={_COMMIT}%x02", span, "--"
+        )
+        rows = [row.lstrip(b"\0") for row in said.split(b"\x02")]
+        found = [self._with_files(_commit(row)) for row in rows if row.strip(b"\0\n")]
+        if len(found) > MAX_COMMITS:
+            raise Problem(
+                str(self.path),
+                found=f"more than {MAX_COMMITS:,} commits between {base[:12]} and {head[:12]}",
+                wanted="a change that people can have read",
+                remedy="name the branch that the change is for: --base origin/main",
+            )
+        return tuple(found)
+
+    def raw_commit(self, sha: str) -> bytes:
+        """Read a commit's own bytes, its signature among them."""
+        return self._must("cat-file", "commit", sha)
+
+    def _with_files(self, commit: Commit) -> Commit:
+        # A merge is shown against every parent: what none of them had was written in the merge itself, unseen otherwise.
+        parents = commit.parents or (_EMPTY_TREE[len(commit.sha)],)
+        told = [{one.path: one for one in self.changed(parent, commit.sha)} for parent in parents]
+        shared = set(told[0]).intersection(*told[1:]) if len(told) > 1 else set(told[0])
+        return msgspec.structs.replace(commit, files=tuple(told[0][path] for path in sorted(shared)))
+
+    def _entry(self, commit: str, path: str) -> Entry | None:
+        said = self._must("ls-tree", "-z", "--full-tree", commit, "--", path)
+        for row in said.split(b"\0"):
+            head, _, name = row.partition(b"\t")
+            if name == os.fsencode(path):
+                mode, _, sha = head.split(b" ")
+                return Entry(mode.decode(), sha.decode())
+        return None
+
+    def _ask(self, *args: str, data: bytes | None = None) -> bytes | None:
+        return ask(self.path, args, timeout_s=self._timeout_s, data=data)
+
+    def _must(self, *args: str, data: bytes | None = None) -> bytes:
+        said = self._ask(*args, data=data)
+        if said is None:
+            raise Problem(
+                f"git {args[0]} in {self.path}",
+                found="no answer that can be used",
+                wanted="the objects of both commits, readable, within a minute and 256 MB",
+                remedy="git fsck says whether objects are missing; git fetch --unshallow origin brings them",
+            )
+        return said
+
+
+def _lines(names: Iterable[str]) -> bytes:
+    return "".join(f"{name}\n" for name in names).encode("ascii")
+
+
+def _batches(sized: Iterable[tuple[str, int]], cap_bytes: int) -> Iterator[list[str]]:
+    batch: list[str] = []
+    held = 0
+    for name, size in sized:
+        if batch and (held + size > cap_bytes or len(batch) == 500):
+            yield batch
+            batch, held = [], 0
+        batch.append(name)
+        held += size + 100
+    if batch:
+        yield batch
+
+
+def _raw(said: bytes) -> Iterator[FileChange]:
+    fields = iter(said.split(b"\0"))
+    for head in fields:
+        if not head.startswith(b":"):
+            continue
+        before, after, sha_before, sha_after, how = head[1:].decode("ascii").split(" ")
+        yield FileChange(
+            path=os.fsdecode(next(fields)),
+            how=_HOW[how[0]],
+            mode_before=before if before != "000000" else "",
+            mode_after=after if after != "000000" else "",
+            sha_before="" if sha_before in _NO_OBJECT else sha_before,
+            sha_after="" if sha_after in _NO_OBJECT else sha_after,
+        )
+
+
+def _commit(row: bytes) -> Commit:
+    sha, author, committer, parents, subject, trailers = (
+        part.decode("utf-8", "replace") for part in row.split(b"\0", 5)
+    )
+    pairs = tuple(
+        (key.strip(), value.strip())
+        for line in trailers.split("\x01")
+        for key, colon, value in [line.partition(":")]
+        if colon
+    )
+    return Commit(
+        sha=sha,
+        author=author,
+        committer=committer,
+        co_authors=tuple(value for key, value in pairs if key.lower() == "co-authored-by"),
+        trailers=pairs,
+        parents=tuple(parents.split()),
+        subject=subject,
+    )

@@ -21,6 +21,7 @@ from drillmaster.stats import block_bound, blocks_for_bound, order_bound, quanti
 from drillmaster.verdict import Absent, Exact, Measure
 
 __all__ = [
+    "MADE_AGAIN",
     "QUANTILES",
     "TIMES",
     "Bound",
@@ -30,6 +31,7 @@ __all__ = [
     "Level",
     "Time",
     "authors_called",
+    "counted",
     "limit_name",
     "limit_names",
 ]
@@ -38,6 +40,8 @@ Kind = Literal["cold", "closed", "open", "drain"]
 Time = Literal["latency", "service", "ttfb", "ttft", "itl", "tpot", "connect", "tls", "late"]
 TIMES: tuple[Time, ...] = get_args(Time)
 QUANTILES = {"p50": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
+MADE_AGAIN = "calls made again on a kept connection"
+"""Under this they are counted in a verdict, where there are any."""
 _GOOD, _CUT = 0, 1
 
 
@@ -116,6 +120,9 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
     """What may be the client's own in any time of it, at 99 % of its moments; None: nobody says."""
     longest_turn_s: float | None = None
     """The longest that the client did not look at its connections."""
+    made_again: int = 0
+    """Calls made once more on a new connection, since the kept one turned out to have been closed: each is one call, and its
+    latency holds both."""
 
     @property
     def failures(self) -> int:
@@ -214,6 +221,13 @@ class Interview(msgspec.Struct, frozen=True, kw_only=True):
 
     def level(self, label: str) -> Level | None:
         return next((level for level in self.levels if level.label == label), None)
+
+
+def counted(levels: Sequence[Level]) -> dict[str, int]:
+    """What was looked at, in numbers."""
+    again = sum(level.made_again for level in levels)
+    found = {"levels": len(levels), "calls": sum(level.n for level in levels)}
+    return found | ({MADE_AGAIN: again} if again else {})
 
 
 def authors_called(authors: Iterable[str], who: str) -> list[str]:

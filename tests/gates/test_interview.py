@@ -69,6 +69,22 @@ def test_a_kept_interview_gets_the_verdict_that_was_kept_with_it(name: str) -> N
     assert golden_text(name) == (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
 
 
+# What a row of ours says beside
+
+
+def test_calls_made_again_on_a_kept_connection_are_counted_and_change_no_verdict(tmp_path: Path) -> None:
+    rows = (row("cold"), row("warm_c1", made_again=2), row("warm_c4", made_again=1), row("warm_c8"))
+    verdict = verdict_of(tmp_path, told(*rows))
+    assert verdict.status == "pass"
+    assert verdict.counts == {"levels": 4, "calls": 31, "calls made again on a kept connection": 3}
+
+
+@pytest.mark.parametrize("made_again", [-1, 1.5, "2", True])
+def test_a_number_of_calls_made_again_that_is_none_is_refused(tmp_path: Path, made_again: Any) -> None:
+    with pytest.raises(Problem, match="made_again"):
+        verdict_of(tmp_path, told(row("cold"), row("warm_c1", made_again=made_again), row("warm_c4"), row("warm_c8")))
+
+
 # The article's words
 
 

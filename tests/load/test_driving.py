@@ -37,7 +37,7 @@ def test_a_record_of_a_step_that_is_not_there_is_none_of_this_run(tmp_path: Path
 
 
 def test_an_outcome_that_nobody_knows_is_no_record() -> None:
-    bad: tuple[Any, ...] = (1, 1, 2, 0, 0, -1, 0, 200, 200)
+    bad: tuple[Any, ...] = (1, 1, 2, 0, 0, -1, 0, 200, 200, 0)
     with pytest.raises(Problem, match="found outcome 200"):
         StepTally(5).add([bad])
 

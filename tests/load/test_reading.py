@@ -23,10 +23,12 @@ STEPS = (
 )
 
 
-def record(step: int, due_ms: float, took_ms: float, *, late_ms: float = 0, outcome: str = "ok") -> bytes:
+def record(
+    step: int, due_ms: float, took_ms: float, *, late_ms: float = 0, outcome: str = "ok", again: int = 0
+) -> bytes:
     due, end = round(due_ms * MS), round((due_ms + took_ms) * MS)
     sent = round((due_ms + late_ms) * MS)
-    return RECORD.pack(due, sent, end, 0, end, 0, 0, 9, 9, 0, 4, 0, step, 200, OUTCOMES.index(outcome), 0)
+    return RECORD.pack(due, sent, end, 0, end, 0, 0, 9, 9, 0, 4, 0, step, 200, OUTCOMES.index(outcome), again)
 
 
 PAIRS = [record(1, 300 + 100 * turn, 100) for turn in range(3) for _ in range(2)]
@@ -83,6 +85,13 @@ def test_a_run_that_went_well_is_all_that_a_gate_may_look_at(tmp_path: Path) -> 
     assert one.examined == {"levels": 2, "calls": 7, "warm-up calls": 2}
     assert (read.ended, read.torn_bytes) == ("completed", 0)
     assert read.fitness["warm_c2"].held == pytest.approx(2)
+
+
+def test_calls_made_again_on_a_kept_connection_are_counted_by_level_and_in_all(tmp_path: Path) -> None:
+    records = [record(1, 300 + 100 * turn, 100, again=turn % 2) for turn in range(3) for _ in range(2)]
+    one = open_interview(run(tmp_path, [record(0, 300, 100, again=1), WARMUP[0], *records]))
+    assert [level.made_again for level in one.levels] == [0, 2]
+    assert one.examined == {"levels": 2, "calls": 7, "warm-up calls": 2, "calls made again on a kept connection": 2}
 
 
 ALONE = [record(1, 300 + 100 * turn, 100) for turn in range(6)]

@@ -5,7 +5,7 @@ import pytest
 
 from drillmaster.errors import Problem
 from drillmaster.evidence.samples import LONG_RECORD, MORE, OUTCOMES, RECORD, header
-from drillmaster.load.rows import Row, file_text, row_of
+from drillmaster.load.rows import Row, file_text, row_of, row_text
 from drillmaster.load.tally import Call, StepTally, batches
 
 MS = 1_000_000
@@ -19,6 +19,7 @@ def record(
     sent_ms: float | None = None,
     connect_ms: float = 0,
     status: int = 200,
+    again: int = 0,
     **more: int,
 ) -> tuple[int, ...]:
     """A call as `batches` gives it: of the second format where more is said of it."""
@@ -33,6 +34,7 @@ def record(
         stage=0,
         status=status,
         outcome=OUTCOMES.index(outcome),
+        again=again,
         **more,
     )
     return call if more else call[: -len(Call._field_defaults)]
@@ -105,7 +107,7 @@ def test_any_chunking_gives_the_same_calls_step_by_step() -> None:
     for n in range(1, 40):
         stage = n // 13
         packed.append(RECORD.pack(n, n + 1, 7, 8, n + 5, 2, 1, 9, 9, 4, n, 0, stage, 200 + stage, stage, 1))
-        wanted.append((n, n + 1, n + 5, 2, 1, n, stage, 200 + stage, stage))
+        wanted.append((n, n + 1, n + 5, 2, 1, n, stage, 200 + stage, stage, 1))
     data = header(stages=["a", "b", "c", "d"]) + b"".join(packed) + b"torn"
     for size in (1, 7, RECORD.size, 1000, len(data)):
         found = list(batches(data[at : at + size] for at in range(0, len(data), size)))
@@ -122,7 +124,7 @@ def test_records_of_both_formats_are_cut_by_their_header() -> None:
     for size in (1, LONG_RECORD.size, len(data)):
         found = batches(data[at : at + size] for at in range(0, len(data), size))
         calls = [call for _, some in found for call in some]
-        assert calls == [(n, n + 1, n + 5, 2, 1, n, 0, 200, 0, n, 2 * n, 77, 3, 2) for n in range(1, 9)]
+        assert calls == [(n, n + 1, n + 5, 2, 1, n, 0, 200, 0, 1, n, 2 * n, 77, 3, 2) for n in range(1, 9)]
         assert found.torn_bytes == 4
 
 
@@ -206,3 +208,27 @@ def test_the_file_has_the_articles_rows_alone() -> None:
     assert (said["url"], said["levels"]) == ("http://x/", "1")
     assert [row["label"] for row in said["results"]] == ["cold", "warm_c1"]
     assert list(said["results"][0]) == ["label", "n", "p50_s", "p95_s", "max_s", "error_rate"]
+
+
+@pytest.mark.parametrize("more", [{}, {"session": 4, "attempts": 1}])
+def test_calls_made_again_on_a_kept_connection_are_counted_good_or_not_and_are_no_wait(more: dict[str, int]) -> None:
+    one = tally(
+        record(1, 101, again=1, **more),
+        record(1, 101, **more),
+        record(1, 90, "cut", status=-1, again=1, **more),
+        record(1, 101, again=1, **more),
+    )
+    assert (one.made_again, one.requests, one.waits, one.n) == (3, 4, 0, 4)
+    row = row_of("warm_c1", one)
+    assert row is not None and row.made_again == 3
+    assert "  3 calls made again on a kept connection" in row_text(row, one)
+    assert msgspec.json.decode(file_text([row]))["results"][0]["made_again"] == 3
+
+
+def test_one_call_made_again_is_one_call_and_of_none_nothing_is_said() -> None:
+    one, none = tally(record(1, 101, again=1)), tally(record(1, 101))
+    row = row_of("warm_c1", one)
+    assert row is not None and "  1 call made again on a kept connection" in row_text(row, one)
+    row = row_of("warm_c1", none)
+    assert row is not None and row.made_again is None
+    assert "again" not in row_text(row, none) + file_text([row])

@@ -63,6 +63,7 @@ class Tape:
     def call(
         self, stage: int, due_ms: float, took_ms: float, *, outcome: str = "ok", words: int = 0, first_ms: float = 0.0,
         status: int = 200, late_ms: float = 0.0, connect_ms: float = 0.0, tokens: int = -1,
+        again: int = 0,
     ) -> None:  # fmt: skip
         due, end = round(due_ms * MS), round((due_ms + took_ms) * MS)
         sent = 0 if outcome == "dropped" else round((due_ms + late_ms + connect_ms) * MS)
@@ -70,7 +71,7 @@ class Tape:
         first = round((due_ms + (first_ms or took_ms) - 1) * MS) if outcome == "ok" else 0
         self.records += RECORD.pack(
             due, sent, first, word, end if sent else 0, round(connect_ms * MS), 0, 90, 400, words, tokens, 0, stage, status,
-            OUTCOMES.index(outcome), 0,
+            OUTCOMES.index(outcome), again,
         )  # fmt: skip
         if words > 1:
             gap_us = round((took_ms - first_ms) * 1000 / (words - 1))
@@ -88,13 +89,17 @@ def folder(
     dropped: int = 0,
     slow: float = 1.0,
     late_ms: float = 0.0,
+    again: int = 0,
     ended: str = "completed",
     name: str = "Ada",
     stamps: tuple[str, ...] = (),
     levels: tuple[int, ...] = (1, 4),
     measured_from: str | None = "CI runner, Frankfurt",
 ) -> Path:
-    """Write and seal a run. `failing`, `cut`, `dropped`: of the open stage's calls; `late_ms`: of the client with four callers."""
+    """Write and seal a run. `failing`, `cut`, `dropped`: of the open stage's calls; `late_ms`: of the client with four callers.
+
+    `again`: so many calls of one caller were made once more.
+    """
     rng = random.Random(11)
     path = runs / RUN
     (path / "events").mkdir(parents=True)
@@ -131,6 +136,8 @@ def folder(
                 took_ms = 0
             if kind == "warmup":
                 more["connect_ms"] = 8.0
+            if step["label"] == "warm_c1" and n < again:
+                more["again"] = 1
             if step["label"] == "warm_c4":
                 more["late_ms"] = late_ms
             tape.call(stage, due_ms, took_ms, **more)

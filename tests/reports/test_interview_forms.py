@@ -375,3 +375,43 @@ def test_a_knee_that_cannot_be_told_is_said_so_and_is_no_number(tmp_path: Path) 
     verdict, view = interviews.shown(interviews.folder(tmp_path))
     assert view.knee.startswith("no knee can be told: 2 levels")
     assert "drillmaster_interview_knee_callers" not in reports.form("prometheus").render(verdict, view)
+
+
+def test_calls_made_again_on_a_kept_connection_are_on_every_form(tmp_path: Path) -> None:
+    path = interviews.folder(tmp_path, again=3)
+    interviews.judge(path)
+    verdict, view = interviews.shown(path)
+    assert [level.made_again for level in view.levels] == [0, 3, 0, 0, 0]
+    assert "calls made again on a kept connection 3" in reports.form("text").render(verdict, colour=False)
+    said = json.loads(reports.form("interview_json").render(verdict, view))
+    assert [level["made_again"] for level in said["levels"]] == [0, 3, 0, 0, 0]
+    assert said["verdict"]["counts"]["calls made again on a kept connection"] == 3
+    page = Page(reports.form("interview_html").render(verdict, view)).text
+    assert "Made again on a kept connection that had been closed: 3 calls of warm_c1." in page
+    rows = list(csv.DictReader(io.StringIO(reports.form("csv").render(verdict, view))))
+    assert [row["made_again"] for row in rows] == ["0", "3", "0", "0", "0"]
+    [family] = [
+        metric
+        for metric in text_string_to_metric_families(reports.form("prometheus").render(verdict, view))
+        if metric.name == "drillmaster_interview_made_again"
+    ]
+    assert {sample.labels["level"]: sample.value for sample in family.samples}["warm_c1"] == 3
+    wiki = reports.form("interview").render(verdict, view.page, view.decision)
+    assert "calls, 3 of them made again on a kept connection that had been closed" in wiki
+
+
+def test_where_no_call_was_made_again_no_page_speaks_of_it(tmp_path: Path) -> None:
+    verdict, view = interviews.case("pass", tmp_path)
+    assert "ade again on a kept" not in reports.form("interview_html").render(verdict, view)
+    assert "made again" not in reports.form("text").render(verdict, colour=False)
+    assert "made again" not in reports.form("interview").render(verdict, view.page, view.decision)
+
+
+def test_one_call_made_again_is_one_call(tmp_path: Path) -> None:
+    path = interviews.folder(tmp_path, again=1)
+    interviews.judge(path)
+    verdict, view = interviews.shown(path)
+    page = Page(reports.form("interview_html").render(verdict, view)).text
+    assert "Made again on a kept connection that had been closed: 1 call of warm_c1." in page
+    wiki = reports.form("interview").render(verdict, view.page, view.decision)
+    assert "calls, 1 of them made again on a kept connection" in wiki

@@ -22,7 +22,7 @@ from drillmaster.errors import Problem
 from drillmaster.gates.interview import InterviewGate
 from drillmaster.intake import read_bytes, read_strict
 from drillmaster.intake.blanks import left_open, none_left_open
-from drillmaster.interviews import Interview, Level
+from drillmaster.interviews import Interview, Level, counted
 from drillmaster.judge import decode_gate, judge, load_policy
 from drillmaster.policy import Pin
 from drillmaster.reports import screened
@@ -45,6 +45,7 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     requests: Annotated[int, msgspec.Meta(ge=0)] | None = None
     waits: Annotated[int, msgspec.Meta(ge=0)] | None = None
     waited_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    made_again: Annotated[int, msgspec.Meta(ge=0)] | None = None
     unsent_turns: Annotated[int, msgspec.Meta(ge=0)] | None = None
     first_turns_p50_s: _Seconds | None = None
     later_turns_p50_s: _Seconds | None = None
@@ -106,18 +107,19 @@ def open_interview_file(path: Path) -> Interview:
                 wanted="RFC 3339 with a zone",
                 remedy="run it again",
             )
+    levels = tuple(_level(row, at, place) for at, row in enumerate(file.results))
     return Interview(
         name=path.name,
         url=_bare_url(file.url),
         declared=("cold", *(f"warm_c{text}" for text in declared)),
-        levels=tuple(_level(row, at, place) for at, row in enumerate(file.results)),
+        levels=levels,
         time_limit_s=file.time_limit_s,
         idle_s=file.idle_s,
         bare=True,
         digest=f"sha256:{hashlib.sha256(raw).hexdigest()}",
         payload_sha256=file.payload_sha256 or "",
         ended_wall_ns=ended_ns,
-        examined={"levels": len(file.results), "calls": sum(row.n for row in file.results)},
+        examined=counted(levels),
     )
 
 
@@ -136,6 +138,7 @@ def _level(row: _Row, at: int, place: str) -> Level:
         n=row.n,
         failed={"failed": round(failures)} if round(failures) else {},
         known={"p50": row.p50_s, "p95": row.p95_s, "max": row.max_s},
+        made_again=row.made_again or 0,
     )
 
 

@@ -455,7 +455,7 @@ class _Run:
             self._tallies[stage].add(calls)
             if span_ns:
                 self._sent.update(call[1] // span_ns for call in calls if call[1])
-                self._sent.update(call[2] // span_ns for call in calls if call[13:] > (1,))  # `attempts`: sent again
+                self._sent.update(call[2] // span_ns for call in calls if call[14:] > (1,))  # `attempts`: sent again
 
     def _row(self, step: Step, wall_s: float) -> None:
         """One step ended: its row is kept and said, unless the engine was ended within it."""

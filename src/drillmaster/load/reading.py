@@ -25,7 +25,7 @@ from drillmaster import strict, timeline
 from drillmaster.errors import Problem, Refused, one_line
 from drillmaster.evidence import Defect, rows
 from drillmaster.intake import is_there, read_bytes
-from drillmaster.interviews import Calls, Interview, Kind, Level
+from drillmaster.interviews import Calls, Interview, Kind, Level, counted
 from drillmaster.load.columns import calls_of
 from drillmaster.load.knee import Knee, knee_of
 from drillmaster.load.manifest import COLD, EVENTS, InterviewManifest, ladder_files
@@ -176,11 +176,7 @@ def open_interview_run(path: Path) -> InterviewRun:
         payload_sha256=manifest.payload_sha256,
         digest=report.head,
         ended_wall_ns=max((int(row["wall_ns"]) for row in events), default=None),
-        examined={
-            "levels": len(levels),
-            "calls": sum(level.n for level in levels),
-            "warm-up calls": sum(tallies[label].n for label in steps if label not in judged),
-        },
+        examined=counted(levels) | {"warm-up calls": sum(tallies[label].n for label in steps if label not in judged)},
     )
     return InterviewRun(
         interview=interview,
@@ -423,4 +419,5 @@ def _level(step: dict[str, Any], tally: StepTally, void: tuple[str, ...], fitnes
         calls=calls,
         client_s=max(max(one.late_p99_s, _turn_s(one)) for one in each),
         longest_turn_s=fitness.longest_turn_s,
+        made_again=tally.made_again,
     )

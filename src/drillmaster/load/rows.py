@@ -27,6 +27,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """Calls that waited."""
     waited_s: float | None = None
     """All of them together; it is in their latencies."""
+    made_again: int | None = None
+    """Calls made once more on a new connection, since the kept one turned out to have been closed. None: there were none."""
     unsent_turns: int | None = None
     """Turns that were never sent, since their session had failed; among the errors. None: there were none."""
     first_turns_p50_s: float | None = None
@@ -42,6 +44,8 @@ def row_of(label: str, tally: StepTally) -> Row | None:
     said: dict[str, Any] = {**figures}
     if tally.waits:
         said |= {"requests": tally.requests, "waits": tally.waits, "waited_s": round(tally.waited_s, 6)}
+    if tally.made_again:
+        said["made_again"] = tally.made_again
     if tally.unsent_turns:
         said["unsent_turns"] = tally.unsent_turns
     by_turn = tally.ok_by_turn_s()
@@ -65,6 +69,8 @@ def row_text(row: Row, tally: StepTally) -> str:
     if row.waits:
         who = "1 call waited" if row.waits == 1 else f"{row.waits} calls waited"
         text += f"  {who} {row.waited_s:.3g} s because the endpoint asked for it, {row.requests} requests"
+    if row.made_again:
+        text += f"  {row.made_again} call{'s' * (row.made_again > 1)} made again on a kept connection that was closed"
     if row.first_turns_p50_s is not None and row.later_turns_p50_s is not None:
         text += f"  first turns p50 {_s(row.first_turns_p50_s)}, later ones {_s(row.later_turns_p50_s)}"
     return text

@@ -187,6 +187,7 @@ def _level(
         connects=len(opened),
         connect_max_s=max(opened, default=0.0),
         sent_again=sum(max(0, attempts - 1) for attempts in calls.attempts),
+        made_again=level.made_again,
         held=fitness.held,
         held_overall=fitness.held_overall,
         late_p99_s=fitness.late_p99_s,

@@ -10,6 +10,8 @@
 5. A wait that the endpoint asked for is a part of its call's latency, and counted beside it: how many calls waited, how long in
    all, and how many requests were sent. A turn that was never sent, since its session had failed, is a failure by that name
    and no latency.
+6. A call that was made again on a new connection, since the kept one turned out to have been closed, is one call and one request:
+   nobody there had taken it. It is counted, for its latency holds both.
 """
 
 from array import array
@@ -31,10 +33,10 @@ _KNOWN = len(OUTCOMES)
 _CUT = frozenset({OUTCOMES.index("timeout"), OUTCOMES.index("stopped"), OUTCOMES.index("dropped")})
 _STATUS = frozenset({OUTCOMES.index("http_3xx"), OUTCOMES.index("http_4xx"), OUTCOMES.index("http_5xx")})
 _UNSENT_TURN = OUTCOMES.index("unsent_turn")
-_FIELDS = Struct("<qq16xqqq12xi4xHhBx")
+_FIELDS = Struct("<qq16xqqq12xi4xHhBB")
 """Of `RECORD`, what is folded here: there may be a hundred thousand a second of them beside the engine that makes them."""
 _LONG_FIELDS = Struct(_FIELDS.format + "qqIHB")
-_FEW = 9
+_FEW = 10
 """So many fields has a call of the first format."""
 assert (_FIELDS.size, _LONG_FIELDS.size) == (RECORD.size, LONG_RECORD.size)
 
@@ -54,12 +56,13 @@ class Call(NamedTuple):
     stage: int
     status: int
     outcome: int
+    again: int
     waited_ns: int = 0
+    """From here on: of the second format alone."""
     paused_ns: int = 0
     session: int = 0
     turn: int = 0
     attempts: int = 1
-    """From here on: of the second format alone."""
 
 
 class StepTally:
@@ -85,6 +88,8 @@ class StepTally:
         self.waited_s = 0.0
         """All of them together."""
         self._more_attempts = 0
+        self.made_again = 0
+        """Calls made once more on a new connection, since the kept one turned out to have been closed."""
         self.failed: Counter[str] = Counter()
         self.tokens = 0
         self.first_status = -1
@@ -97,13 +102,15 @@ class StepTally:
         due_append, end_append = self._due.append, self._end.append
         at = len(self._due)
         unsent = tokens_sum = 0
-        for due_ns, sent_ns, end_ns, connect_ns, tls_ns, tokens, _, status, outcome in calls:
+        for due_ns, sent_ns, end_ns, connect_ns, tls_ns, tokens, _, status, outcome, again in calls:
             due_append(due_ns)
             end_append(end_ns)
             if sent_ns - due_ns > connect_ns + tls_ns:
                 self._late.append(sent_ns - due_ns - connect_ns - tls_ns)
             if tokens > 0:
                 tokens_sum += tokens
+            if again:
+                self.made_again += 1
             if outcome > _SHORT:
                 if outcome >= _KNOWN:
                     raise Problem(
@@ -125,7 +132,7 @@ class StepTally:
         """Take what records of the second format have more; the calls that were due, without that."""
         due = []
         for call in calls:
-            due_ns, _, _, _, _, _, _, _, outcome, waited_ns, paused_ns, session, turn, attempts = call
+            due_ns, _, _, _, _, _, _, _, outcome, _, waited_ns, paused_ns, session, turn, attempts = call
             if outcome == _UNSENT_TURN:
                 self.unsent_turns += 1
                 self.failed["unsent_turn"] += 1

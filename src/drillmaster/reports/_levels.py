@@ -86,6 +86,8 @@ class LevelView(msgspec.Struct, frozen=True, kw_only=True):
     """The longest of them, TLS included; it is in the latency of its call."""
     sent_again: int = 0
     """How often a call was sent once more, at the endpoint's word."""
+    made_again: int = 0
+    """Calls made once more on a new connection, since the kept one turned out to have been closed; each is one call."""
     held: float
     """In flight on average until the last call began."""
     held_overall: float

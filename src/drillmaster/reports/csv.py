@@ -27,7 +27,7 @@ COLUMNS: Final = (
     "error_ratio", "error_ratio_high", "failed_kinds", "span_s", "good_per_s", "output_tokens",
     *(f"first_byte_{name}_s" for name in _STREAM), *(f"first_word_{name}_s" for name in _STREAM),
     *(f"gap_{name}_s" for name in ("p50", "p95", "p99", "max")),
-    "held", "late_p99_s", "busy_max_s", "cpu_ratio", "void",
+    "held", "late_p99_s", "busy_max_s", "cpu_ratio", "void", "made_again",
 )  # fmt: skip  # columns, in the order of the file
 _FORMULA = re.compile(r"[=+\-@\t\r]")
 
@@ -76,7 +76,8 @@ def _row(verdict: Verdict, view: InterviewView, level: LevelView) -> list[object
     found += _quantiles(level.first_byte, _STREAM)
     found += _quantiles(level.first_word, _STREAM)
     found += _quantiles(level.gaps, ("p50", "p95", "p99", "max"))
-    return [*found, level.held, level.late_p99_s, level.longest_turn_s, level.cpu_share, "; ".join(level.void)]
+    found += [level.held, level.late_p99_s, level.longest_turn_s, level.cpu_share, "; ".join(level.void)]
+    return [*found, level.made_again]
 
 
 def _quantiles(spread: Spread | None, names: tuple[str, ...]) -> list[object]:

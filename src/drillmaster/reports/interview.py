@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from drillmaster.deciding import Decision, kind_text
+from drillmaster.interviews import MADE_AGAIN
 from drillmaster.reports import clip, code_span, markdown, number, one_line
 from drillmaster.reports._levels import LevelView
 from drillmaster.reports.text import check_line, last_line
@@ -113,7 +114,7 @@ def render(verdict: Verdict, page: InterviewPage, decision: Decision) -> str:
                 f"Budget note: {markdown(clip(decision.budget, 400))}  ",
                 f"Review date: {_review(decision)}",
                 "",
-                *_limits(page, decision),
+                *_limits(page, decision, verdict.counts.get(MADE_AGAIN, 0)),
             ]
         )
         + "\n"
@@ -138,12 +139,13 @@ def _review(decision: Decision) -> str:
     return decision.review_on or "OPEN: the file does not say when it was measured"
 
 
-def _limits(page: InterviewPage, decision: Decision) -> list[str]:
+def _limits(page: InterviewPage, decision: Decision, made_again: int) -> list[str]:
     idle = f"after {number(page.idle_s)} s of silence" if page.idle_s is not None else "after a silence nobody recorded"
     cut = f"cut at {number(page.time_limit_s)} s" if page.time_limit_s is not None else "cut at a time nobody recorded"
+    again = f", {made_again} of them made again on a kept connection that had been closed" if made_again else ""
     return [
         f"Measured from: {_said(decision.measured_from)}  ",
-        f"Sample: {decision.n} calls, {cut}; the cold one {idle}  ",
+        f"Sample: {decision.n} calls{again}, {cut}; the cold one {idle}  ",
         f"Does not transfer to: {'; '.join(decision.travels_not)}",
     ]
 

@@ -150,6 +150,7 @@ def _page(
             others=_others(verdict, view),
             voids=[level for level in view.levels if level.void],
             throughput=[_through(level) for level in shown],
+            made_again=_made_again(view),
             left=len(view.levels) - len(shown),
             whole_inside=whole_inside,
             idle=_idle(view),
@@ -314,6 +315,12 @@ def _through(level: LevelView) -> dict[str, str]:
         "connect": seconds_text(level.connect_max_s) if level.connects else "none",
         "again": str(level.sent_again),
     }
+
+
+def _made_again(view: InterviewView) -> str:
+    """Which levels have calls that were made again on a kept connection; empty: none has."""
+    calls = {level.label: level.made_again for level in view.levels if level.made_again}
+    return ", ".join(f"{n} call{'s' * (n > 1)} of {label}" for label, n in calls.items())
 
 
 def _stream(level: LevelView) -> dict[str, Any]:

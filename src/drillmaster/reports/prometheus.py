@@ -145,6 +145,11 @@ def _interview(verdict: Verdict, view: InterviewView) -> list[str]:
         each({x.label: None if x.tokens is None else float(x.tokens) for x in levels}),
     )
     metric(
+        "made_again",
+        "Calls made once more on a new connection, since the kept one turned out to have been closed.",
+        each({x.label: float(x.made_again) for x in levels}),
+    )
+    metric(
         "held", "Calls in flight on average until a level's last call began.", each({x.label: x.held for x in levels})
     )
     metric(

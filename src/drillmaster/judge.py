@@ -80,14 +80,15 @@ def judge(
     now_ns: int,
     version: str,
     limits_from: str = "the command line",
+    admitted: Sequence[Check] = (),
 ) -> Verdict:
     """Run one gate. `pin` None: nobody answers for the limits, which came from `limits_from`; the verdict says UNPINNED.
 
     `policy_expected` is the digest that the evidence was taken under; another one is refused. `evidence_end_ns` and
-    `now_ns` are wall time: evidence from the future is refused.
+    `now_ns` are wall time: evidence from the future is refused. `admitted` are checks that the way in has made.
     """
-    admitted = (_policy(pin, policy_digest, policy_expected, now_ns, limits_from), *_dated(evidence_end_ns, now_ns))
-    checks = (*admitted, *gate.checks(evidence))
+    first = (_policy(pin, policy_digest, policy_expected, now_ns, limits_from), *_dated(evidence_end_ns, now_ns))
+    checks = (*first, *admitted, *gate.checks(evidence))
     return Verdict(
         gate=name,
         status=conclude(checks),

@@ -7,7 +7,7 @@
 """
 
 import re
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -37,6 +37,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     owner: str
     review_by: str
     gates: list[dict[str, Any]]
+    max_attempts: Annotated[int, msgspec.Meta(ge=1, le=1_000)] | msgspec.UnsetType = msgspec.UNSET
+    """How often one subject may be judged on new evidence; left out: any number of times, each of them counted."""
 
     @property
     def pin(self) -> Pin:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from drillmaster.cli.gate import _flag_limits
+from drillmaster.cli.gate.eviction import _flag_limits
 from drillmaster.clock import parse_rfc3339
 from drillmaster.intake.run import open_bare, open_run
 from drillmaster.intake.verdicts import judge_bare, judge_eviction

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from drillmaster.cli.gate import _flag_limits
+from drillmaster.cli.gate.eviction import _flag_limits
 from drillmaster.clock import parse_rfc3339
 from drillmaster.intake.run import open_bare
 from drillmaster.intake.verdicts import judge_bare

@@ -48,13 +48,14 @@ class Gate(msgspec.Struct, Generic[E], frozen=True, kw_only=True, forbid_unknown
         """Say the verdict in the article's own words, which scripts may grep; printed above the last line of the text form."""
         return ()
 
-    def article_exit(self, verdict: Verdict) -> int:
+    @classmethod
+    def article_exit(cls, verdict: Verdict) -> int:
         """Give the exit code of `--exit-map articles`: that of the first check, in order, which has one and did not pass."""
         if verdict.status == "pass":
             return Exit.PASS
         missed = (check.id for check in verdict.checks if check.status != "pass")
-        fallback = self.ARTICLE_FAIL if verdict.status == "fail" else self.ARTICLE_REFUSED
-        return next((self.ARTICLE_CODES[one] for one in missed if one in self.ARTICLE_CODES), fallback)
+        fallback = cls.ARTICLE_FAIL if verdict.status == "fail" else cls.ARTICLE_REFUSED
+        return next((cls.ARTICLE_CODES[one] for one in missed if one in cls.ARTICLE_CODES), fallback)
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):

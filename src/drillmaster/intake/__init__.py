@@ -16,7 +16,7 @@ from drillmaster import strict
 from drillmaster.errors import Problem
 from drillmaster.timeline.opening import complaint
 
-__all__ = ["is_there", "read_bytes", "read_strict"]
+__all__ = ["format_of", "is_there", "read_bytes", "read_strict"]
 
 T = TypeVar("T")
 
@@ -52,6 +52,13 @@ def read_strict(path: str | os.PathLike[str], type_: type[T], *, cap_bytes: int 
     """
     place = os.fspath(path)
     _regular(place)
+    fmt = format_of(place)
+    cap_bytes = strict.CAP_BYTES[fmt] if cap_bytes is None else cap_bytes
+    return strict.load_as(read_bytes(place, cap_bytes), type_, place=place, fmt=fmt, cap_bytes=cap_bytes)
+
+
+def format_of(place: str) -> strict.Format:
+    """Say by its suffix which format a file has. Raises `Problem` for one of no format of ours."""
     fmt = _FORMATS.get(Path(place).suffix.lower())
     if fmt is None:
         raise Problem(
@@ -60,8 +67,7 @@ def read_strict(path: str | os.PathLike[str], type_: type[T], *, cap_bytes: int 
             wanted="one of .json, .yaml, .yml, .toml",
             remedy="rename the file after its format",
         )
-    cap_bytes = strict.CAP_BYTES[fmt] if cap_bytes is None else cap_bytes
-    return strict.load_as(read_bytes(place, cap_bytes), type_, place=place, fmt=fmt, cap_bytes=cap_bytes)
+    return fmt
 
 
 def read_bytes(path: str | os.PathLike[str], cap_bytes: int) -> bytes:

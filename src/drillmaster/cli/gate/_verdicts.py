@@ -1,0 +1,213 @@
+"""What every gate can be told and how each one ends: options, forms, and the exit code, which no form changes."""
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from drillmaster.cli import _completions as completions
+from drillmaster.errors import Exit, Problem
+
+if TYPE_CHECKING:
+    from drillmaster.gates import Gate
+    from drillmaster.intake.judging import Gather, Reader
+    from drillmaster.verdict import Verdict
+
+__all__ = ["FORMS", "Says", "end", "gate_options", "judge_and_end", "now_ns", "rendered", "verdict_options"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FORMS = ("text", "json", "junit", "sarif", "github", "markdown")
+
+
+class Says(NamedTuple):
+    """How a verdict is told. `outputs` are forms with the files they go to; `mapped`: exit as the article's script did."""
+
+    form: str
+    outputs: tuple[tuple[str, Path], ...]
+    now_ns: int
+    mapped: bool
+
+
+def _output(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, Path], ...]:
+    found: list[tuple[str, Path]] = []
+    for value in values:
+        form, equals, path = value.partition("=")
+        if form not in FORMS or not equals or not path:
+            raise click.BadParameter(f"found {value}, wanted FORM=PATH, FORM one of {', '.join(FORMS)}", ctx, param)
+        if path in {str(other) for _, other in found}:
+            raise click.BadParameter(f"found {path} twice, wanted a file of its own for each form", ctx, param)
+        found.append((form, Path(path)))
+    return tuple(found)
+
+
+def _offer(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Offer the forms while none stands there; what follows its `=` is the shell's to complete."""
+    forms = [CompletionItem(f"{form}=") for form in FORMS if f"{form}=".startswith(typed)]
+    return forms or [CompletionItem(typed, type="file")]
+
+
+def verdict_options(verb: F) -> F:
+    """Give a verb the options of every verdict; it receives them as `says`."""
+
+    @functools.wraps(verb)
+    def told(
+        *args: Any,
+        form: str,
+        as_json: bool,
+        outputs: tuple[tuple[str, Path], ...],
+        now: str | None,
+        exit_map: str | None,
+        **rest: Any,
+    ) -> Any:
+        says = Says("json" if as_json else form, outputs, now_ns(now), exit_map is not None)
+        return verb(*args, says=says, **rest)
+
+    options = (
+        click.option(
+            "--format",
+            "form",
+            type=click.Choice(FORMS),
+            default="text",
+            show_default=True,
+            help="Form of the verdict on stdout.",
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Short for --format json."),
+        click.option(
+            "--output",
+            "outputs",
+            metavar="FORM=PATH",
+            multiple=True,
+            callback=_output,
+            shell_complete=_offer,
+            help="Write the verdict in that form to a file as well; can be given again.",
+        ),
+        click.option("--now", metavar="TIME", help="Judge as of this RFC 3339 time instead of now."),
+        click.option("--exit-map", type=click.Choice(["articles"]), help="Exit as the article's own script did."),
+    )
+    for option in reversed(options):
+        told = option(told)
+    return told  # type: ignore[return-value]  # click calls it by name, with what its options say
+
+
+def gate_options(verb: F) -> F:
+    """Give a verb the options of a gate over files of a repository; it receives them as `asked` and `says`."""
+
+    @functools.wraps(verb)
+    def told(
+        *args: Any,
+        says: Says,
+        policy: str | None,
+        base: str | None,
+        head: str | None,
+        repo: Path,
+        event: Path | None,
+        attempts: Path | None,
+        **rest: Any,
+    ) -> Any:
+        from drillmaster.intake.judging import Asked
+        from drillmaster.run.seats import state_root
+
+        asked = Asked(
+            now_ns=says.now_ns,
+            state=state_root(),
+            policy=policy,
+            base=base,
+            head=head if head is not None or base is None else "HEAD",
+            repo=repo,
+            event=event,
+            attempts=attempts,
+        )
+        return verb(*args, asked=asked, says=says, **rest)
+
+    path = click.Path(path_type=Path)
+    options = (
+        click.option(
+            "--policy",
+            metavar="FILE",
+            help="Policy file. Default: .drillmaster/GATE-policy.yaml.",
+            shell_complete=completions.files,
+        ),
+        click.option("--base", metavar="REF", help="The ref the change is for: policy and lists are read from there."),
+        click.option("--head", metavar="REF", help="The change's last commit. Default, with --base: HEAD."),
+        click.option("--repo", type=path, default=Path(), help="A folder in the repository. Default: this one."),
+        click.option(
+            "--event", type=path, metavar="FILE", help="The code host's event, which says who opened the change."
+        ),
+        click.option(
+            "--attempts", type=path, metavar="FILE", help="Ledger of attempts. Default: one in the user's state folder."
+        ),
+    )
+    wrapped: Any = told
+    for option in reversed(options):
+        wrapped = option(wrapped)
+    return verdict_options(wrapped)  # type: ignore[no-any-return]  # as above
+
+
+def judge_and_end(name: str, asked: Any, says: Says, gather: "Gather", *, read: "Reader | None" = None) -> None:
+    """Judge by one gate, tell the verdict and exit by it."""
+    from drillmaster.intake.judging import judged
+
+    said = judged(name, asked, gather, read=read)
+    end(said.verdict, type(said.gate), says, closing=said.closing)
+
+
+def end(verdict: "Verdict", gate: "type[Gate[Any]]", says: Says, *, closing: tuple[str, ...] = ()) -> None:
+    """Tell a verdict in all its forms and exit by it. A form that cannot be written refuses, once all others are."""
+    import msgspec
+
+    from drillmaster.intake.written import write_whole
+
+    if says.mapped:
+        verdict = msgspec.structs.replace(verdict, stamps=(*verdict.stamps, "EXIT MAP articles"))
+    code = gate.article_exit(verdict) if says.mapped else int(verdict.exit)
+    lost = None
+    for form, path in says.outputs:
+        try:
+            write_whole(path, rendered(verdict, form, closing))
+        except Problem as problem:
+            lost = problem
+    _print(verdict, says.form, closing)
+    if lost is not None:
+        print(f"drillmaster: {lost}", file=sys.stderr)
+        code = code or int(Exit.REFUSED)
+    sys.exit(code)
+
+
+def rendered(verdict: "Verdict", form: str, closing: tuple[str, ...] = (), *, colour: bool = False) -> str:
+    """Write a verdict in one form; `closing` lines stand above the last line of the text."""
+    from drillmaster import reports
+    from drillmaster.errors import one_line
+
+    if form != "text":
+        text: str = reports.form(form).render(verdict)
+        return text
+    text = reports.form("text").render(verdict, colour=colour)
+    above, _, last = text.rstrip("\n").rpartition("\n")
+    return "\n".join([*([above] if above else []), *map(one_line, closing), last, ""])
+
+
+def _print(verdict: "Verdict", form: str, closing: tuple[str, ...]) -> None:
+    from drillmaster.reports.text import colour_wanted
+
+    colour = form == "text" and colour_wanted(os.environ, is_terminal=sys.stdout.isatty())
+    click.echo(rendered(verdict, form, closing, colour=colour), nl=False, color=colour)
+
+
+def now_ns(now: str | None) -> int:
+    """Read --now; without it the clock. Whole seconds, as the verdict records them: judged again it is the same."""
+    from drillmaster.clock import SystemClock, parse_rfc3339
+
+    if now is None:
+        return SystemClock().wall_ns() // 10**9 * 10**9
+    given = parse_rfc3339(now)
+    if given is None:
+        raise Problem(
+            "--now", found=repr(now), wanted="RFC 3339 with a zone", remedy="write it as 2026-11-29T15:30:00Z"
+        )
+    return given // 10**9 * 10**9

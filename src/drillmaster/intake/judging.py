@@ -1,0 +1,220 @@
+"""From a policy and evidence to a verdict, the same way for every gate that judges files.
+
+1. With a base ref the policy is read from there, or from a path outside the repository. A policy of the working tree is
+   taken where there is no base, and the verdict is stamped TREE.
+2. A policy that the base has not yet, and the change adds, is the bootstrap, and the verdict is stamped so.
+3. A gate that cannot go red does not judge (`intake.selftests`).
+4. Every attempt is counted in a ledger (`intake.attempts`); a policy can say how many there may be.
+"""
+
+import glob
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+import drillmaster
+from drillmaster import strict
+from drillmaster.clock import rfc3339
+from drillmaster.errors import Problem
+from drillmaster.gates import Gate
+from drillmaster.intake import format_of, read_bytes
+from drillmaster.intake.attempts import Ledger
+from drillmaster.intake.authority import FOLDER, Authority
+from drillmaster.intake.git import Repository
+from drillmaster.intake.selftests import must_go_red
+from drillmaster.judge import decode_gate, judge, load_policy
+from drillmaster.policy import Pin
+from drillmaster.reports import screened
+from drillmaster.verdict import Check, Exact, Verdict
+
+__all__ = ["Asked", "Gathered", "Judged", "PolicyRead", "judged", "policy_of"]
+
+_CAP_BYTES = 16 << 20
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line said. `now_ns` is wall time in whole seconds; `state` the user's state folder."""
+
+    now_ns: int
+    state: Path
+    policy: str | None = None
+    base: str | None = None
+    head: str | None = None
+    repo: Path = Path()
+    event: Path | None = None
+    attempts: Path | None = None
+    protects: tuple[str, ...] = ()
+    """Paths that judge the change beside the policy, from the root of the repository: the lock, the allow-list."""
+
+
+class PolicyRead(NamedTuple):
+    """A decoded policy. `pin` None: nobody answers for it. `max_attempts` None: any number."""
+
+    gate: Gate[Any]
+    pin: Pin | None
+    digest: str
+    place: str
+    max_attempts: int | None = None
+    stamps: tuple[str, ...] = ()
+    limits_from: str = "the command line"
+
+
+class Gathered(msgspec.Struct, frozen=True, kw_only=True):
+    """Evidence and what a verdict says of it. `subject` is what attempts are counted by; `end_ns` None: undated."""
+
+    evidence: Any
+    subject: str
+    digest: str
+    counts: dict[str, int]
+    end_ns: int | None = None
+    stamps: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
+    """What the way in found: each is one more check of the verdict."""
+
+
+class Judged(NamedTuple):
+    """A verdict, the gate that gave it, and what it says in the article's words."""
+
+    verdict: Verdict
+    gate: Gate[Any]
+    closing: tuple[str, ...]
+
+
+Reader = Callable[[bytes, str, strict.Format], PolicyRead]
+Gather = Callable[[Gate[Any], Asked, Authority | None], Gathered]
+
+
+def judged(name: str, asked: Asked, gather: Gather, *, read: Reader | None = None) -> Judged:
+    """Judge by one gate. `read` decodes a policy in a format of its own; None: ours. Raises Problem."""
+    must_go_red(name, asked.state)
+    authority = None
+    if asked.base is not None:
+        repo = Repository.at(asked.repo)
+        authority = Authority(repo, asked.base, asked.head, now_ns=asked.now_ns, event=asked.event)
+    elif asked.head is not None or asked.event is not None:
+        raise Problem(
+            f"gate {name}", found="--head or --event alone", wanted="the ref it is for", remedy="add --base origin/main"
+        )
+    policy, checks, stamps = policy_of(name, asked, authority, read=read)
+    gathered = gather(policy.gate, asked, authority)
+    checks += gathered.checks
+    if authority is not None and authority.head is not None:
+        own = (*asked.protects, *(() if asked.policy is None else (_inside(authority, asked.policy) or "",)))
+        check, bootstrap = authority.self_check(path for path in own if path)
+        checks += (check,)
+        stamps += bootstrap
+    ledger = Ledger(asked.attempts or asked.state / "attempts.jsonl")
+    told = {"gate": name, "subject": gathered.subject, "evidence": gathered.digest, "policy": policy.digest}
+    n, before = ledger.number(**told)
+    checks += _attempts(n, before, policy.max_attempts)
+    verdict = judge(
+        policy.gate,
+        gathered.evidence,
+        name=name,
+        subject=gathered.subject,
+        stamps=tuple(dict.fromkeys((*policy.stamps, *stamps, *gathered.stamps))),
+        pin=policy.pin,
+        policy_digest=policy.digest,
+        evidence_digest=gathered.digest,
+        evidence_end_ns=asked.now_ns if gathered.end_ns is None else gathered.end_ns,
+        counts={**gathered.counts, "attempt": n},
+        now_ns=asked.now_ns,
+        version=drillmaster.__version__,
+        limits_from=policy.limits_from,
+        admitted=checks,
+    )
+    ledger.append(at=rfc3339(asked.now_ns, digits=0), status=verdict.status, **told)
+    verdict = screened(verdict)
+    return Judged(verdict, policy.gate, policy.gate.closing(gathered.evidence, verdict))
+
+
+def policy_of(
+    name: str, asked: Asked, authority: Authority | None, *, read: Reader | None = None
+) -> tuple[PolicyRead, tuple[Check, ...], tuple[str, ...]]:
+    """Read the policy that judges (rules 1 and 2), with the check of its signature, and stamps. Raises Problem."""
+    named = asked.policy or f"{FOLDER}/{name}-policy.yaml"
+    reader = read or _ours(name)
+    if authority is None:
+        if asked.policy is None and not (asked.repo / named).is_file():
+            raise _none(name, named)
+        place = Path(named) if asked.policy else asked.repo / named
+        policy = reader(read_bytes(place, _CAP_BYTES), str(place), format_of(str(place)))
+        return policy, (), ("TREE",)
+    inside = _inside(authority, named) if asked.policy else named
+    if inside is None:
+        policy, signatures, data = _outside(Path(named), reader)
+        check = authority.policy_check(named, data, signatures)
+        return policy, (check,) if check else (), ()
+    ref, stamps = authority.base, ()
+    found = authority.repo.read(ref, inside, cap_bytes=_CAP_BYTES)
+    if found is None and authority.head is not None:
+        ref = authority.head
+        found = authority.repo.read(ref, inside, cap_bytes=_CAP_BYTES)
+    if found is None:
+        raise _none(name, f"{inside} at {authority.base[:12]}")
+    policy = reader(found, f"{inside} at {ref[:12]}", format_of(named))
+    check = authority.policy_check(inside, found, authority.signatures(ref, inside))
+    return policy, (check,) if check else (), () if ref == authority.base else ("BOOTSTRAP",)
+
+
+def _outside(path: Path, reader: Reader) -> tuple[PolicyRead, tuple[bytes, ...], bytes]:
+    """Read a policy that lies outside the repository, where nothing in the change can touch it."""
+    data = read_bytes(path, _CAP_BYTES)
+    beside = sorted(path.parent.glob(f"{glob.escape(path.name)}*.sig"))
+    return reader(data, str(path), format_of(str(path))), tuple(read_bytes(one, 1 << 16) for one in beside), data
+
+
+def _ours(name: str) -> Reader:
+    def read(data: bytes, place: str, fmt: strict.Format) -> PolicyRead:
+        policy, digest = load_policy(data, place=place, fmt=fmt)
+        gate = decode_gate(policy, name, place=place)
+        most = None if policy.max_attempts is msgspec.UNSET else policy.max_attempts
+        return PolicyRead(gate, policy.pin, digest, place, most)
+
+    return read
+
+
+def _inside(authority: Authority, named: str) -> str | None:
+    """Name a path from the root of the repository; None where it lies outside."""
+    # As it is written, not where a link leads: what stands there in the working tree may be the change's own.
+    top = authority.repo.path.resolve()
+    for folder in (Path.cwd().resolve(), top):
+        written = Path(os.path.normpath(folder / named))
+        if written.is_relative_to(top):
+            return written.relative_to(top).as_posix()
+    return None
+
+
+def _attempts(n: int, before: tuple[str, ...], most: int | None) -> tuple[Check, ...]:
+    if most is None and n == 1:
+        return ()
+    over = most is not None and n > most
+    how = f"; the ones before: {', '.join(before[-8:])}" if before else ""
+    return (
+        Check(
+            id="attempts",
+            role="admission",
+            status="refused" if over else "pass",
+            title=f"attempt {n} at this subject" + (f", of at most {most}" if most is not None else "") + how,
+            observed=Exact(n),
+            limit=most,
+            why=f"{n} attempts, and the policy allows {most}: asking until the answer is yes is no evidence"
+            if over
+            else "",
+            remedy="have the policy's owner look at why it was tried so often, and sign a policy with another max_attempts"
+            if over
+            else "",
+        ),
+    )
+
+
+def _none(name: str, where: str) -> Problem:
+    return Problem(
+        f"gate {name}",
+        found=f"no policy: {where} is not there",
+        wanted="limits that somebody answers for; they have no default",
+        remedy=f"drillmaster init {name} writes one with every limit explained, or name yours: --policy FILE",
+    )

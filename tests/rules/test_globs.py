@@ -79,7 +79,9 @@ def test_a_pattern_is_left_alone(pattern: str, dialect: Dialect) -> None:
     assert pattern_fault(pattern, dialect) == ""
 
 
-@pytest.mark.parametrize("path", ["Fixtures/HTTP/a.json", "ﬁxtures/http/a.json", "fix\u200btures/http/a.json", "fixtures./http/A.JSON"])
+@pytest.mark.parametrize(
+    "path", ["Fixtures/HTTP/a.json", "ﬁxtures/http/a.json", "fix\u200btures/http/a.json", "fixtures./http/A.JSON"]
+)
 def test_names_that_look_alike_are_one_when_folded(path: str) -> None:
     assert not Globs(["fixtures/http/*.json"]).any(path)
     assert Globs(["fixtures/http/*.json"], fold=True).any(path)

@@ -91,6 +91,7 @@ class Conn:
         "_gaps",
         "_head",
         "_last_ns",
+        "_more",
         "_opened_ns",
         "_out",
         "_payload",
@@ -118,6 +119,8 @@ class Conn:
         self.deadline_ns = 0
         self._connect_ns = self._tls_ns = 0
         self._again = 0
+        self._more = b""
+        """What a record has behind its columns."""
         self._out = b""
         self._tls: ssl.SSLSocket | None = None
         self._recv: Callable[[int], bytes]
@@ -137,7 +140,7 @@ class Conn:
             self._connect_ns = self._tls_ns = 0
             self._shoot(now_ns)
         else:
-            self._sent_ns = 0
+            self._uses = self._sent_ns = self._connect_ns = self._tls_ns = 0
             self._clear()
             self._connect(now_ns)
 
@@ -374,6 +377,7 @@ class Conn:
         self._over(outcome, now_ns, head.status, tokens)
 
     def _over(self, outcome: int, now_ns: int, status: int, tokens: int) -> None:
+        """The call is over: record it, and let the next one begin."""
         engine = self._engine
         del engine.busy[self]
         zero = engine.mono0_ns
@@ -396,12 +400,13 @@ class Conn:
                 status,
                 outcome,
                 self._again,
-            ),
+            )
+            + self._more,
             bad=outcome > SHORT,
         )
         if self._gaps:
             engine.gaps.extend(self._gaps)
-        engine.end_of_call(self if self.is_open else None, now_ns)
+        engine.end_of_call(self, now_ns)
 
     # Ends
 

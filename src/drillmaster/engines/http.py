@@ -127,7 +127,7 @@ class Engine:
                 Path(spec.samples).unlink()
                 raise
         self._writable = True
-        self.end_of_call: Callable[[Conn | None, int], None] = self._nobody_next
+        self.end_of_call: Callable[[Conn, int], None] = self._nobody_next
         self._sweep_ns = self._told_ns = 0
         self._longest_turn_ns = 0
         self._long_turns_ns = array("q")
@@ -257,25 +257,25 @@ class Engine:
         left = stage.calls if stage.calls is not None else 1 << 62
         until_ns = begun_ns + round(stage.seconds * 1e9) if stage.seconds is not None else 1 << 62
 
-        def begin(conn: Conn | None, now_ns: int) -> None:
+        def begin(conn: Conn, now_ns: int) -> None:
             nonlocal left
             if left <= 0 or now_ns >= until_ns or self.stopping:
-                if conn is not None:
-                    self.idle.append(conn)
+                self.keep(conn, now_ns)
                 return
             left -= 1
             self._call(conn, now_ns, now_ns)
 
         self.end_of_call = begin
         for _ in range(min(stage.level, left)):
-            begin(self.idle.pop() if self.idle else None, monotonic_ns())
+            begin(self.idle.pop() if self.idle else Conn(self), monotonic_ns())
         while self.busy and not self.stopping:
             self.turn(LONGEST_WAIT_S, stage)
 
     # Open loop
 
     def _open(self, stage: Stage, begun_ns: int, turns: Turns | None) -> None:
-        arrive, self.end_of_call = (self._arrive, self._keep) if turns is None else (turns.arrive, turns.keep)
+        arrive = self._arrive if turns is None else turns.arrive
+        self.end_of_call = self.keep
         due = itertools.islice(arrivals(stage, begun_ns, self.spec.seed), stage.nth, None, stage.of)
         agenda = self.agenda
         with self.timed() as timer:
@@ -306,13 +306,14 @@ class Engine:
             )
             return
         idle = self.idle
-        self._call(idle.pop() if idle else None, due_ns, now_ns)
+        self._call(idle.pop() if idle else Conn(self), due_ns, now_ns)
 
-    def _keep(self, conn: "Conn | None", now_ns: int) -> None:
-        if conn is not None:
+    def keep(self, conn: Conn, now_ns: int) -> None:
+        """Have what a call leaves behind ready for the next one."""
+        if conn.is_open:
             self.idle.append(conn)
 
-    def _nobody_next(self, conn: "Conn | None", now_ns: int) -> None:
+    def _nobody_next(self, conn: Conn, now_ns: int) -> None:
         """Nothing is under way."""
 
     # One turn
@@ -357,11 +358,9 @@ class Engine:
         for conn in tuple(self.busy):
             conn.fail("stopped", now_ns)
 
-    def _call(self, conn: "Conn | None", due_ns: int, now_ns: int) -> None:
+    def _call(self, conn: Conn, due_ns: int, now_ns: int) -> None:
         number = self.number
         self.number = number + self.stride
-        if conn is None:
-            conn = Conn(self)
         payload, size, wire = self.shots.take(number)
         conn.begin(due_ns, payload, size, wire, now_ns)
 

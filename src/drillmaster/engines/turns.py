@@ -74,8 +74,6 @@ class TurnConn(Conn):
         self._waited_ns = self._attempts = 0
         self._first_sent = None
         self._counted = False
-        if not self.is_open:
-            self._uses = self._connect_ns = self._tls_ns = 0
         self.begin(due_ns, *self._engine.shots.ready(self.first + self.turn, self.session), now_ns)
 
     def _shoot(self, now_ns: int) -> None:
@@ -142,39 +140,13 @@ class TurnConn(Conn):
     # Its end
 
     def _over(self, outcome: int, now_ns: int, status: int, tokens: int) -> None:
-        engine = self._engine
-        del engine.busy[self]
         if self._waiting is not None:
             self._end_wait(now_ns)
-        zero = engine.mono0_ns
-        first_ns, word_ns = self._first_ns, self._word_ns
-        sent_ns, connect_ns, tls_ns = self._first_sent or (self._sent_ns, self._connect_ns, self._tls_ns)
-        engine.record(
-            pack(
-                self._due_ns - zero,
-                sent_ns - zero if sent_ns else 0,
-                first_ns - zero if first_ns else 0,
-                word_ns - zero if word_ns else 0,
-                now_ns - zero,
-                connect_ns,
-                tls_ns,
-                self._up,
-                self._down,
-                self._words,
-                tokens,
-                self._payload,
-                engine.stage,
-                status,
-                outcome,
-                self._again,
-            )
-            + MORE.pack(self._waited_ns, self._paused_ns, self.session, self.turn, self._attempts),
-            bad=outcome > SHORT,
-        )
-        if self._gaps:
-            engine.gaps.extend(self._gaps)
+        if self._first_sent is not None:
+            self._sent_ns, self._connect_ns, self._tls_ns = self._first_sent
+        self._more = MORE.pack(self._waited_ns, self._paused_ns, self.session, self.turn, self._attempts)
         self.outcome = outcome
-        engine.end_of_call(self, now_ns)
+        super()._over(outcome, now_ns, status, tokens)
 
 
 def _fields(raw: bytes) -> Iterator[tuple[str, str]]:
@@ -246,8 +218,7 @@ class Turns:
         number = engine.number
         paused_ns = 0 if at_once else self._pause_ns(number, 0)
         if self._left <= 0 or engine.stopping or now_ns + paused_ns >= self._until_ns:
-            if conn.is_open:
-                engine.idle.append(conn)
+            engine.keep(conn, now_ns)
             return
         engine.number = number + engine.stride
         turns = min(self._drawn(conn, number), self._left)
@@ -255,7 +226,7 @@ class Turns:
         self._left -= turns
         self._ask(conn, paused_ns, now_ns)
 
-    def _after(self, conn: Conn | None, now_ns: int) -> None:
+    def _after(self, conn: Conn, now_ns: int) -> None:
         assert isinstance(conn, TurnConn)
         if conn.outcome > SHORT:
             for turn in range(conn.turn + 1, conn.turns):
@@ -295,14 +266,9 @@ class Turns:
         self._drawn(conn, number)
         if len(engine.busy) >= stage.level:
             self._unsent(conn, conn.turn, "dropped", due_ns)
-            self.keep(conn, now_ns)
+            engine.keep(conn, now_ns)
             return
         conn.ask(due_ns, 0, now_ns)
-
-    def keep(self, conn: Conn | None, now_ns: int) -> None:
-        """What a call leaves behind is there for the next one."""
-        if conn is not None and conn.is_open:
-            self._engine.idle.append(conn)
 
     def _unsent(self, conn: TurnConn, turn: int, outcome: str, at_ns: int) -> None:
         engine = self._engine

@@ -200,14 +200,16 @@ def test_a_kept_connection_that_had_been_closed_is_replaced_and_the_turn_was_sen
     assert heard == 6
 
 
-def test_a_new_connection_of_a_caller_is_new(lab: Lab) -> None:
+@pytest.mark.parametrize("shot", [{"payloads": ["x"], "turns": [1]}, {"payloads": ["x"]}])
+def test_a_new_connection_of_a_caller_is_new(lab: Lab, shot: dict[str, Any]) -> None:
     # Every second connection is closed unanswered: no kept one that had gone stale, and nobody to be asked again.
     server = Server(
         lambda seen, number: (
             answer().replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1) if seen.conn % 2 else None
         )
     )
-    ran = run(lab, server, {"level": 1, "calls": 6}, shot={"payloads": ["x"], "turns": [1]})
+    with origin(server.handle) as port:
+        ran = lab.run(port, {"level": 1, "calls": 6}, shot=shot)
     assert [OUTCOMES[row.outcome] for row in ran.rows] == ["ok", "cut"] * 3
     assert [row.again for row in ran.rows] == [0] * 6
     assert len(server.seen) == 6

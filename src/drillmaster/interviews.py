@@ -94,6 +94,8 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
     """So many would do."""
     seconds: float | None
     """Over so long a time; None: nobody says how long a stall is."""
+    blocks: int | None = None
+    """So many blocks of it have to have a call."""
 
 
 class Level(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,6 +169,7 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
             short=by_block is None,
             calls=samples_for_bound(q, confidence),
             seconds=None if block_s is None else blocks_for_bound(q, confidence) * block_s,
+            blocks=None if block_s is None else blocks_for_bound(q, confidence),
         )
 
     @property

@@ -97,14 +97,18 @@ def test_an_interview_has_plan_thresholds_and_a_job_for_ci(tmp_path: Path) -> No
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"interview-{n}.yaml" for n in ("ci", "plan", "policy")]
     assert "/gates/0/levels/warm_c8/error_rate" in result.stdout
     assert result.stdout.splitlines()[-2:] == [
-        f"next: fill in the blanks of the plan, then drillmaster interview {tmp_path / 'interview-plan.yaml'}",
+        f"next: fill in the blanks of both, then drillmaster interview {tmp_path / 'interview-plan.yaml'} "
+        f"--policy {tmp_path / 'interview-policy.yaml'}",
         f"then: drillmaster gate interview RUN --policy {tmp_path / 'interview-policy.yaml'}",
     ]
 
 
 def test_what_options_say_is_filled_in_and_the_next_command_needs_nothing_more(tmp_path: Path) -> None:
     done = _interview("--dir", tmp_path, "--job", "diff: #1", "--url", "http://127.0.0.1:9/x", "--dialect", "plain")
-    assert f"next: drillmaster interview {tmp_path / 'interview-plan.yaml'}" in done.stdout
+    assert (
+        f"next: fill in the blanks of the policy, then drillmaster interview {tmp_path / 'interview-plan.yaml'}"
+        in done.stdout
+    )
     assert 'job: "diff: #1"' in (tmp_path / "interview-plan.yaml").read_text()
     assert '  JOB: "diff: #1"' in (tmp_path / "interview-ci.yaml").read_text()
     again = _interview("--dir", tmp_path, "--job", "another")
@@ -158,4 +162,7 @@ def test_on_a_terminal_the_rest_of_an_interviews_plan_is_asked_for(tmp_path: Pat
     assert "did you mean plain?" in asked and "Ana is the Driver already" in asked
     plan = (tmp_path / "interview-plan.yaml").read_text()
     assert 'url: "http://127.0.0.1:9000/ask"' in plan and 'dialect: "plain"' in plan and 'reader: "Ben"' in plan
-    assert f"next: drillmaster interview {tmp_path / 'interview-plan.yaml'}" in out.decode()
+    assert (
+        f"next: fill in the blanks of the policy, then drillmaster interview {tmp_path / 'interview-plan.yaml'}"
+        in out.decode()
+    )

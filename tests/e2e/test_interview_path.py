@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -30,16 +31,16 @@ def _typed(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def _sign(path: Path) -> None:
-    """Fill in the thresholds, each by its example."""
+def _sign(path: Path, **others: object) -> None:
+    """Fill in the thresholds, each by its example; `others`: what of the gate is not."""
     text = path.read_text()
     examples = {p: strict.load(f"v: {e}".encode(), place="x", fmt="yaml")["v"] for p, e in blanks(text).items()}
-    path.write_text(fill(text, examples))
+    path.write_text(fill(text, examples | {f"/gates/0/{name}": value for name, value in others.items()}))
 
 
 def _next(said: str, word: str = "next") -> list[str]:
-    """What init printed to be typed next."""
-    [line] = [line for line in said.splitlines() if line.startswith(f"{word}: drillmaster ")]
+    """What was printed to be typed next."""
+    [line] = [line for line in said.splitlines() if line.startswith(f"{word}: ")]
     return line.partition("drillmaster ")[2].split()
 
 
@@ -69,15 +70,16 @@ def test_what_init_prints_can_be_typed_and_leads_to_a_report(folder: Path) -> No
     printed = (folder / "printed").read_text()
     policy = folder / "interview-policy.yaml"
     run_it = _next(printed)
-    assert run_it == ["interview", "interview-plan.yaml"]
+    assert run_it == ["interview", "interview-plan.yaml", "--policy", "interview-policy.yaml"]
+    unsigned = _typed(folder, *run_it)
+    assert unsigned.returncode == 2 and "found 12 blanks: /source, /owner" in unsigned.stderr
+    assert not (folder / "runs").exists()
+    _sign(policy)
     done = _typed(folder, *run_it)
     assert done.returncode == 0, done.stderr
     [run] = (folder / "runs").glob("2*")
     judge_it = [word.replace("RUN", f"runs/{run.name}") for word in _next(printed, "then")]
     assert _next(done.stdout) == judge_it
-    unsigned = _typed(folder, *judge_it)
-    assert unsigned.returncode == 2 and "found 11 blanks: /source, /owner" in unsigned.stderr
-    _sign(policy)
     judged = _typed(folder, *judge_it)
     assert judged.returncode == 0, judged.stdout
     assert "BREACH: none" in judged.stdout and "REHEARSAL" not in judged.stdout
@@ -91,6 +93,32 @@ def test_what_init_prints_can_be_typed_and_leads_to_a_report(folder: Path) -> No
     page = (folder / report.stdout.strip()).read_text()
     assert len(page.encode()) <= 200_000 and "First word p50" in page and JOB in page
     assert _typed(folder, "verify", f"runs/{run.name}").returncode == 0
+
+
+def test_whoever_decides_on_the_bound_is_led_to_a_passport_too(folder: Path) -> None:
+    plan, policy = folder / "interview-plan.yaml", folder / "interview-policy.yaml"
+    _sign(policy, decide="bound", block_s=0.1)  # as if no stall were longer than a fiftieth of a second
+    short = _typed(folder, "interview", plan.name, "--policy", policy.name)
+    wanted = "--seconds 5.9 --warm 100000, or seconds: 5.9, warm: 100000 in the plan"
+    [told] = [
+        line for line in short.stderr.splitlines() if line.startswith("what is signed for warm_c1 takes 59 calls ")
+    ]
+    assert told.endswith(f" of which no pass can come: {wanted}")
+    refused = _typed(folder, *_next(short.stdout))
+    assert refused.returncode == 2
+    mends = [line for line in refused.stdout.splitlines() if line.startswith("mend warm_") and ".p95: " in line]
+    told_s = [float(one) for line in mends for one in re.findall(r"seconds: ([0-9.]+) and warm: [0-9]+ in the plan", line)]
+    assert len(told_s) == len(mends) > 0 and min(told_s) >= 5.9
+    text = plan.read_text().replace("#seconds: 295\n", f"seconds: {max(told_s)}\n")
+    plan.write_text(text.replace("warm: 80\n", "warm: 100000\n"))
+    done = _typed(folder, "interview", plan.name, "--policy", policy.name)
+    assert done.returncode == 0, done.stderr
+    judge_it = _next(done.stdout)
+    judged = _typed(folder, *judge_it)
+    assert judged.returncode == 0, judged.stdout
+    wrote = _typed(folder, "passport", "write", judge_it[2], "--job", JOB, "--policy", policy.name)
+    assert wrote.returncode == 0, wrote.stderr
+    assert _typed(folder, "passport", "check", JOB).returncode == 0
 
 
 @pytest.mark.parametrize("kind", ["", "summary"])

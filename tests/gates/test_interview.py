@@ -312,7 +312,7 @@ def test_a_policy_that_decides_on_the_bound_refuses_too_few_and_fails_what_the_b
     assert few.status == "refused"
     assert by_id(few)["warm_c1.p95"].remedy == (
         "make 59 calls at this level or more, and let this level run for 295 s or longer, with a call in each block: "
-        "--seconds 295, or seconds: 295 in the plan"
+        "--seconds 440 --warm 200, or seconds: 440 and warm: 200 in the plan (the most calls that it makes in that time)"
     )
     assert of(*[1.0] * 59).status == "pass"
     tail = [1.0] * 57 + [1.5, 3.0]  # p95 is 1.0, and no more can be said than that it is at most 3.0
@@ -327,13 +327,24 @@ def test_many_calls_in_a_short_time_bound_nothing() -> None:
     verdict = raw(COLD, level, decide="bound", block_s=5, p95_s=2.0)
     check = by_id(verdict)["warm_c1.p95"]
     assert (verdict.status, check.remedy) == (
-        "refused", "let this level run for 295 s or longer, with a call in each block: --seconds 295, or seconds: 295 in the plan",
+        "refused", "let this level run for 295 s or longer, with a call in each block: --seconds 295 --warm 60000, or "
+        "seconds: 295 and warm: 60000 in the plan (the most calls that it makes in that time)",
     )  # fmt: skip
     assert "so short a time bounds nothing" in check.title
     batch = raw(COLD, timed("drain", [1.0] * 100, every_s=0.0, kind="drain"), decide="bound", block_s=5, p95_s=2.0)
     assert by_id(batch)["drain.p95"].remedy.startswith("sign drain_s or max_s")
     by_clock = raw(COLD, timed("open_r9", [1.0] * 100, every_s=0.1, kind="open"), decide="bound", block_s=5, p95_s=2.0)
-    assert by_id(by_clock)["open_r9.p95"].remedy.endswith("with a call in each block: a longer --open")
+    assert by_id(by_clock)["open_r9.p95"].remedy.endswith(
+        "with a call in each block: a longer --open, or seconds of that stage"
+    )
+
+
+def test_calls_that_are_rarer_than_blocks_take_longer_to_bound_anything() -> None:
+    level = timed("warm_c1", [6.0] * 49, every_s=6.0)  # 295 s of them, and ten blocks without one
+    remedy = by_id(raw(COLD, level, decide="bound", block_s=5, p95_s=20.0))["warm_c1.p95"].remedy
+    assert "--seconds 570 --warm 200, or seconds: 570 and warm: 200 in the plan" in remedy
+    longer = timed("warm_c1", [6.0] * 95, every_s=6.0)
+    assert raw(COLD, longer, decide="bound", block_s=5, p95_s=20.0).status == "pass"
 
 
 def test_the_larger_of_both_bounds_decides() -> None:
@@ -371,7 +382,7 @@ def test_what_will_be_refused_whatever_comes_of_it_is_known_before_any_load() ->
 
 
 def test_a_bound_needs_to_be_told_how_long_a_stall_is() -> None:
-    with pytest.raises(Problem, match="beside `decide: bound` a block_s in seconds"):
+    with pytest.raises(Problem, match="a line `block_s: 5` beside `decide: bound`"):
         raw(COLD, timed("warm_c1", [1.0] * 100), decide="bound", p95_s=2.0)
 
 

@@ -176,16 +176,25 @@ def test_a_plan_is_held_against_what_the_signed_thresholds_take() -> None:
     said = [line for line in support(one, wanted) if line.startswith("what is signed")]
     assert said == [
         "what is signed for warm_c1 takes 59 calls over 295 s, and the plan has 100 calls, however long they take, of which no "
-        "pass can come: --seconds 295, or seconds: 295 in the plan",
+        "pass can come: --seconds 295 --warm 100000, or seconds: 295, warm: 100000 in the plan",
         "what is signed for warm_c4 takes 299 calls over 1495 s, and the plan has 100 calls, however long they take, of which no "
-        "pass can come: --warm 299 --seconds 1495, or warm: 299, seconds: 1495 in the plan",
+        "pass can come: --seconds 1495 --warm 100000, or seconds: 1495, warm: 100000 in the plan",
         "what is signed for open_r5 takes 59 calls over 295 s, and the plan has 300 calls, of which no pass can come: "
         "a longer --open",
     ]
     long = plan(levels=[1], warm=5_000, seconds=300)
-    assert "what is signed for warm_c1 takes 59 calls over 295 s; the plan has 5000 calls in 300 s at most" in support(
-        long, wanted
+    assert (
+        "what is signed for warm_c1 takes 59 calls over 295 s; the plan has 5000 calls in 300 s at most, which last that long "
+        "where a call takes 0.059 s; where it takes less, give warm 100000" in support(long, wanted)
     )
+    most = plan(levels=[1], warm=100_000, seconds=300)
+    assert (
+        "what is signed for warm_c1 takes 59 calls over 295 s; the plan has 100000 calls in 300 s at most"
+        in support(most, wanted)
+    )
+    census = plan(levels=[1], warm=20)
+    [line] = [one for one in support(census, {"warm_c1": (59, 0.0)}) if one.startswith("what is signed")]
+    assert line.endswith("and the plan has 20 calls, of which no pass can come: --warm 59, or warm: 59 in the plan")
     assert not any("what is signed" in line or "blocks" in line for line in support(one, {}))
 
 

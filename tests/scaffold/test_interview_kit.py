@@ -13,7 +13,7 @@ from drillmaster.errors import Problem
 from drillmaster.gates.interview import InterviewGate
 from drillmaster.intake.blanks import left_open
 from drillmaster.ladder import InterviewPlan, steps
-from drillmaster.ladder.checking import Place, check
+from drillmaster.ladder.checking import Place, check, support
 from drillmaster.scaffold import blanks, fill, template
 from tests.scaffold.test_scaffold import NOW_NS, _uncommented
 
@@ -34,6 +34,7 @@ POLICY_ANSWERS: dict[str, object] = {
     "/owner": "Bea of the platform team",
     "/review_by": "2027-02-28",
     "/gates/0/decide": "observed",
+    "/gates/0/block_s": 5,
     "/gates/0/cold_max_s": 90,
     f"{LEVELS}/warm_c1/p95_s": 20,
     f"{LEVELS}/warm_c1/error_rate": 0.0,
@@ -107,6 +108,28 @@ def test_a_plan_whose_open_blanks_may_stay_so_can_work() -> None:
     plan = _plan(fill(template("interview")[PLAN], some))
     assert check(plan, place=Place(PLAN), wall_ns=NOW_NS) == []
     assert sanity.empty_seats(plan.seats.names()) == ("driver", "reader", "recorder")
+
+
+@pytest.mark.parametrize("decide", ["observed", "bound"])
+def test_whatever_decides_the_filled_in_policy_says_how_long_a_stall_is_at_most(decide: str) -> None:
+    gate = _policy(fill(template("interview")[POLICY], POLICY_ANSWERS | {"/gates/0/decide": decide}))
+    assert (gate.decide, gate.block_s) == (decide, 5)
+
+
+def test_a_policy_that_decides_on_the_bound_names_the_line_it_lacks() -> None:
+    text = fill(template("interview")[POLICY], POLICY_ANSWERS | {"/gates/0/decide": "bound"})
+    with pytest.raises(Problem, match="wanted a line `block_s: 5` beside `decide: bound`"):
+        _policy(text.replace("    block_s: 5\n", ""))
+
+
+def test_the_plan_says_how_long_a_level_has_to_last_for_a_bound() -> None:
+    texts = template("interview")
+    gate = _policy(fill(texts[POLICY], POLICY_ANSWERS | {"/gates/0/decide": "bound"}))
+    told = texts[PLAN].replace("#seconds: 295", "seconds: 295").replace("warm: 80\n", "warm: 100000\n")
+    said = support(_plan(fill(told, PLAN_ANSWERS)), gate.wants())
+    assert "what is signed for warm_c8 takes 59 calls over 295 s; the plan has 100000 calls in 295 s at most" in said
+    unsaid = " ".join(support(_plan(fill(texts[PLAN], PLAN_ANSWERS)), gate.wants()))
+    assert "--seconds 295 --warm 100000, or seconds: 295, warm: 100000 in the plan" in unsaid
 
 
 def test_a_limit_left_open_is_refused_by_its_pointer() -> None:

@@ -211,9 +211,11 @@ def _then_interview(folder: Path, open_blanks: Mapping[str, list[str]]) -> None:
     if open_blanks[policy_name]:
         click.echo(f"limits: agree on them and fill in {policy} before anybody sees a number")
     click.echo(f"ci: copy {short(folder / ci_name)} to where your CI looks for jobs")
-    click.echo(
-        f"next: {'fill in the blanks of the plan, then ' if waiting else ''}drillmaster interview {plan}{permit}"
-    )
+    # With its thresholds the interview says before any load what they take, and refuses blanks in them while nobody has waited.
+    where = {(True, True): "both", (True, False): "the plan", (False, True): "the policy"}
+    todo = where.get((bool(waiting), bool(open_blanks[policy_name])))
+    first = f"fill in the blanks of {todo}, then " if todo else ""
+    click.echo(f"next: {first}drillmaster interview {plan}{permit} --policy {policy}")
     click.echo(f"then: drillmaster gate interview RUN --policy {policy}")
 
 

@@ -44,7 +44,6 @@ _OPTIONS = {
     "/spend/max_tokens": "--max-spend-tokens",
     **PLACES,
 }
-_MOST_IN_A_TIME = 100_000
 _OF_A_PLAN = (
     "url_option", "prompt", "dialect", "model", "stream", "until", "max_tokens", "headers", "levels", "warm", "seconds", "idle",
     "timeout", "job", "processes", *NAMES,
@@ -420,8 +419,10 @@ def _plan(url: str, asked: dict[str, Any]) -> tuple["InterviewPlan", dict[str, s
 
 def _calls(asked: dict[str, Any]) -> int:
     """How many calls a level makes: where its time is given and no number, as many as come in it."""
+    from drillmaster.ladder.checking import MOST_IN_A_TIME
+
     default = click.get_current_context().get_parameter_source("warm") is not click.core.ParameterSource.COMMANDLINE
-    calls: int = _MOST_IN_A_TIME if default and asked["seconds"] is not None else asked["warm"]
+    calls: int = MOST_IN_A_TIME if default and asked["seconds"] is not None else asked["warm"]
     return calls
 
 

@@ -27,7 +27,7 @@ from drillmaster.deciding import BudgetNote, Caps, Decision, DecisionLimits, dec
 from drillmaster.gates import Gate
 from drillmaster.gates._interview_counts import again, apdex, cost, drained, goodput, shown, unlimited
 from drillmaster.gates._interview_limits import Apdex, Goodput, LevelLimits, Slo, kinds_match
-from drillmaster.interviews import QUANTILES, Bound, Interview, Kind, Level, Time, authors_called, limit_name
+from drillmaster.interviews import QUANTILES, Bound, Interview, Level, Time, authors_called, limit_name
 from drillmaster.policy import seconds_text, share_text
 from drillmaster.stats import calls_for_rate, rate_bound, samples_for_bound
 from drillmaster.verdict import Absent, AtLeast, Check, Exact, Measure, Status, at_most
@@ -37,6 +37,8 @@ __all__ = ["Apdex", "Goodput", "InterviewGate", "LevelLimits", "Slo", "gate"]
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 _CONFIDENCE = 0.95
 _VISIBLE = 0.1
+_CHANCE = 1.6
+"""Of so many calls a block, made at random times, six in ten of the blocks have one; of calls in turn more do."""
 _SHORT_S = 1.0
 """A level that is over sooner is begun and ended for a visible part of its time."""
 _WORDS: dict[Time, str] = {
@@ -89,8 +91,8 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
     def __post_init__(self) -> None:
         if self.decide == "bound" and self.block_s is msgspec.UNSET:
             raise ValueError(
-                "beside `decide: bound` a block_s in seconds, several times as long as a stall of the endpoint: calls in one stall "
-                "are not independent, and a bound has to know how long that is"
+                "a line `block_s: 5` beside `decide: bound`: seconds, several times as long as a stall of the endpoint, since "
+                "calls in one stall are not independent"
             )
         if not self.levels:
             raise ValueError("levels: found none, wanted a limit for each level that is run")
@@ -335,7 +337,7 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
             self.decide == "bound" and name != "max" and status != "fail" and not isinstance(observed, Absent)
         ):  # the largest of all there were is a census
             if bound is None or bound.value is None:
-                status, remedy = "refused", _more(bound, level.kind) or remedy
+                status, remedy = "refused", _more(bound, level) or remedy
             elif bound.value > cap:
                 status = "fail"
             elif isinstance(observed, Exact):
@@ -456,11 +458,11 @@ def _own(level: Level, time: Time, name: str, cap: float, judged: float | None, 
     return f"{said}, and without it the limit may be kept" if status == "fail" and judged - own_s <= cap else ""
 
 
-def _more(bound: Bound | None, kind: Kind) -> str:
+def _more(bound: Bound | None, level: Level) -> str:
     """What would make a bound of too little."""
     if bound is None:
         return "judge the run's folder: a file of rows holds no calls that could be counted by blocks of time"
-    if kind == "drain" and bound.short:
+    if level.kind == "drain" and bound.short:
         return "sign drain_s or max_s for the drain: one batch is due at once, and bounds no quantile of others"
     wanted = []
     if bound.few:
@@ -468,13 +470,31 @@ def _more(bound: Bound | None, kind: Kind) -> str:
     if bound.short and bound.seconds is not None:
         wanted.append(
             f"let this level run for {seconds_text(bound.seconds)} or longer, with a call in each block: "
-            + (
-                "a longer --open"
-                if kind == "open"
-                else f"--seconds {bound.seconds:g}, or seconds: {bound.seconds:g} in the plan"
-            )
+            + ("a longer --open, or seconds of that stage" if level.kind == "open" else _lasting(bound, level))
         )
     return ", and ".join(wanted)
+
+
+def _lasting(bound: Bound, level: Level) -> str:
+    """What has a level of callers last so long: a plan's `warm` ends it before its `seconds` do.
+
+    Calls that are rarer than blocks leave some without one: then it takes as long as so many calls do, and more for chance.
+    """
+    assert bound.seconds is not None and bound.blocks is not None
+    call_s = (level.seconds or 0.0) / level.n
+    seconds = max(bound.seconds, _rounded_up(_CHANCE * bound.blocks * call_s, digits=2))
+    most = _rounded_up(max(bound.calls, level.n, 2 * seconds / (call_s or seconds)), digits=1)
+    return (
+        f"--seconds {seconds:g} --warm {most:.0f}, or seconds: {seconds:g} and warm: {most:.0f} in the plan (the most calls that "
+        "it makes in that time)"
+    )
+
+
+def _rounded_up(value: float, *, digits: int) -> float:
+    if value <= 0:
+        return 0.0
+    power = math.floor(math.log10(value)) + 1 - digits
+    return math.ceil(round(value / 10.0**power, 6)) * 10.0**power
 
 
 def _support(observed: Measure, name: str, bound: Bound | None) -> str:

@@ -27,13 +27,15 @@ from drillmaster.sanity import (
 )
 from drillmaster.stats import blocks_for_bound, rate_bound, samples_for_bound
 
-__all__ = ["Place", "check", "compressed", "longest_s", "support"]
+__all__ = ["MOST_IN_A_TIME", "Place", "check", "compressed", "longest_s", "support"]
 
 MAX_CALLERS = 10_000
 MAX_CALLS = 10_000_000
 MAX_PROCESSES = 64
 MAX_SPAN_S = 86_400
 MAX_ATTEMPTS = 100
+MOST_IN_A_TIME = 100_000
+"""Calls of a level whose time is what is meant to end it."""
 _PROMPT = next(field.default for field in msgspec.structs.fields(Asked) if field.name == "prompt")
 
 
@@ -506,9 +508,11 @@ def _lengths(plan: InterviewPlan, wanted: Mapping[str, tuple[int, float]] | None
         has = f"{step.calls} calls" + (
             "" if has_s is None else f" in {has_s:g} s at most" if step.arrivals is None else ""
         )
+        # The calls of a level end it before its seconds do, so more of both are wanted.
+        by_time = step.kind == "closed" and seconds > 0 and step.calls < MOST_IN_A_TIME
         if short or few:
-            more: dict[str, float] = {"warm": calls} if few else {}
-            more |= {"seconds": seconds} if short else {}
+            more: dict[str, float] = {"seconds": seconds} if short else {}
+            more |= {"warm": MOST_IN_A_TIME if by_time else calls} if few or by_time else {}
             how = "a longer --open"
             if step.arrivals is None:
                 how = " ".join(f"--{name} {value:g}" for name, value in more.items())
@@ -519,6 +523,10 @@ def _lengths(plan: InterviewPlan, wanted: Mapping[str, tuple[int, float]] | None
             )
         else:
             said += f"; the plan has {has}"
+            least_s = seconds * step.callers / step.calls
+            if by_time:
+                said += f", which last that long where a call takes {least_s:.2g} s"
+                said += f"; where it takes less, give warm {MOST_IN_A_TIME}"
         yield said
 
 

@@ -20,8 +20,9 @@ from drillmaster import strict
 from drillmaster.clock import parse_rfc3339
 from drillmaster.errors import Problem
 from drillmaster.gates.interview import InterviewGate
-from drillmaster.intake import read_bytes, read_strict
+from drillmaster.intake import read_bytes
 from drillmaster.intake.blanks import left_open, none_left_open
+from drillmaster.intake.pins import pin_beside
 from drillmaster.interviews import Interview, Level, counted
 from drillmaster.judge import decode_gate, judge, load_policy
 from drillmaster.policy import Pin
@@ -65,13 +66,6 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class _Cap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     p95_s: Annotated[float, msgspec.Meta(gt=0, le=86_400)]
     error_rate: Annotated[float, msgspec.Meta(ge=0, lt=1)]
-
-
-class _PinFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    source: str
-    owner: str
-    review_by: str
-    sha256: str
 
 
 class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,7 +167,9 @@ def read_thresholds(path: Path) -> Thresholds:
         assert isinstance(gate, InterviewGate)
         return Thresholds(gate=gate, pin=policy.pin, digest=digest, place=path.name)
     loaded = strict.load(raw, place=place, fmt="json")
-    return Thresholds(gate=_article(loaded, place), pin=_pin(path, raw), digest=strict.digest(loaded), place=path.name)
+    return Thresholds(
+        gate=_article(loaded, place), pin=pin_beside(path, raw), digest=strict.digest(loaded), place=path.name
+    )
 
 
 def _is_ours(raw: bytes, place: str) -> bool:
@@ -203,22 +199,6 @@ def _article(loaded: Any, place: str) -> InterviewGate:
         path=(),
     )
     return checked
-
-
-def _pin(path: Path, raw: bytes) -> Pin | None:
-    beside = path.with_name(path.name + ".pin.yaml")
-    if not os.path.lexists(beside):
-        return None
-    pin = read_strict(beside, _PinFile)
-    found = hashlib.sha256(raw).hexdigest()
-    if pin.sha256.removeprefix("sha256:") != found:
-        raise Problem(
-            f"{beside}: /sha256",
-            found=f"{pin.sha256[:19]}, and {path.name} is {found[:12]}",
-            wanted="the digest of the thresholds that were signed",
-            remedy=f"have {pin.owner or 'its owner'} read the thresholds again, then: sha256sum {path.name}",
-        )
-    return Pin(source=pin.source, owner=pin.owner, review_by=pin.review_by)
 
 
 def judge_interview_file(interview: Interview, thresholds: Thresholds, *, now_ns: int) -> Verdict:

@@ -20,6 +20,7 @@ __all__ = [
     "faults_of_a_list",
     "files",
     "folders",
+    "gates",
     "notes",
     "runs",
     "runs_going_on",
@@ -95,6 +96,12 @@ def asked_dialects(ctx: click.Context, param: click.Parameter, incomplete: str) 
     from drillmaster.ladder.bodies import DIALECTS
 
     return _that_begin(sorted(DIALECTS), incomplete)
+
+
+def gates(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from drillmaster.gates import names
+
+    return _that_begin(names(), incomplete)
 
 
 def notes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

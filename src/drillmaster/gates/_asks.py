@@ -7,6 +7,7 @@
 """
 
 import tomllib
+from fnmatch import fnmatchcase
 from importlib import resources
 
 import msgspec
@@ -17,15 +18,18 @@ __all__ = ["Asked", "Asks", "Line", "asks", "shared"]
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One check. `id` may end in `*` where it holds a name: `fixture.*`."""
+    """One check. `id` has a `*` where it holds a name: `*.p95`, as in a shell; the first entry that fits is meant."""
 
     id: str
     asks: str
     because: str
     mend: str
+    silent: bool = False
+    """It is told only where it does not pass: its green case is that it is not there."""
 
     def fits(self, check: str) -> bool:
-        return check == self.id or (self.id.endswith("*") and check.startswith(self.id[:-1]))
+        check = check.partition(" [")[0]  # a run of several windows names the window behind the id
+        return check == self.id or ("*" in self.id and fnmatchcase(check, self.id))
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,10 +54,21 @@ class Asks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     line: tuple[Line, ...] = ()
 
     def of(self, check: str) -> Asked | None:
-        """Give the entry of a check; the exact one before one with a `*`."""
+        """Give the entry of a check; the exact one before one with a `*`. A pattern itself is an id too."""
         return next((one for one in self.check if one.id == check), None) or next(
             (one for one in self.check if one.fits(check)), None
         )
+
+    def table(self) -> list[str]:
+        """Write all lines as a Markdown table: where it stands, what it says, and what answers it."""
+        rows = [f"| {line.section} | {line.text} | {_answer(line)} |".replace("\n", " ") for line in self.line]
+        return ["| section | line | answered by |", "|---|---|---|", *rows]
+
+
+def _answer(line: Line) -> str:
+    if line.question:
+        return f"a person: {line.question} No machine can know: {line.why}"
+    return ", ".join(f"`{one}`" for one in line.checks)
 
 
 def asks(name: str) -> Asks:

@@ -130,7 +130,7 @@ def cost(level: Level, limits: LevelLimits) -> Iterator[Check]:
     asked = {name: limit for name, limit in asked.items() if limit is not msgspec.UNSET}
     if level.calls is None:
         for name in asked:
-            yield _untold(level, name, name)
+            yield _untold(level, name.removeprefix("max_").removeprefix("min_"), name)
         return
     calls, seconds = level.calls, level.seconds or 0.0
     tokens = sum(one for one in calls.tokens if one >= 0)

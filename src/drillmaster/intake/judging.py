@@ -195,7 +195,7 @@ def _attempts(n: int, before: tuple[str, ...], most: int | None) -> tuple[Check,
     how = f"; the ones before: {', '.join(before[-8:])}" if before else ""
     return (
         Check(
-            id="attempts",
+            id="attempt",
             role="admission",
             status="refused" if over else "pass",
             title=f"attempt {n} at this subject" + (f", of at most {most}" if most is not None else "") + how,

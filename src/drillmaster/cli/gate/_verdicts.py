@@ -173,6 +173,11 @@ def end(verdict: "Verdict", gate: "type[Gate[Any]]", says: Says, *, closing: tup
         except Problem as problem:
             lost = problem
     _print(verdict, says.form, closing)
+    if says.form == "github" and os.environ.get("GITHUB_STEP_SUMMARY"):
+        try:
+            _summarise(Path(os.environ["GITHUB_STEP_SUMMARY"]), rendered(verdict, "markdown"))
+        except OSError as error:  # a summary is a courtesy: the verdict stands in the log and in the exit code
+            print(f"drillmaster: no step summary: {error.strerror}", file=sys.stderr)
     if lost is not None:
         print(f"drillmaster: {lost}", file=sys.stderr)
         code = code or int(Exit.REFUSED)
@@ -197,6 +202,16 @@ def _print(verdict: "Verdict", form: str, closing: tuple[str, ...]) -> None:
 
     colour = form == "text" and colour_wanted(os.environ, is_terminal=sys.stdout.isatty())
     click.echo(rendered(verdict, form, closing, colour=colour), nl=False, color=colour)
+
+
+def _summarise(path: Path, card: str) -> None:
+    """Add a card to the step's summary, which other steps write too. The host drops what is past 1 MiB without a word."""
+    from drillmaster.reports.markdown import MOST_BYTES
+
+    with path.open("ab") as file:
+        if file.tell() + len(card.encode()) > MOST_BYTES:
+            card = "The summary is full; the log has the verdict.\n"
+        file.write(card.encode("utf-8", "backslashreplace"))
 
 
 def now_ns(now: str | None) -> int:

@@ -1,0 +1,37 @@
+"""`drillmaster gate schema`: the shape of a gate's limits, for an editor."""
+
+import click
+
+from drillmaster.cli import _completions as completions
+
+__all__ = ["command"]
+
+
+@click.command("schema")
+@click.argument("gate", shell_complete=completions.gates)
+def command(gate: str) -> None:
+    """Print the JSON Schema of a policy with the limits of one gate, for editors that check a file while it is typed.
+
+    The schema is narrower than nothing and wider than the gate: what it lets through is still read strictly.
+
+    \b
+    Examples:
+      drillmaster gate schema canary > canary-policy.schema.json
+    """
+    import msgspec
+
+    from drillmaster.cli import say_json
+    from drillmaster.gates import find
+    from drillmaster.policy import Policy
+
+    (entry, whole), definitions = msgspec.json.schema_components([find(gate), Policy], ref_template="#/$defs/{name}")
+    policy = definitions["Policy"]
+    policy["properties"]["gates"] = {"type": "array", "minItems": 1, "contains": entry, "items": {"type": "object"}}
+    say_json(
+        {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": f"Policy of the {gate} gate",
+            "$defs": definitions,
+            **whole,
+        }
+    )

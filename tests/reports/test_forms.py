@@ -80,7 +80,7 @@ def test_text_for_one_line_has_no_controls(given_text: str, wanted: str) -> None
     ],
 )
 def test_markdown_in_names_stays_text(given_text: str, wanted: str) -> None:
-    assert reports.markdown(given_text) == wanted
+    assert reports.markdown_line(given_text) == wanted
 
 
 @given(st.text())

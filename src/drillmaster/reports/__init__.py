@@ -2,7 +2,7 @@
 
 1. A form is a pure function of a `Verdict`, and for card and page of a `RunView` too. It reads no clock and no file.
 2. Everything that came out of evidence (names, urls, reasons, titles that quote them) is untrusted: each form writes it
-   so that its reader cannot be fooled (`one_line` for terminals, `markdown` for wikis, autoescape for the page).
+   so that its reader cannot be fooled (`one_line` for terminals, `markdown_line` for wikis, autoescape for the page).
 3. Stamps (UNSEALED, UNPROVEN, REHEARSAL, DEMO, COMPRESSED 30x) stand in the heading of every form.
 4. A form never changes a verdict, hides a check that did not pass, or adds a number that nobody judged.
 5. No text that came from a file holds a secret that we know the look of, or is longer than TEXT_CHARS: `screened` sees to
@@ -47,7 +47,7 @@ __all__ = [
     "form",
     "forms",
     "limit",
-    "markdown",
+    "markdown_line",
     "measure",
     "number",
     "one_line",
@@ -335,7 +335,7 @@ def clip(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def markdown(text: str) -> str:
+def markdown_line(text: str) -> str:
     """Write untrusted text into a Markdown line: no markup, no HTML, no link, no image, and nobody is mentioned.
 
     A zero-width space goes behind an @ that would call a person; a backslash does not stop wikis from doing so.

@@ -17,7 +17,7 @@ import re
 import textwrap
 from typing import Final
 
-from drillmaster.reports import RunView, clip, code_span, markdown, number
+from drillmaster.reports import RunView, clip, code_span, markdown_line, number
 from drillmaster.reports._retries import card_text
 from drillmaster.reports.text import check_line, last_line
 from drillmaster.verdict import Check, Role, Verdict
@@ -68,7 +68,7 @@ def render(verdict: Verdict, view: RunView) -> str:
 
 
 def _name(text: str) -> str:
-    return markdown(clip(text, _NAME)) or "nobody"
+    return markdown_line(clip(text, _NAME)) or "nobody"
 
 
 def _wrapped(line: str, indent: str = "  ") -> list[str]:
@@ -97,11 +97,11 @@ def _duration(seconds: float) -> str:
 
 
 def _head(verdict: Verdict, view: RunView) -> list[str]:
-    stamps = f" [{', '.join(markdown(clip(stamp, 30)) for stamp in (view.stamps or verdict.stamps)[:_STAMPS])}]"
+    stamps = f" [{', '.join(markdown_line(clip(stamp, 30)) for stamp in (view.stamps or verdict.stamps)[:_STAMPS])}]"
     seats = "  ".join(f"{seat.title()}={_name(view.seats.get(seat, ''))}" for seat in ("lead", "scribe", "verifier"))
     title = f"# {_name(view.drill.replace('_', ' ').title())} Drill - {_name(view.service)} - {_name(view.date)}"
     # Two blanks at the end of a line are Markdown's line break: the three fields stay three lines in a wiki.
-    budget = _wrapped(f"Budget: {markdown(view.budget)}")
+    budget = _wrapped(f"Budget: {markdown_line(view.budget)}")
     budget[-1] += "  "
     return [
         title + (stamps if view.stamps or verdict.stamps else ""),
@@ -161,7 +161,7 @@ def _run(view: RunView) -> list[str]:
         length = "never lifted" if window.lifted_s is None else _duration(window.lifted_s - window.injected_s)
         after = {True: ", then lifted and gone", False: ", and it was not gone after the lift", None: ", then lifted"}
         end = "" if window.lifted_s is None else after[window.gone]
-        fault = f"{length} of {markdown(clip(window.words, _FAULT))}, acted on {window.met} attempts{end}"
+        fault = f"{length} of {markdown_line(clip(window.words, _FAULT))}, acted on {window.met} attempts{end}"
         if len(view.windows) > 1:
             fault += f"; {len(view.windows) - 1} more injections"
     said = f"noted by the Scribe {_moment(noted.at, view.date)}" if noted else "not noted by the Scribe"
@@ -210,7 +210,7 @@ def _failed(verdict: Verdict) -> list[Check]:
 def _follow_up(verdict: Verdict, view: RunView) -> list[str]:
     failed = _failed(verdict)
     named = [(check.id, owner(check.id, view.owners)) for check in failed]
-    return [f"  - {markdown(clip(check_id, _NAME))}: {_name(who) if who else 'OPEN'}" for check_id, who in named]
+    return [f"  - {markdown_line(clip(check_id, _NAME))}: {_name(who) if who else 'OPEN'}" for check_id, who in named]
 
 
 def _fit(lines: list[tuple[Role, str]], room: int) -> list[str] | None:

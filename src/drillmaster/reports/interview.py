@@ -13,7 +13,7 @@ import msgspec
 
 from drillmaster.deciding import Decision, kind_text
 from drillmaster.interviews import MADE_AGAIN
-from drillmaster.reports import clip, code_span, markdown, number, one_line
+from drillmaster.reports import clip, code_span, markdown_line, number, one_line
 from drillmaster.reports._levels import LevelView
 from drillmaster.reports.text import check_line, last_line
 from drillmaster.verdict import Verdict
@@ -87,7 +87,7 @@ class InterviewView(msgspec.Struct, frozen=True, kw_only=True):
 
 def render(verdict: Verdict, page: InterviewPage, decision: Decision) -> str:
     """Write the page; ends with a newline."""
-    stamps = f" [{', '.join(markdown(clip(stamp, 40)) for stamp in verdict.stamps)}]" if verdict.stamps else ""
+    stamps = f" [{', '.join(markdown_line(clip(stamp, 40)) for stamp in verdict.stamps)}]" if verdict.stamps else ""
     output = [*verdict.headline, *(check_line(check) for check in verdict.checks), last_line(verdict)]
     return (
         "\n".join(
@@ -111,7 +111,7 @@ def render(verdict: Verdict, page: InterviewPage, decision: Decision) -> str:
                 "",
                 *_decision(verdict, decision),
                 "",
-                f"Budget note: {markdown(clip(decision.budget, 400))}  ",
+                f"Budget note: {markdown_line(clip(decision.budget, 400))}  ",
                 f"Review date: {_review(decision)}",
                 "",
                 *_limits(page, decision, verdict.counts.get(MADE_AGAIN, 0)),
@@ -131,7 +131,7 @@ def _decision(verdict: Verdict, decision: Decision) -> list[str]:
         f"Decision: {_WORDS[verdict.status]}  ",
         f"Allowed on this path until the review: {allowed}  ",
         f"Stays elsewhere: {'every other job' if decision.job_alone else elsewhere}  ",
-        f"Why: {markdown(clip(decision.why, 600))}",
+        f"Why: {markdown_line(clip(decision.why, 600))}",
     ]
 
 
@@ -162,7 +162,7 @@ def _payload(page: InterviewPage) -> str:
 
 
 def _said(text: str) -> str:
-    return markdown(clip(text, _NAME)) or "OPEN"
+    return markdown_line(clip(text, _NAME)) or "OPEN"
 
 
 def _code(text: str) -> str:

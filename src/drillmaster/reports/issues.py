@@ -7,7 +7,7 @@ the same verdict gives the same files with the same bytes.
 import hashlib
 import re
 
-from drillmaster.reports import RunView, clip, code_span, limit, markdown, measure
+from drillmaster.reports import RunView, clip, code_span, limit, markdown_line, measure
 from drillmaster.reports.card import owner
 from drillmaster.reports.text import check_line
 from drillmaster.verdict import Check, Verdict
@@ -39,15 +39,15 @@ def _issue(check: Check, verdict: Verdict, view: RunView) -> str:
     who = owner(check.id, view.owners)
     stamps = f" [{', '.join(verdict.stamps)}]" if verdict.stamps else ""
     out = [
-        f"# {markdown(clip(view.service, 60))}: {markdown(clip(check.title, 120))}{markdown(stamps)}",
+        f"# {markdown_line(clip(view.service, 60))}: {markdown_line(clip(check.title, 120))}{markdown_line(stamps)}",
         "",
-        f"- Owner: {markdown(clip(who, 60)) if who else 'OPEN'}",
-        f"- Run: {code_span(view.run)}, {markdown(clip(view.drill, 60))} drill, {markdown(clip(view.date, 20))}",
+        f"- Owner: {markdown_line(clip(who, 60)) if who else 'OPEN'}",
+        f"- Run: {code_span(view.run)}, {markdown_line(clip(view.drill, 60))} drill, {markdown_line(clip(view.date, 20))}",
         f"- Fault: {code_span(clip('; '.join(window.words for window in view.windows) or view.mode, 400))}",
         f"- Check: {code_span(check.id)}",
-        f"- Observed: {markdown(measure(check.observed, check.unit)) or 'see the line below'}",
-        f"- Limit: {markdown(limit(check.limit, check.unit)) or 'none: it must not happen'}",
-        f"- Budget: {markdown(view.budget)}",
+        f"- Observed: {markdown_line(measure(check.observed, check.unit)) or 'see the line below'}",
+        f"- Limit: {markdown_line(limit(check.limit, check.unit)) or 'none: it must not happen'}",
+        f"- Budget: {markdown_line(view.budget)}",
         "",
         "The gate said:",
         "",
@@ -64,7 +64,7 @@ def _issue(check: Check, verdict: Verdict, view: RunView) -> str:
         out.append(f"- and {len(cites) - _CITES} lines more, in `verdict.json`")
     out += ["", "## What to do next", ""]
     own = [finding for finding in verdict.findings if set(finding.cites) & set(check.cites)] or list(verdict.findings)
-    out += [f"- {markdown(finding.next)}. It seems that {markdown(finding.cause)}." for finding in own]
+    out += [f"- {markdown_line(finding.next)}. It seems that {markdown_line(finding.cause)}." for finding in own]
     if not own:
         out.append("- No known cause fits. Read the lines above in the sealed run, beside the worker's own log.")
     out += ["", f"Then drill again, and judge: {code_span(view.gate_command)}"]

@@ -99,6 +99,21 @@ def test_what_cannot_work_is_refused_before_anything_is_sent(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize("status", [400, 401, 404, 405, 415, 422, 426, 501])
+def test_an_upgrade_that_is_refused_names_no_option_of_http_alone(tmp_path: Path, status: int) -> None:
+    async def nothing(peer: ServerConnection) -> None:
+        return
+
+    def refuse(connection: ServerConnection, request: object) -> object:
+        return connection.respond(status, "no\n")
+
+    with server(nothing, process_request=refuse) as port:
+        done = interview(tmp_path, f"ws://127.0.0.1:{port}/talk", *ONCE)
+    assert done.returncode == 2 and f"found status {status}" in done.stderr
+    assert "no ladder is run" in done.stderr
+    assert not any(option in done.stderr for option in ("--dialect", "--model", "--query"))
+
+
 def test_a_server_that_speaks_no_websocket_is_refused_after_the_cold_call(tmp_path: Path) -> None:
     async def nothing(peer: ServerConnection) -> None:
         return

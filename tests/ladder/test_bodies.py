@@ -53,6 +53,15 @@ def test_a_payload_set_holds_prompts_and_whole_bodies() -> None:
     assert sent == Frozen(('{"model":"m","messages":[{"role":"user","content":"a"}]}', '{"model":"m","messages":[1]}'))
 
 
+@pytest.mark.parametrize(("url", "named"), [("ws://127.0.0.1/talk", False), ("http://127.0.0.1/v1/chat", True)])
+def test_a_session_of_prompts_names_a_dialect_where_there_can_be_one(url: str, named: bool) -> None:
+    with pytest.raises(Problem) as raised:
+        worded(b'["a","b","c"]\n', {"url": url})
+    assert "write [{...}, {...}], one whole " in raised.value.remedy
+    assert ("--dialect" in raised.value.remedy) is named
+    assert ("dialect" in raised.value.wanted) is named
+
+
 def test_the_digest_is_of_all_that_is_asked() -> None:
     target = plan().target
     one = Frozen(('{"a":1}', '{"b":1}'))

@@ -223,3 +223,34 @@ def test_pauses_and_waits_are_in_how_long_it_takes_and_said_before_any_load() ->
     assert "pauses 0 s between turns of a session and 3 s between sessions" in " ".join(support(calm))
     assert "sent again, up to 3 times" in " ".join(support(patient))
     assert [step.think is not None for step in steps(calm)] == [False, False, True]
+
+
+WS = {"url": "ws://127.0.0.1:8000/talk"}
+
+
+@pytest.mark.parametrize(
+    ("target", "more", "pointer"),
+    [
+        ({"stream": True}, {}, "/target/stream"),
+        ({"dialect": "openai_chat"}, {}, "/target/dialect"),
+        ({"dialect": "openai_chat", "stream": True}, {}, "/target/dialect"),
+        ({"dialect": "nonsense"}, {}, "/target/dialect"),
+        ({"method": "GET"}, {}, "/target/method"),
+        ({"method": "GET", "query": {"q": "x"}}, {}, "/target/query"),
+        ({"form": {"q": "x"}}, {}, "/target/form"),
+        ({}, {"retry": {"policy": "honour", "max_attempts": 3, "max_wait_s": 60}}, "/retry"),
+    ],
+)
+def test_what_a_websocket_has_none_of_is_to_be_left_out_and_no_remedy_names_a_dialect(
+    target: dict[str, Any], more: dict[str, Any], pointer: str
+) -> None:
+    problems = found(plan(WS | target, **more))
+    assert pointer in [problem.place.removeprefix("plan.yaml: ") for problem in problems]
+    for problem in problems:
+        assert problem.remedy.startswith("leave it out")
+        assert "name " not in problem.remedy and "--dialect" not in problem.remedy
+
+
+def test_a_stream_over_http_still_asks_for_its_dialect() -> None:
+    [problem] = found(plan({"stream": True}))
+    assert problem.remedy == "name it with plan.yaml: /target/dialect"

@@ -155,8 +155,12 @@ def _speaker(asked: Asked, place: str) -> Callable[[Asked, Payload], str]:
             raise Problem(
                 payload.place,
                 found="a session of prompts, and plain has no messages that could hold what was said before",
-                wanted="a dialect with messages, or a session of whole bodies",
-                remedy="name the API with --dialect, or write [{...}, {...}], one whole body a turn",
+                wanted="a session of whole messages"
+                if asked.is_websocket
+                else "a dialect with messages, or a session of whole bodies",
+                remedy="write [{...}, {...}], one whole message a turn"
+                if asked.is_websocket
+                else "name the API with --dialect (dialect in a plan), or write [{...}, {...}], one whole body a turn",
             )
         if isinstance(value, Row):
             number = _in_none_of(asked.prompt, *value.values())

@@ -188,7 +188,9 @@ def _target(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
     yield from header_problems(
         target.headers, place=place.name, pointer=place.options.get("/target/headers", "/target/headers")
     )
-    if target.dialect not in DIALECTS:
+    if target.is_websocket:  # it is asked in no API's words
+        pass
+    elif target.dialect not in DIALECTS:
         yield Problem(
             place.at("/target/dialect"),
             found=repr(target.dialect)[:60],
@@ -208,7 +210,7 @@ def _target(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
             wanted=f"the model's name: {target.dialect} is asked by it",
             remedy=f"give {place.at('/target/model')}, as the job does",
         )
-    if target.stream and target.dialect == "plain":
+    if target.stream and target.dialect == "plain" and not target.is_websocket:
         yield Problem(
             place.at("/target/stream"),
             found="a stream of plain JSON",
@@ -259,7 +261,9 @@ def _websocket(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
             )
     none_there = {
         "/target/dialect": target.dialect != "plain",
-        "/target/method": target.method != "POST",
+        "/target/stream": target.stream,
+        "/target/method": target.method != "POST" and target.query is None,
+        "/target/query": target.query is not None,
         "/target/form": target.form is not None,
         "/retry": isinstance(plan.retry, Honour),
     }
@@ -267,14 +271,16 @@ def _websocket(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
         yield Problem(
             place.at(pointer),
             found="it, and a WebSocket",
-            wanted="messages: JSON text, without method, form, an API's dialect or a Retry-After",
-            remedy="leave it out; whole messages come from a file of payloads",
+            wanted="messages: JSON text, timed one by one, without method, fields, an API's dialect or a Retry-After",
+            remedy="leave it out; whole messages come from a file of payloads, and websocket.until says which one ends an answer",
         )
 
 
 def _fields(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
     """Forms and queries where none can be, or that say nothing."""
     target = plan.target
+    if target.is_websocket and (target.form is not None or target.query is not None):
+        return  # it has neither, and that is said once
     if target.form is not None and target.query is not None:
         yield Problem(
             place.at("/target/form"),

@@ -54,6 +54,12 @@ _CANNOT_WORK = {
     422: "the body is not what this API wants: see --dialect, --model and --payloads",
     501: "this server does not know the method: --query makes it a GET, all else is a POST",
 }
+_NO_WEBSOCKET = (
+    "see whether a WebSocket is opened at that path, and which subprotocol it wants: target.websocket of a plan"
+)
+_CANNOT_OPEN = _CANNOT_WORK | dict.fromkeys((400, 405, 413, 415, 422, 426, 501), _NO_WEBSOCKET)
+_CANNOT_OPEN |= {404: "mend the path of the URL"}
+"""Of a WebSocket, whose upgrade has no body, no model and no method to choose."""
 
 
 class LoadResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -297,7 +303,7 @@ class _Run:
             return
         (kind,) = tally.failed
         status = tally.first_status
-        remedy = _CANNOT_WORK.get(status)
+        remedy = (_CANNOT_OPEN if self._plan.target.is_websocket else _CANNOT_WORK).get(status)
         if kind == "protocol":
             remedy = "see whether it speaks HTTP/1.1 at all, with http or https, and a certificate that ca_file trusts"
         elif 300 <= status < 400:

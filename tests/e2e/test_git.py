@@ -1,0 +1,143 @@
+"""git as data: names of commits, what differs, and nothing of the tree's own configuration."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from drillmaster.errors import Problem
+from drillmaster.intake.git import Repository
+from tests.e2e.repolab import Repo
+
+pytestmark = [pytest.mark.e2e, pytest.mark.needs("git")]
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    made = Repo(tmp_path / "repo")
+    made.commit({"a.txt": "a\n", "ü ber\n.txt": "u\n", "sub/b.txt": "b\n"})
+    return made
+
+
+@pytest.mark.parametrize(
+    "ref", ["--upload-pack=x", "-x", "a..b", "HEAD:a.txt", "", "nope", "HEAD^{tree}", "ref\nx", "a b"]
+)
+def test_what_is_no_name_of_a_commit_is_refused_here(repo: Repo, ref: str) -> None:
+    with pytest.raises(Problem):
+        Repository.at(repo.path).commit(ref)
+
+
+def test_a_ref_that_was_not_fetched_names_the_fetch(repo: Repo) -> None:
+    with pytest.raises(Problem) as told:
+        Repository.at(repo.path).commit("origin/main")
+    assert told.value.remedy == "git fetch origin main"
+
+
+def test_no_repository_is_told(tmp_path: Path) -> None:
+    with pytest.raises(Problem, match="no git repository"):
+        Repository.at(tmp_path)
+    with pytest.raises(Problem, match="no git repository"):
+        Repository.at(tmp_path / "nothing")
+
+
+def test_a_shallow_clone_names_the_command_that_deepens_it(repo: Repo, tmp_path: Path) -> None:
+    repo.branch("change")
+    repo.commit({"a.txt": "2\n"})
+    repo.git("checkout", "-q", "main")
+    repo.commit({"sub/b.txt": "2\n"})
+    repo.git("clone", "-q", "--depth", "1", "--no-single-branch", f"file://{repo.path}", str(tmp_path / "clone"))
+    with pytest.raises(Problem) as told:
+        Repository.at(tmp_path / "clone").merge_base("origin/main", "origin/change")
+    assert "shallow" in told.value.found and "--unshallow" in told.value.remedy
+
+
+def test_names_are_whole_whatever_they_hold_and_a_rename_is_two(repo: Repo) -> None:
+    base = repo.git("rev-parse", "HEAD")
+    repo.git("mv", "ü ber\n.txt", 'é\t".txt')
+    repo.git("mv", "a.txt", "sub/a.txt")
+    head = repo.commit()
+    told = {(one.path, one.how) for one in Repository.at(repo.path).changed(base, head)}
+    assert told == {("ü ber\n.txt", "deleted"), ('é\t".txt', "added"), ("a.txt", "deleted"), ("sub/a.txt", "added")}
+
+
+def test_a_file_is_read_as_it_was_committed_and_a_link_is_none(repo: Repo) -> None:
+    (repo.path / "link").symlink_to("/etc/passwd")
+    head = repo.commit()
+    (repo.path / "a.txt").write_text("changed since\n")
+    there = Repository.at(repo.path)
+    assert there.read(head, "a.txt") == b"a\n"
+    assert there.read(head, "nothing") is None
+    for path in ("link", "sub"):
+        with pytest.raises(Problem, match=r"a link|a folder"):
+            there.read(head, path)
+    for path in ("../a.txt", "/a.txt", "", "a\0"):
+        with pytest.raises(Problem):
+            there.read(head, path)
+
+
+def test_nothing_that_a_tree_configures_runs(repo: Repo, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    trap = tmp_path / "trap"
+    trap.write_text(f"#!/bin/sh\ntouch {ran}\ncat\n")
+    trap.chmod(0o755)
+    base = repo.git("rev-parse", "HEAD")
+    repo.write({".gitattributes": "* diff=evil filter=evil\n", "a.txt": "2\n"})
+    head = repo.commit()
+    for key in (
+        "core.fsmonitor",
+        "diff.external",
+        "diff.evil.command",
+        "diff.evil.textconv",
+        "core.pager",
+        "filter.evil.clean",
+    ):
+        repo.git("config", key, str(trap))
+    repo.git("config", "gpg.program", str(trap))
+    repo.git("config", "log.showSignature", "true")
+    hooks = repo.path / ".git" / "hooks"
+    hooks.mkdir(exist_ok=True)
+    for hook in ("post-checkout", "fsmonitor-watchman", "reference-transaction"):
+        (hooks / hook).write_text(trap.read_text())
+        (hooks / hook).chmod(0o755)
+    ran.unlink(missing_ok=True)
+    there = Repository.at(repo.path)
+    there.changed(base, head)
+    there.commits(base, head)
+    there.read(head, "a.txt")
+    there.merge_base(base, head)
+    assert not ran.exists()
+
+
+def test_a_replaced_object_is_not_believed(repo: Repo) -> None:
+    real = repo.git("rev-parse", "HEAD:a.txt")
+    fake = repo.git("hash-object", "-w", "sub/b.txt")
+    repo.git("replace", real, fake)
+    there = Repository.at(repo.path)
+    assert there.read(there.commit("HEAD"), "a.txt") == b"a\n"
+
+
+def test_what_only_a_merge_wrote_is_seen(repo: Repo) -> None:
+    base = repo.git("rev-parse", "HEAD")
+    repo.branch("change")
+    repo.commit({"c.txt": "c\n"})
+    repo.git("checkout", "-q", "main")
+    repo.commit({"d.txt": "d\n"})
+    repo.git("checkout", "-q", "change")
+    who = ("-c", "user.name=x", "-c", "user.email=x@example.com")
+    repo.git(*who, "merge", "-q", "--no-commit", "main")
+    repo.write({"a.txt": "evil\n"})
+    repo.git("add", "-A")
+    repo.git(*who, "commit", "-q", "-m", "merge")
+    told = Repository.at(repo.path).commits(base, repo.git("rev-parse", "HEAD"))
+    merge = next(one for one in told if len(one.parents) == 2)
+    assert [one.path for one in merge.files] == ["a.txt"]
+
+
+def test_many_files_come_in_batches_and_a_large_one_is_left_out(repo: Repo) -> None:
+    repo.commit({f"many/{n}.txt": f"{n}\n" for n in range(1_200)} | {"large": os.urandom(4096)})
+    there = Repository.at(repo.path)
+    tree = there.tree(there.commit("HEAD"))
+    found = there.blobs((entry.sha for entry in tree.values()), cap_bytes=1024)
+    assert found[tree["many/777.txt"].sha] == b"777\n"
+    assert tree["large"].sha not in found
+    assert len(tree) == 1_204

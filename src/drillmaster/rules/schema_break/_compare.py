@@ -1,0 +1,555 @@
+"""Two versions of a schema: what was accepted and is not, and what may come and did not.
+
+1. On the side of a request the writer is somebody else: what was accepted has to stay accepted.
+2. On the side of a response the reader is: what may come has to be what could come before.
+3. A schema whose side nobody says is both. There, what only a reader with a narrow mind trips over is a note.
+4. Choices are matched by what they accept, not by their place in a list. Circles are entered once, and the whole has a bound.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from drillmaster.rules.schema_break._breaks import BOTH, REQUEST, RESPONSE, Break, Level, Sides, listed, once, valued
+from drillmaster.rules.schema_break._nodes import ALL_TYPES, Document, Missing, Node, Part, step
+from drillmaster.rules.schema_break._shapes import (
+    OF_ARRAYS,
+    OF_NUMBERS,
+    OF_OBJECTS,
+    OF_STRINGS,
+    OPAQUE,
+    Bound,
+    Shape,
+    shape_of,
+)
+
+__all__ = ["Comparison"]
+
+MAX_PAIRS = 20_000
+"""Pairs of schemas that are compared in one document; past it the rest is unclear."""
+_MAX_NESTED = 6
+_ANY = Node((Part("", {}, leaf=True),))  # a leaf, so that it is nowhere taken for the root
+
+
+class _Pair(msgspec.Struct):
+    """Two nodes at one place, what they ask, and who is on the other side."""
+
+    old: Node
+    new: Node
+    a: Shape
+    b: Shape
+    sides: Sides
+    trail: str
+    follow: Callable[[Node, Node, Sides, str], None]
+
+    @property
+    def both(self) -> set[str]:
+        return set(ALL_TYPES if self.a.types is None else self.a.types) & set(
+            ALL_TYPES if self.b.types is None else self.b.types
+        )
+
+
+class Comparison:
+    """Two versions of one document. `defaults`: a field that is asked for and has a default may be left out (OpenAPI)."""
+
+    def __init__(self, old: Document, new: Document, *, defaults: bool = False, today: str = "") -> None:
+        self.old = old
+        self.new = new
+        self.defaults = defaults
+        self.today = today
+        self._left = MAX_PAIRS
+        self._known: dict[tuple[object, ...], list[Break]] = {}
+        self._told_large = False
+
+    def schemas(self, old: Node, new: Node, sides: Sides, trail: str) -> list[Break]:
+        """Compare two schemas with all that they lead to."""
+        return once(self._run(old, new, sides, trail, 0))
+
+    def _run(self, old: Node, new: Node, sides: Sides, trail: str, depth: int) -> list[Break]:
+        found: list[Break] = []
+        waiting: deque[tuple[Node, Node, Sides, str]] = deque([(old, new, sides, trail)])
+        seen = set()
+        while waiting:
+            a, b, here, at = waiting.popleft()
+            try:
+                a, b = self.old.followed(a), self.new.followed(b)
+            except Missing as missing:
+                found.append(self.missing(missing, at))
+                continue
+            key = (a.key, b.key, here)
+            if key in seen or not here:
+                continue
+            seen.add(key)
+            self._left -= 1
+            if self._left < 0:
+                if not self._told_large:
+                    self._told_large = True
+                    found.append(
+                        Break(
+                            rule="too-large",
+                            level="unclear",
+                            at=b.at,
+                            was=a.at,
+                            says=f"{at}: more than {MAX_PAIRS:,} pairs of schemas; what was not compared may break anybody",
+                        )
+                    )
+                return found
+            try:
+                found += self._nodes(a, b, here, at, depth, lambda *args: waiting.append(args))
+            except Missing as missing:
+                found.append(self.missing(missing, at))
+        return found
+
+    def _nodes(
+        self,
+        old: Node,
+        new: Node,
+        sides: Sides,
+        trail: str,
+        depth: int,
+        follow: Callable[[Node, Node, Sides, str], None],
+    ) -> list[Break]:
+        olds, news = self.old.alternatives(old), self.new.alternatives(new)
+        if olds is None or news is None:
+            return self._whole(old, new, trail, "more choices than can be told apart")
+        if len(olds) == len(news) == 1:
+            pair = _Pair(old, new, shape_of(self.old, old), shape_of(self.new, new), sides, trail, follow)
+            return list(self._shapes(pair))
+        olds, news = self._split(self.old, olds, news), self._split(self.new, news, olds)
+        if depth >= _MAX_NESTED:
+            return self._whole(old, new, trail, "choices within choices, deeper than is looked")
+        found: list[Break] = []
+        if "request" in sides:
+            found += self._matched(olds, news, REQUEST, sides, trail, depth)
+        if "response" in sides:
+            found += self._matched(olds, news, RESPONSE, sides, trail, depth)
+        return found
+
+    def missing(self, missing: Missing, trail: str) -> Break:
+        """Say that a reference was not followed. One to a file beside, the same before and after, is that file's affair."""
+        kept = missing.remote and "://" not in missing.ref and {missing.ref} <= self.old.refs & self.new.refs
+        where = "another file" if kept else "another address, which is never fetched" if missing.remote else "nothing"
+        what = "what it asks is judged where that file changes" if kept else "what it asks cannot be compared"
+        return Break(
+            rule="remote-reference" if missing.remote else "dead-reference",
+            level="note" if kept else "unclear",
+            at=missing.at,
+            was=missing.at,
+            says=f"{trail or 'value'}: {valued(missing.ref)} leads to {where}: {what}",
+        )
+
+    def _whole(self, old: Node, new: Node, trail: str, why: str) -> list[Break]:
+        a = [self.old.expanded(part.at, part.value) for part in old.parts]
+        b = [self.new.expanded(part.at, part.value) for part in new.parts]
+        if None not in a and a == b:
+            return []
+        said = f"{trail}: {why}, and they are not the same: whether somebody is refused cannot be told"
+        return [Break(rule="choice-changed", level="unclear", at=new.at, was=old.at, says=said)]
+
+    def _split(self, document: Document, nodes: list[Node], others: list[Node]) -> list[Node]:
+        """Take a list of types for the choice that it is, where the other side has one."""
+        if len(nodes) != 1 or len(others) == 1:
+            return nodes
+        types = shape_of(document, nodes[0]).types
+        if types is None or not 2 <= len(types - {"integer"} if "number" in types else types) <= 6:
+            return nodes
+        groups = [OF_NUMBERS & types if one == "number" else frozenset({one}) for one in sorted(types)]
+        kept = [one for one in groups if not ("number" in types and one == {"integer"})]
+        return [Node(nodes[0].parts, only=one, null=False if one != {"null"} else nodes[0].null) for one in kept]
+
+    def _matched(
+        self, olds: list[Node], news: list[Node], side: Sides, sides: Sides, trail: str, depth: int
+    ) -> list[Break]:
+        """Find for each choice that has to be covered one that covers it; else say how the nearest falls short."""
+        asking, giving = (olds, news) if side == REQUEST else (news, olds)
+        found: list[Break] = []
+        for one in asking:
+            tried = []
+            for other in sorted(giving, key=lambda node: _ref_name(node) != _ref_name(one)):
+                pair = (one, other) if side == REQUEST else (other, one)
+                said = [b for b in self._remembered(*pair, side, trail, depth) if b.level != "note"]
+                if not said:
+                    break
+                tried.append((other, said))
+            else:
+                found += self._short(one, tried, side, sides, trail)
+        return found
+
+    def _remembered(self, old: Node, new: Node, side: Sides, trail: str, depth: int) -> list[Break]:
+        key = (old.key, new.key, side)
+        if key not in self._known:
+            self._known[key] = []  # a circle comes back here: what it asks is being compared already
+            self._known[key] = self._run(old, new, side, trail, depth + 1)
+        return self._known[key]
+
+    def _short(
+        self, one: Node, tried: list[tuple[Node, list[Break]]], side: Sides, sides: Sides, trail: str
+    ) -> list[Break]:
+        mine = self.old if side == REQUEST else self.new
+        theirs = self.new if side == REQUEST else self.old
+        near = [
+            said
+            for other, said in tried
+            if _ref_name(one) == _ref_name(other) != "" or _same_kind(shape_of(mine, one), shape_of(theirs, other))
+        ]
+        if near:
+            return min(near, key=len)
+        name = _ref_name(one) or "/".join(sorted(shape_of(mine, one).types or ())) or "one choice"
+        if side == REQUEST:
+            said = f"{trail}: a caller that still sends {name} is refused; that choice is gone"
+            return [Break(rule="request-choice-removed", level="break", was=one.at, says=said)]
+        level: Level = "break" if sides == RESPONSE or shape_of(mine, one).types == frozenset({"null"}) else "note"
+        said = f"{trail}: a reader that knows the earlier choices may get {name} as well"
+        return [Break(rule="response-choice-added", level=level, at=one.at, says=said)]
+
+    # One pair of shapes
+
+    def _shapes(self, pair: _Pair) -> Iterator[Break]:
+        a, b = pair.a, pair.b
+        if a.never or b.never:
+            if a.never != b.never:
+                yield from _gone(pair, "value", b.never, "any value")
+            return
+        yield from _types(pair)
+        yield from _values(pair)
+        kinds = pair.both
+        if kinds & OF_NUMBERS:
+            yield from _range(pair, "minimum", a.low, b.low, 1)
+            yield from _range(pair, "maximum", a.high, b.high, -1)
+            yield from _multiples(pair)
+        yield from _counts(pair)
+        if kinds & OF_STRINGS:
+            yield from _words(pair, "pattern", a.patterns, b.patterns)
+        yield from _words(pair, "format", a.formats, b.formats)
+        if kinds & OF_ARRAYS:
+            yield from _arrays(pair)
+        if kinds & OF_OBJECTS:
+            yield from self._objects(pair)
+        yield from _opaque(pair)
+        if a.default is not None and b.default is not None and a.default[0] != b.default[0] and "request" in pair.sides:
+            yield Break(
+                rule="request-default-changed",
+                level="break" if pair.sides == REQUEST else "note",
+                at=b.default[1],
+                was=a.default[1],
+                says=f"{pair.trail}: a caller that leaves it out now gets {b.default[0][:60]} in place of {a.default[0][:60]}",
+            )
+        if a.discriminator is not None:
+            yield from _discriminator(pair)
+
+    def _objects(self, pair: _Pair) -> Iterator[Break]:
+        a, b, trail = pair.a, pair.b, pair.trail
+        for name in a.props.keys() - b.props.keys():
+            yield from self._removed(pair, name)
+        for name, node in a.props.items():
+            if name in b.props:
+                sides = self._sides_of(pair.sides, node, b.props[name])
+                pair.follow(node, b.props[name], sides, f"{trail}.{name}" if trail else name)
+        for name in b.props.keys() - a.props.keys():
+            if a.closed is not None and "response" in pair.sides:
+                said = f"{trail}: a reader that refuses fields it does not know gets `{name}`"
+                yield Break(rule="response-property-added", level="note", at=b.props[name].at, says=said)
+        yield from self._required(pair)
+        if b.closed is not None and a.closed is None and "request" in pair.sides:
+            said = f"{trail}: a caller that still sends a field the schema does not name is refused"
+            yield Break(rule="request-additional-closed", level="break", at=b.closed, was=pair.old.at, says=said)
+        if a.closed is not None and b.closed is None and "response" in pair.sides:
+            said = f"{trail}: a reader may get fields that it was told would not come"
+            yield Break(rule="response-additional-opened", level="note", at=pair.new.at, was=a.closed, says=said)
+        if a.closed is None and b.closed is None and (a.extra or b.extra):
+            pair.follow(a.extra or _ANY, b.extra or _ANY, pair.sides, f"{trail}.*")
+        for text in a.pattern_props.keys() & b.pattern_props.keys():
+            pair.follow(a.pattern_props[text], b.pattern_props[text], pair.sides, f"{trail}.({valued(text)})")
+        for text in a.pattern_props.keys() - b.pattern_props.keys():
+            if b.closed is not None:
+                yield from _gone(pair, "pattern-property", True, f"fields like {valued(text)}")
+        for text in b.pattern_props.keys() - a.pattern_props.keys():
+            if a.closed is None and "request" in pair.sides:
+                said = f"{trail}: fields like {valued(text)} have to fit now; a caller that sent others is refused"
+                yield Break(
+                    rule="request-pattern-property-added", level="unclear", at=b.pattern_props[text].at, says=said
+                )
+
+    def _removed(self, pair: _Pair, name: str) -> Iterator[Break]:
+        a, b = pair.a, pair.b
+        node = a.props[name]
+        shape = shape_of(self.old, node)
+        ended = shape.deprecated and bool(shape.sunset) and bool(self.today) and shape.sunset[:10] <= self.today
+        level: Level = "note" if ended else "break"
+        place = f"{pair.trail}.{name}" if pair.trail else name
+        if "request" in pair.sides and not shape.read_only:
+            what = "is refused" if b.closed is not None else "is no longer heard: the field is ignored"
+            said = f"{place}: a caller that still sends `{name}` {what}"
+            yield Break(rule="request-property-removed", level=level, was=node.at, at=pair.new.at, says=said)
+        if "response" in pair.sides and not shape.write_only:
+            said = f"{place}: a reader that looks for `{name}` finds nothing"
+            yield Break(rule="response-property-removed", level=level, was=node.at, at=pair.new.at, says=said)
+
+    def _required(self, pair: _Pair) -> Iterator[Break]:
+        a, b = pair.a, pair.b
+        for name in sorted(b.required.keys() - a.required.keys()):
+            if "request" not in pair.sides:
+                continue
+            shape = shape_of(self.new, b.props[name]) if name in b.props else Shape()
+            if shape.read_only:
+                continue
+            new = name not in a.props
+            said = f"{pair.trail or 'value'}: a caller that still leaves out `{name}` is refused"
+            level: Level = "note" if self.defaults and shape.default is not None else "break"
+            rule = "request-required-property-added" if new else "request-property-became-required"
+            yield Break(rule=rule, level=level, at=b.required[name], was="" if new else a.props[name].at, says=said)
+        for name in sorted(a.required.keys() - b.required.keys()):
+            if "response" not in pair.sides or (name in a.props and name not in b.props):
+                continue  # a field that is gone altogether was told already
+            if name in a.props and shape_of(self.old, a.props[name]).write_only:
+                continue
+            said = f"{pair.trail or 'value'}: a reader that counts on `{name}` may find it missing"
+            at = b.props[name].at if name in b.props else pair.new.at
+            yield Break(rule="response-property-became-optional", level="break", at=at, was=a.required[name], says=said)
+
+    def _sides_of(self, sides: Sides, old: Node, new: Node) -> Sides:
+        """A field that only one side ever writes is compared for that side."""
+        if not (self.old.one_sided and self.new.one_sided):
+            return sides
+        a, b = shape_of(self.old, old), shape_of(self.new, new)
+        if a.read_only and b.read_only:
+            sides -= REQUEST
+        if a.write_only and b.write_only:
+            sides -= RESPONSE
+        return sides
+
+
+def _lost(
+    pair: _Pair, rule: str, said: str, *, at: str, was: str, level: Level = "break", old: str = ""
+) -> Iterator[Break]:
+    if "request" in pair.sides:
+        yield Break(
+            rule=f"request-{rule}",
+            level=level,
+            at=at,
+            was=was,
+            old=old,
+            says=f"{pair.trail or 'value'}: a caller that still {said}",
+        )
+
+
+def _gained(
+    pair: _Pair, rule: str, said: str, *, at: str, was: str, soft: bool = False, level: Level = "break"
+) -> Iterator[Break]:
+    if "response" in pair.sides:
+        if soft and pair.sides == BOTH:
+            level = "note"
+        yield Break(
+            rule=f"response-{rule}", level=level, at=at, was=was, says=f"{pair.trail or 'value'}: a reader that {said}"
+        )
+
+
+def _gone(pair: _Pair, what: str, gone: bool, words: str) -> Iterator[Break]:
+    at, was = pair.new.at, pair.old.at
+    if gone:
+        yield from _lost(pair, f"{what}-removed", f"sends {words} is refused", at=at, was=was)
+    else:
+        yield from _gained(pair, f"{what}-added", f"expected nothing may get {words}", at=at, was=was)
+
+
+def _types(pair: _Pair) -> Iterator[Break]:
+    a = ALL_TYPES if pair.a.types is None else pair.a.types
+    b = ALL_TYPES if pair.b.types is None else pair.b.types
+    at, was = pair.b.types_at or pair.new.at, pair.a.types_at or pair.old.at
+    lost, gained = a - b, b - a
+    if pair.a.values is not None and pair.b.values is not None:
+        return  # the constants themselves say more
+    if lost == {"null"}:
+        yield from _lost(pair, "became-not-nullable", "sends null is refused", at=at, was=was)
+    elif lost:
+        said = f"sends {_named(lost)} is refused; {_named(b)} is wanted"
+        yield from _lost(pair, "type-narrowed", said, at=at, was=was)
+    if gained == {"null"}:
+        yield from _gained(pair, "became-nullable", "counts on a value may get null", at=at, was=was)
+    elif gained:
+        said = f"knows {_named(a)} may get {_named(gained)}"
+        yield from _gained(pair, "type-widened", said, at=at, was=was, soft=False)
+
+
+def _named(types: frozenset[str]) -> str:
+    if types >= ALL_TYPES:
+        return "any value"
+    return " or ".join(sorted(types - {"integer"} if "number" in types else types))
+
+
+def _values(pair: _Pair) -> Iterator[Break]:
+    a, b = pair.a, pair.b
+    at, was = b.values_at or pair.new.at, a.values_at or pair.old.at
+    if a.values is not None and b.values is not None:
+        for text in sorted(a.values.keys() - b.values.keys()):
+            said = f"sends {valued(a.values[text])} is refused"
+            if "request" in pair.sides:
+                yield from _lost(pair, "enum-value-removed", said, at=at, was=was, old=text)
+            else:
+                said = f"{pair.trail or 'value'}: {valued(a.values[text])} comes no more; a reader that waits for it waits in vain"
+                yield Break(rule="response-enum-value-removed", level="note", at=at, was=was, old=text, says=said)
+        for text in sorted(b.values.keys() - a.values.keys()):
+            said = f"knows {listed(valued(v) for v in a.values.values())} may get {valued(b.values[text])}"
+            soft = a.open_values or text == "null"
+            if a.open_values:
+                yield from _gained(pair, "enum-value-added", said, at=at, was=was, level="note")
+            else:
+                yield from _gained(pair, "enum-value-added", said, at=at, was=was, soft=not soft)
+    elif b.values is not None:
+        said = f"sends anything but {listed(valued(v) for v in b.values.values())} is refused"
+        yield from _lost(pair, "became-enum", said, at=at, was=pair.old.at)
+    elif a.values is not None:
+        said = f"knows {listed(valued(v) for v in a.values.values())} may get any other value"
+        yield from _gained(pair, "enum-dropped", said, at=pair.new.at, was=was, soft=True)
+
+
+def _range(pair: _Pair, rule: str, a: Bound | None, b: Bound | None, sign: int) -> Iterator[Break]:
+    """Compare one end of a range. `sign` 1: the lower end."""
+    if a is not None and b is not None and (a.value, a.exclusive) == (b.value, b.exclusive):
+        return
+    edge = "below" if sign > 0 else "above"
+    tighter = b is not None and (a is None or (sign * b.value, b.exclusive) > (sign * a.value, a.exclusive))
+    if tighter and b is not None:
+        least = f"{edge} {b.value:g}" + (", or that itself," if b.exclusive else "")
+        yield from _lost(
+            pair, f"{rule}-tightened", f"sends a number {least} is refused", at=b.at, was=a.at if a else pair.old.at
+        )
+    elif a is not None:
+        said = f"counts on nothing {edge} {a.value:g} may get it"
+        yield from _gained(pair, f"{rule}-loosened", said, at=b.at if b else pair.new.at, was=a.at, soft=True)
+
+
+def _multiples(pair: _Pair) -> Iterator[Break]:
+    a, b = pair.a.multiples, pair.b.multiples
+    for text in b.keys() - a.keys():
+        if not any(float(text) and (float(one) / float(text)).is_integer() for one in a):
+            said = f"sends what is no multiple of {text} is refused"
+            yield from _lost(pair, "multiple-tightened", said, at=b[text], was=pair.old.at)
+    for text in a.keys() - b.keys():
+        if not any(float(text) and (float(one) / float(text)).is_integer() for one in b):
+            said = f"counts on multiples of {text} may get others"
+            yield from _gained(pair, "multiple-loosened", said, at=pair.new.at, was=a[text], soft=True)
+
+
+_COUNTED = {
+    "Length": ("characters", OF_STRINGS),
+    "Items": ("items", OF_ARRAYS),
+    "Properties": ("fields", OF_OBJECTS),
+    "Contains": ("items of that kind", OF_ARRAYS),
+}
+
+
+def _counts(pair: _Pair) -> Iterator[Break]:
+    for word in sorted(pair.a.counts.keys() | pair.b.counts.keys()):
+        things, kinds = _COUNTED[word[3:]]
+        if not pair.both & kinds:
+            continue
+        # A lower end that is not written is zero; an upper one is none.
+        a, b = pair.a.counts.get(word), pair.b.counts.get(word)
+        least = word.startswith("min")
+        none = 0.0 if least else float("inf")
+        old, new = a[0] if a else none, b[0] if b else none
+        at, was = b[1] if b else pair.new.at, a[1] if a else pair.old.at
+        edge = "fewer" if least else "more"
+        if new > old if least else new < old:
+            said = f"sends {edge} than {new:g} {things} is refused"
+            yield from _lost(pair, f"{_dashed(word)}-tightened", said, at=at, was=was)
+        elif new != old:
+            said = f"counts on no {edge} than {old:g} {things} may get them"
+            yield from _gained(pair, f"{_dashed(word)}-loosened", said, at=at, was=was, soft=True)
+
+
+def _dashed(word: str) -> str:
+    return "".join(f"-{c.lower()}" if c.isupper() else c for c in word)
+
+
+_WIDER = {"int32": "int64", "float": "double"}
+
+
+def _words(pair: _Pair, rule: str, a: dict[str, str], b: dict[str, str]) -> Iterator[Break]:
+    gone, new = sorted(a.keys() - b.keys()), sorted(b.keys() - a.keys())
+    if gone and new:
+        if len(gone) == len(new) == 1 and _WIDER.get(gone[0]) == new[0]:
+            yield from _gained(
+                pair, f"{rule}-widened", f"holds {gone[0]} may get {new[0]}", at=b[new[0]], was=a[gone[0]]
+            )
+        elif len(gone) == len(new) == 1 and _WIDER.get(new[0]) == gone[0]:
+            yield from _lost(pair, f"{rule}-narrowed", f"sends {gone[0]} is refused", at=b[new[0]], was=a[gone[0]])
+        else:
+            level: Level = "unclear" if rule == "pattern" else "break"
+            was, at = a[gone[0]], b[new[0]]
+            old, now = valued(gone[0]), valued(new[0])
+            yield from _lost(
+                pair,
+                f"{rule}-changed",
+                f"writes it as {old} may be refused: {now} is wanted",
+                at=at,
+                was=was,
+                level=level,
+            )
+            said = f"reads it as {old} may get {now}"
+            yield from _gained(pair, f"{rule}-changed", said, at=at, was=was, level=level)
+    elif new:
+        said = f"writes it otherwise than as {valued(new[0])} is refused"
+        yield from _lost(pair, f"{rule}-added", said, at=b[new[0]], was=pair.old.at)
+    elif gone:
+        said = f"reads it as {valued(gone[0])} may get anything"
+        yield from _gained(pair, f"{rule}-removed", said, at=pair.new.at, was=a[gone[0]], soft=True)
+
+
+def _arrays(pair: _Pair) -> Iterator[Break]:
+    a, b = pair.a, pair.b
+    for i in range(max(len(a.prefix), len(b.prefix))):
+        old = a.prefix[i] if i < len(a.prefix) else a.rest or _ANY
+        new = b.prefix[i] if i < len(b.prefix) else b.rest or _ANY
+        pair.follow(old, new, pair.sides, f"{pair.trail}[{i}]")
+    if a.rest or b.rest:
+        pair.follow(a.rest or _ANY, b.rest or _ANY, pair.sides, f"{pair.trail}[]")
+    if b.unique and not a.unique:
+        yield from _lost(pair, "unique-items-added", "sends an item twice is refused", at=b.unique, was=pair.old.at)
+    if a.unique and not b.unique:
+        said = "counts on each item once may get one twice"
+        yield from _gained(pair, "unique-items-removed", said, at=pair.new.at, was=a.unique, soft=True)
+
+
+def _opaque(pair: _Pair) -> Iterator[Break]:
+    a, b = pair.a.opaque, pair.b.opaque
+    for word in sorted(a.keys() | b.keys()):
+        if not pair.both & OPAQUE[word]:
+            continue
+        if word in a and word in b:
+            if a[word][1] is None or a[word][1] != b[word][1]:
+                said = f"{pair.trail or 'value'}: `{word}` changed; whether somebody is refused cannot be told"
+                yield Break(rule="condition-changed", level="unclear", at=b[word][0], was=a[word][0], says=said)
+        elif word in b:
+            said = f"does not meet the new `{word}` is refused"
+            yield from _lost(pair, "condition-added", said, at=b[word][0], was=pair.old.at, level="unclear")
+        else:
+            said = f"counts on `{word}` may get what it kept out"
+            yield from _gained(pair, "condition-removed", said, at=pair.new.at, was=a[word][0], soft=True)
+
+
+def _discriminator(pair: _Pair) -> Iterator[Break]:
+    a, b = pair.a.discriminator, pair.b.discriminator
+    assert a is not None
+    if b is None or a[0] != b[0]:
+        said = f"{pair.trail or 'value'}: whoever tells the choices apart by `{a[0]}` no longer can"
+        yield Break(rule="discriminator-changed", level="break", at=b[1] if b else pair.new.at, was=a[1], says=said)
+        return
+    for name in sorted(a[2].keys() - b[2].keys()):
+        said = f"sends {valued(name)} as `{a[0]}` is not understood"
+        yield from _lost(pair, "discriminator-value-removed", said, at=b[1], was=step(a[1], "mapping", name))
+
+
+def _ref_name(node: Node) -> str:
+    """Give the name that a choice goes by: of the schema it refers to, or its title."""
+    value = node.parts[0].value if node.parts else None
+    if not isinstance(value, dict):
+        return ""
+    name = value.get("$ref", value.get("title"))
+    return name.rpartition("/")[2] if isinstance(name, str) else ""
+
+
+def _same_kind(a: Shape, b: Shape) -> bool:
+    return a.types is not None and b.types is not None and a.types == b.types and not (a.types >= ALL_TYPES)

@@ -1,0 +1,359 @@
+"""Schemas as they stand in a document: references followed, `allOf` merged, choices told apart.
+
+1. A node is what has to hold at one place: one schema, or several at once. References and `allOf` are followed until only
+   plain keywords are left; a circle is entered once.
+2. A reference leads within its document: a pointer, an anchor, an `$id` of a part. Another address is never fetched.
+3. Up to draft 7, and in OpenAPI 3.0, whatever stands beside `$ref` is ignored, as those drafts say.
+4. "This or null", a list of types and a choice of constants are one thing however they are spelled.
+"""
+
+import re
+from typing import Any
+from urllib.parse import unquote, urldefrag, urljoin
+
+import msgspec
+
+from drillmaster.strict import canonical
+
+__all__ = ["ALL_TYPES", "Document", "Flat", "Missing", "Node", "Part", "Union", "kind_of", "pointed", "step"]
+
+ALL_TYPES = frozenset({"null", "boolean", "object", "array", "number", "integer", "string"})
+ANNOTATIONS = frozenset({
+    "$comment", "$defs", "$id", "$schema", "definitions", "deprecated", "description", "example", "examples",
+    "externalDocs", "id", "title", "xml",
+})  # fmt: skip  # words, a line at a time
+_MAX_BRANCHES = 64
+_MAX_EXPANDED = 20_000
+_OLD_DRAFT = re.compile(r"draft-0[3467]/")
+
+
+class Missing(Exception):
+    """A reference that leads nowhere within the document. `remote`: it names another address."""
+
+    def __init__(self, ref: str, at: str, *, remote: bool) -> None:
+        super().__init__(ref)
+        self.ref = ref
+        self.at = at
+        self.remote = remote
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One schema at a JSON pointer. `leaf`: its references, `allOf` and choices were followed already."""
+
+    at: str
+    value: Any
+    leaf: bool = False
+
+
+class Node(msgspec.Struct, frozen=True):
+    """What holds at one place. `only` keeps some types of it; `null` lets null in besides."""
+
+    parts: tuple[Part, ...]
+    only: frozenset[str] | None = None
+    null: bool = False
+
+    @property
+    def at(self) -> str:
+        return self.parts[0].at if self.parts else ""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return (tuple((part.at, part.leaf) for part in self.parts), self.only, self.null)
+
+
+class Union(msgspec.Struct, frozen=True):
+    """One choice: its keyword, where it stands, and its branches."""
+
+    keyword: str
+    at: str
+    branches: tuple[Node, ...]
+
+
+class Flat(msgspec.Struct):
+    """A node without references: schemas of plain keywords, the choices among them, and whether nothing fits at all."""
+
+    leaves: list[Part]
+    unions: list[Union]
+    never: bool = False
+    null: bool = False
+    followed: tuple[str, ...] = ()
+    """Pointers that references led to."""
+
+
+def step(at: str, *steps: str | int) -> str:
+    """Lengthen a JSON pointer."""
+    return at + "".join("/" + str(one).replace("~", "~0").replace("/", "~1") for one in steps)
+
+
+def kind_of(value: object) -> str:
+    """Name a JSON value's type as JSON Schema does: 1.0 is an integer."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "integer" if value.is_integer() else "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+    return "object"
+
+
+class Document:
+    """One version of a document, with what its parts are called. `nullable`: OpenAPI 3.0's own words hold."""
+
+    def __init__(self, root: Any, *, nullable: bool = False) -> None:
+        self.root = root
+        self.nullable = nullable
+        declared = root.get("$schema") if isinstance(root, dict) else None
+        self.siblings = not nullable and not (isinstance(declared, str) and _OLD_DRAFT.search(declared))
+        self._base = ""
+        self._ids: dict[str, str] = {}
+        self._anchors: dict[str, str] = {}
+        self.shapes: dict[tuple[Any, ...], Any] = {}
+        """What nodes ask, by their key, as it was worked out."""
+        self.one_sided = False
+        """Whether any field is written by one side alone (`readOnly`, `writeOnly`)."""
+        self.refs: set[str] = set()
+        """Every reference as it is written."""
+        self._index()
+
+    def node(self, at: str, value: Any) -> Node:
+        return Node((Part(at, value),))
+
+    def _index(self) -> None:
+        if isinstance(self.root, dict):
+            own = self.root.get("$id", self.root.get("id"))
+            self._base = own if isinstance(own, str) else ""
+        waiting: list[tuple[str, Any]] = [("", self.root)]
+        while waiting:
+            at, value = waiting.pop()
+            if isinstance(value, list):
+                waiting += [(step(at, i), one) for i, one in enumerate(value)]
+            if not isinstance(value, dict):
+                continue
+            ref = _reference(value)
+            if ref is not None:
+                self.refs.add(ref)
+            self.one_sided |= "readOnly" in value or "writeOnly" in value
+            for word in ("$id", "id"):
+                name = value.get(word)
+                if isinstance(name, str) and name.startswith("#"):
+                    self._anchors.setdefault(name[1:], at)
+                elif isinstance(name, str) and (word == "$id" or at == ""):
+                    self._ids.setdefault(_whole(self._base, name), at)
+            for word in ("$anchor", "$dynamicAnchor"):
+                name = value.get(word)
+                if isinstance(name, str):
+                    self._anchors.setdefault(name, at)
+            waiting += [(step(at, name), one) for name, one in value.items()]
+
+    def resolve(self, ref: str, at: str) -> Part:
+        """Follow one reference from the schema at `at`. Raises Missing."""
+        where, fragment = urldefrag(ref)
+        start = self._enclosing(at)
+        if where:
+            known = self._ids.get(_whole(self._base, where))
+            if known is None:
+                raise Missing(ref, at, remote=True)
+            start = known
+        fragment = unquote(fragment)
+        if fragment and not fragment.startswith("/"):
+            anchored = self._anchors.get(fragment)
+            if anchored is None:
+                raise Missing(ref, at, remote=False)
+            return Part(anchored, pointed(self.root, anchored))
+        for origin in (start, "") if not where else (start,):
+            try:
+                return Part(origin + fragment, pointed(self.root, origin + fragment))
+            except LookupError:
+                continue
+        raise Missing(ref, at, remote=False)
+
+    def followed(self, node: Node) -> Node:
+        """Replace what is nothing but a reference by what it leads to, so that one schema is met as one. Raises Missing."""
+        seen = set()
+        while len(node.parts) == 1 and _is_bare_ref(node.parts[0].value) and node.at not in seen:
+            seen.add(node.at)
+            node = msgspec.structs.replace(node, parts=(self.resolve(node.parts[0].value["$ref"], node.at),))
+        return node
+
+    def _enclosing(self, at: str) -> str:
+        parts = [one for one in self._ids.values() if one and (at == one or at.startswith(one + "/"))]
+        return max(parts, key=len, default="")
+
+    def flat(self, node: Node) -> Flat:
+        """Follow references and `allOf`. Raises Missing."""
+        flat = Flat(leaves=[], unions=[], null=node.null)
+        waiting = list(reversed(node.parts))
+        seen: set[str] = set()
+        followed = []
+        while waiting:
+            part = waiting.pop()
+            value = part.value
+            if part.leaf:
+                flat.leaves.append(part)
+                continue
+            if value is False:
+                flat.never = True
+            if not isinstance(value, dict) or part.at in seen:
+                continue
+            seen.add(part.at)
+            ref = _reference(value)
+            if ref is not None:
+                target = self.resolve(ref, part.at)
+                followed.append(target.at)
+                waiting.append(target)
+                if not self.siblings and "$ref" in value:
+                    continue
+            for i, one in enumerate(_list(value.get("allOf"))):
+                waiting.append(Part(step(part.at, "allOf", i), one))
+            flat.leaves.append(Part(part.at, value, leaf=True))
+            for word in ("oneOf", "anyOf"):
+                branches = _list(value.get(word))
+                if branches:
+                    self._choice(flat, waiting, part, word, branches)
+        flat.followed = tuple(followed)
+        return flat
+
+    def _choice(self, flat: Flat, waiting: list[Part], part: Part, word: str, branches: list[Any]) -> None:
+        parts = [Part(step(part.at, word, i), one) for i, one in enumerate(branches)]
+        real = [one for one in parts if not _only_null(one.value)]
+        with_null = len(real) < len(parts)
+        constants = [self._constants(one) for one in real]
+        if real and all(one is not None for one in constants):
+            merged = [value for one in constants for value in one or ()] + ([None] if with_null else [])
+            flat.leaves.append(Part(step(part.at, word), {"enum": merged}, leaf=True))
+        elif len(real) == 1:
+            flat.null |= with_null
+            waiting.append(real[0])
+        elif real:
+            flat.null |= with_null
+            flat.unions.append(Union(word, step(part.at, word), tuple(Node((one,)) for one in real)))
+        else:
+            flat.leaves.append(Part(step(part.at, word), {"type": "null"}, leaf=True))
+
+    def _constants(self, part: Part) -> list[Any] | None:
+        """Give the values of a branch that is nothing but constants; None for any other."""
+        try:
+            value = self.resolve(part.value["$ref"], part.at).value if _is_bare_ref(part.value) else part.value
+        except Missing:
+            return None
+        if not isinstance(value, dict) or not set(value) - ANNOTATIONS <= {"const", "enum", "type"}:
+            return None
+        if "const" in value:
+            return [value["const"]]
+        return _list(value.get("enum")) or None
+
+    def alternatives(self, node: Node, inside: frozenset[str] = frozenset()) -> list[Node] | None:
+        """Tell the choices of a node apart; itself where there is none. None: too many. Raises Missing.
+
+        `inside`: choices that were told apart already; one that comes back to itself is entered once.
+        """
+        flat = self.flat(node)
+        unions = [one for one in flat.unions if one.at not in inside]
+        if not unions:
+            return [node]
+        base = tuple(flat.leaves)
+        made: list[tuple[Part, ...]] = [()]
+        for union in unions:
+            made = [(*before, *branch.parts) for before in made for branch in union.branches]
+            if len(made) > _MAX_BRANCHES:
+                return None
+        found: list[Node] = []
+        for parts in made:
+            # The branch goes first: what is said of an alternative is said at its own place.
+            inner = self.alternatives(Node((*parts, *base), node.only), inside | {one.at for one in unions})
+            if inner is None or len(found) + len(inner) > _MAX_BRANCHES:
+                return None
+            found += inner
+        return [*found, Node((Part(node.at, {"type": "null"}, leaf=True),))] if flat.null else found
+
+    def expanded(self, at: str, value: Any) -> bytes | None:
+        """Write a value out with references replaced and annotations left out; None where it is too much, or Missing."""
+        left = _MAX_EXPANDED
+        active: list[str] = []
+
+        def write(at: str, value: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0 or len(active) > 30:
+                raise OverflowError
+            if isinstance(value, list):
+                return [write(step(at, i), one) for i, one in enumerate(value)]
+            if not isinstance(value, dict):
+                return value
+            ref = _reference(value)
+            out = {
+                name: write(step(at, name), one)
+                for name, one in value.items()
+                if name not in ANNOTATIONS and name not in ("$ref", "$dynamicRef", "$recursiveRef")
+            }
+            if ref is not None:
+                target = self.resolve(ref, at)
+                if target.at in active:
+                    out["$circle"] = len(active) - active.index(target.at)
+                else:
+                    active.append(target.at)
+                    inner = write(target.at, target.value)
+                    active.pop()
+                    if not out or not self.siblings:
+                        return inner
+                    out["$ref"] = inner
+            return out
+
+        try:
+            return canonical(write(at, value))
+        except (OverflowError, Missing, RecursionError, ValueError, TypeError):
+            return None
+
+
+def pointed(root: Any, pointer: str) -> Any:
+    """Follow a JSON pointer. Raises LookupError where it leads nowhere."""
+    value = root
+    for word in pointer.split("/")[1:]:
+        name = word.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, list):
+            if not (name.isascii() and name.isdigit()):
+                raise LookupError(pointer)
+            value = value[int(name)]
+        elif isinstance(value, dict):
+            value = value[name]
+        else:
+            raise LookupError(pointer)
+    return value
+
+
+def _whole(base: str, name: str) -> str:
+    try:
+        return urldefrag(urljoin(base, name))[0]
+    except ValueError:
+        return name
+
+
+def _reference(value: dict[str, Any]) -> str | None:
+    for word in ("$ref", "$dynamicRef", "$recursiveRef"):
+        ref = value.get(word)
+        if isinstance(ref, str):
+            return ref
+    return None
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _only_null(value: Any) -> bool:
+    if not isinstance(value, dict) or not set(value) - ANNOTATIONS <= {"type", "enum", "const", "nullable"}:
+        return False
+    if value.get("type") in ("null", ["null"]):
+        return True
+    return "type" not in value and (value.get("enum") == [None] or ("const" in value and value["const"] is None))
+
+
+def _is_bare_ref(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("$ref"), str) and not value.keys() - ANNOTATIONS - {"$ref"}

@@ -115,7 +115,7 @@ def plan_for(lab: Many, url: str, **more: Any) -> str:
         "levels": [6],
         "warm": 240,
         "idle_s": 0,
-        "open": [{"rate": 40, "seconds": 1.5, "poisson": True, "max_in_flight": 40}],
+        "open": [{"rate_per_s": 40, "seconds": 1.5, "poisson": True, "max_in_flight": 40}],
         **more,
     }
     (lab.folder / "plan.json").write_text(json.dumps(plan))

@@ -208,7 +208,7 @@ def test_a_plan_says_all_of_it_and_its_permit_is_a_cap(lab: Lab) -> None:
     [
         ({"levels": [4], "warm": 200}, 3),  # over in less than a second
         (
-            {"levels": [1], "warm": 5, "open": [{"rate": 45, "seconds": 4, "max_in_flight": 99}]},
+            {"levels": [1], "warm": 5, "open": [{"rate_per_s": 45, "seconds": 4, "max_in_flight": 99}]},
             0,
         ),  # what waited for a stall ends at once
         ({"levels": [4], "warm": 40}, 0),

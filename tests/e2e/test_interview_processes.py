@@ -120,7 +120,7 @@ def test_poisson_arrivals_of_a_plan_are_the_same_ones_by_one_process_and_by_thre
         "warm": 1,
         "idle_s": 0,
         "seed": 5,
-        "open": [{"rate": 80, "seconds": 1.5, "poisson": True, "max_in_flight": 60}],
+        "open": [{"rate_per_s": 80, "seconds": 1.5, "poisson": True, "max_in_flight": 60}],
     }
     due: list[list[float]] = []
     with truth_server(tmp_path) as seen:

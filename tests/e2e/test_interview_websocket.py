@@ -41,7 +41,7 @@ def test_a_plan_with_messages_is_run_and_its_words_are_timed(tmp_path: Path) -> 
         plan = {
             "kind": "plan", "drill": "interview", "job": "talk", "levels": [1, 2], "warm": 6, "idle_s": 0,
             "target": {"url": f"ws://127.0.0.1:{port}/talk", "prompt": "hello", "websocket": {"until": '"done"'}},
-            "open": [{"rate": 20, "seconds": 1}],
+            "open": [{"rate_per_s": 20, "seconds": 1}],
         }  # fmt: skip
         (tmp_path / "plan.json").write_text(json.dumps(plan))
         done = interview(tmp_path, "plan.json", "--rehearsal", "--yes")

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from drillmaster import strict
 from drillmaster.errors import Problem
 from drillmaster.ladder import InterviewPlan, steps
 from drillmaster.ladder.checking import Place, check, compressed, longest_s, support
@@ -68,9 +69,9 @@ def test_the_articles_own_numbers_are_a_plan() -> None:
         ({}, {"seconds": 40_000}, "/seconds", "40000 s for each of 3 levels"),
         ({}, {"idle_s": -1}, "/idle_s", "-1"),
         ({}, {"idle_s": float("nan")}, "/idle_s", "nan"),
-        ({}, {"open": [{"rate": 0, "seconds": 5}]}, "/open/0/rate", "0"),
-        ({}, {"open": [{"rate": 5, "seconds": 5}, {"rate": 5, "seconds": 9}]}, "/open", "open_r5 twice"),
-        ({}, {"open": [{"rate": 1, "seconds": 90_000}]}, "/open", "90000 s"),
+        ({}, {"open": [{"rate_per_s": 0, "seconds": 5}]}, "/open/0/rate_per_s", "0"),
+        ({}, {"open": [{"rate_per_s": 5, "seconds": 5}, {"rate_per_s": 5, "seconds": 9}]}, "/open", "open_r5 twice"),
+        ({}, {"open": [{"rate_per_s": 1, "seconds": 90_000}]}, "/open", "90000 s"),
         ({}, {"drain": {"calls": 3, "callers": 4}}, "/drain", "3 calls for 4 callers"),
         ({}, {"spend": {"max_requests": 43}}, "/spend/max_requests", "44 calls planned"),
         ({}, {"job": "  "}, "/job", "'  '"),
@@ -133,8 +134,8 @@ def test_what_cannot_work_is_named_where_it_stands(
         ({"until": "2026-11-29"}, {}, "/target/permit/until"),
         ({"max_requests": 43}, {}, "/target/permit/max_requests"),
         ({"max_in_flight": 7}, {}, "/target/permit/max_in_flight"),
-        ({}, {"open": [{"rate": 11, "seconds": 1, "max_in_flight": 4}]}, "/target/permit/max_per_s"),
-        ({}, {"open": [{"rate": 5, "seconds": 1}]}, "/target/permit/max_in_flight"),
+        ({}, {"open": [{"rate_per_s": 11, "seconds": 1, "max_in_flight": 4}]}, "/target/permit/max_per_s"),
+        ({}, {"open": [{"rate_per_s": 5, "seconds": 1}]}, "/target/permit/max_in_flight"),
         ({}, {"retry": {"policy": "honour", "max_attempts": 3, "max_wait_s": 9}}, "/target/permit/max_requests"),
     ],
 )
@@ -172,7 +173,7 @@ def test_how_long_a_level_has_to_last_is_said_before_any_load() -> None:
 
 def test_a_plan_is_held_against_what_the_signed_thresholds_take() -> None:
     wanted = {"warm_c1": (59, 295.0), "warm_c4": (299, 1_495.0), "open_r5": (59, 295.0)}
-    one = plan(levels=[1, 4], warm=100, open=[{"rate": 5, "seconds": 60}])
+    one = plan(levels=[1, 4], warm=100, open=[{"rate_per_s": 5, "seconds": 60}])
     said = [line for line in support(one, wanted) if line.startswith("what is signed")]
     assert said == [
         "what is signed for warm_c1 takes 59 calls over 295 s, and the plan has 100 calls, however long they take, of which no "
@@ -204,8 +205,14 @@ def test_a_level_that_lasts_so_long_takes_no_longer() -> None:
 
 
 def test_compression_leaves_calls_and_time_limits() -> None:
-    short = compressed(plan(open=[{"rate": 5, "seconds": 60}]), 10)
-    assert (short.idle_s, short.open[0].seconds, short.open[0].rate, short.warm, short.timeout_s) == (12, 6, 5, 10, 60)
+    short = compressed(plan(open=[{"rate_per_s": 5, "seconds": 60}]), 10)
+    assert (short.idle_s, short.open[0].seconds, short.open[0].rate_per_s, short.warm, short.timeout_s) == (
+        12,
+        6,
+        5,
+        10,
+        60,
+    )
     calmer = compressed(plan(think={"turn_s": 5, "session_s": 30}), 10)
     assert (calmer.think.turn_s, calmer.think.session_s) == (0.5, 3)
 
@@ -254,3 +261,14 @@ def test_what_a_websocket_has_none_of_is_to_be_left_out_and_no_remedy_names_a_di
 def test_a_stream_over_http_still_asks_for_its_dialect() -> None:
     [problem] = found(plan({"stream": True}))
     assert problem.remedy == "name it with plan.yaml: /target/dialect"
+
+
+@pytest.mark.parametrize(("old", "new"), [("rate", "rate_per_s"), ("rate_to", "rate_to_per_s")])
+def test_a_rate_without_its_unit_is_refused_with_the_name_that_has_it(old: str, new: str) -> None:
+    stage = {"rate_per_s": 5, "seconds": 9, "rate_to_per_s": 6}
+    stage[old] = stage.pop(new)
+    said = {"kind": "plan", "drill": "interview", "job": "x", "target": {"url": "http://127.0.0.1/"}, "open": [stage]}
+    with pytest.raises(Problem) as raised:
+        strict.load_as(msgspec.json.encode(said), InterviewPlan, place="plan.json", fmt="json")
+    assert raised.value.place.endswith(f": /open/0/{old}")
+    assert new in str(raised.value)

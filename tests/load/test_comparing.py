@@ -19,7 +19,7 @@ from tests.gates.test_interview import timed
 
 PLAN = {
     "target": {"url": "http://x", "dialect": "plain", "stream": False, "max_tokens": None},
-    "levels": [4], "warm": 100, "timeout_s": 60, "open": [{"rate": 5.0, "seconds": 60, "rate_to": None}], "drain": None,
+    "levels": [4], "warm": 100, "timeout_s": 60, "open": [{"rate_per_s": 5.0, "seconds": 60, "rate_to_per_s": None}], "drain": None,
 }  # fmt: skip
 MANIFEST = InterviewManifest(
     run="r", job="j", started_at="2026-11-30T12:00:00Z", mono0_ns="5", seed=1, plan=PLAN, plan_sha256="p", url="http://x",
@@ -161,7 +161,7 @@ OTHER: dict[str, tuple[dict[str, Any], str]] = {
     "payload": ({"payload_sha256": "sha256:b"}, "other payloads"),
     "target": ({"url": "http://y"}, "other targets: http://x and http://y"),
     "levels": ({"plan": {**PLAN, "levels": [4, 8]}}, "levels [4] and [4,8]"),
-    "rate": ({"plan": {**PLAN, "open": [{"rate": 6.0, "seconds": 60, "rate_to": None}]}}, "other plans: open"),
+    "rate": ({"plan": {**PLAN, "open": [{"rate_per_s": 6.0, "seconds": 60, "rate_to_per_s": None}]}}, "other plans: open"),
     "stream": ({"plan": {**PLAN, "target": {**PLAN["target"], "stream": True}}}, "target.stream false and true"),  # type: ignore[dict-item]
     "max_tokens": ({"plan": {**PLAN, "target": {**PLAN["target"], "max_tokens": 9}}}, "target.max_tokens null and 9"),  # type: ignore[dict-item]
     "time limit": ({"plan": {**PLAN, "timeout_s": 30}}, "timeout_s 60 and 30"),
@@ -185,7 +185,7 @@ def test_what_asked_something_else_is_refused_and_named(case: str) -> None:
 
 
 def test_how_many_calls_were_made_and_for_how_long_may_differ() -> None:
-    longer = {**PLAN, "warm": 900, "seconds": 300, "open": [{"rate": 5.0, "seconds": 90, "rate_to": None}]}
+    longer = {**PLAN, "warm": 900, "seconds": 300, "open": [{"rate_per_s": 5.0, "seconds": 90, "rate_to_per_s": None}]}
     one = compare(
         run("a", timed("warm_c4", about(1.0))),
         run("b", timed("warm_c4", about(1.0)), plan=longer),

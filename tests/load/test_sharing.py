@@ -21,7 +21,7 @@ def closed(callers: int, calls: int, label: str = "warm") -> Step:
 def opened(
     rate: float, seconds: float, *, poisson: bool = False, most: int = 100, rate_to: float | None = None
 ) -> Step:
-    one = Arrivals(rate=rate, seconds=seconds, poisson=poisson, max_in_flight=most, rate_to=rate_to)
+    one = Arrivals(rate_per_s=rate, seconds=seconds, poisson=poisson, max_in_flight=most, rate_to_per_s=rate_to)
     return Step(label=one.label, kind="open", callers=most, calls=one.calls, arrivals=one)
 
 

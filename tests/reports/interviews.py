@@ -152,7 +152,7 @@ def folder(
         seed=1,
         plan={
             "target": {"dialect": "openai_chat", "stream": stream},
-            "open": [{"rate": 5.0, "seconds": calls / 5, "rate_to": None}],
+            "open": [{"rate_per_s": 5.0, "seconds": calls / 5, "rate_to_per_s": None}],
             "measured_from": measured_from,
         },
         plan_sha256="sha256:" + "a" * 64,

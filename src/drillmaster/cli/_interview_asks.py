@@ -202,8 +202,8 @@ def _arrivals(text: str, poisson: bool, max_in_flight: int | None) -> "Arrivals"
             remedy="write --open 20:60, or 5..50:60 for a rate that moves",
         )
     return Arrivals(
-        rate=float(match[1]),
-        rate_to=None if match[2] is None else float(match[2]),
+        rate_per_s=float(match[1]),
+        rate_to_per_s=None if match[2] is None else float(match[2]),
         seconds=float(match[3]),
         poisson=poisson,
         max_in_flight=max_in_flight,

@@ -115,10 +115,10 @@ class Asked(_Part, frozen=True, kw_only=True):
 class Arrivals(_Part, frozen=True, kw_only=True):
     """One open stage. Its label is `open_r` and the rate."""
 
-    rate: float
+    rate_per_s: float
     """Calls a second, at its start."""
     seconds: float
-    rate_to: float | None = None
+    rate_to_per_s: float | None = None
     """Calls a second at its end, which the rate moves to evenly; null: it stays."""
     poisson: bool = False
     """Exponential gaps of that mean, by the seed; else evenly spaced."""
@@ -127,19 +127,24 @@ class Arrivals(_Part, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        return f"open_r{self.rate:g}" + (f"_to_{self.rate_to:g}" if self.rate_to is not None else "")
+        return f"open_r{self.rate_per_s:g}" + (f"_to_{self.rate_to_per_s:g}" if self.rate_to_per_s is not None else "")
+
+    @property
+    def most_per_s(self) -> float:
+        """Calls a second where they come fastest."""
+        return max(self.rate_per_s, self.rate_to_per_s or 0.0)
 
     @property
     def calls(self) -> int:
         """How many are due, about."""
-        mean = self.rate if self.rate_to is None else (self.rate + self.rate_to) / 2
-        return round(mean * self.seconds)
+        last = self.rate_per_s if self.rate_to_per_s is None else self.rate_to_per_s
+        return round((self.rate_per_s + last) / 2 * self.seconds)
 
     def in_flight(self, timeout_s: float) -> int:
         """The most that may be under way at once."""
         if self.max_in_flight is not None:
             return self.max_in_flight
-        return max(1, min(4_000, round(max(self.rate, self.rate_to or 0.0) * timeout_s)))
+        return max(1, min(4_000, round(self.most_per_s * timeout_s)))
 
 
 class Batch(_Part, frozen=True, kw_only=True):

@@ -84,9 +84,9 @@ def _numbers(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
     if plan.seconds is not None:
         positive["/seconds"] = plan.seconds
     for at, one in enumerate(plan.open):
-        positive |= {f"/open/{at}/rate": one.rate, f"/open/{at}/seconds": one.seconds}
-        if one.rate_to is not None:
-            positive[f"/open/{at}/rate_to"] = one.rate_to
+        positive |= {f"/open/{at}/rate_per_s": one.rate_per_s, f"/open/{at}/seconds": one.seconds}
+        if one.rate_to_per_s is not None:
+            positive[f"/open/{at}/rate_to_per_s"] = one.rate_to_per_s
         if one.max_in_flight is not None:
             positive[f"/open/{at}/max_in_flight"] = one.max_in_flight
     if plan.drain is not None:
@@ -404,7 +404,7 @@ def _permission(plan: InterviewPlan, place: Place, wall_ns: int, permit_host: st
         wall_ns=wall_ns,
         permit_host=permit_host,
         total_s=longest_s(plan),
-        per_s=max((max(one.rate, one.rate_to or 0.0) for one in plan.open), default=0.0),
+        per_s=max((one.most_per_s for one in plan.open), default=0.0),
         requests=sum(step.calls for step in planned) * most_attempts(plan),
         calmer="plan less load",
     )

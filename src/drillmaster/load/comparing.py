@@ -36,7 +36,7 @@ _CONFIDENCE = 0.95
 _LATENCIES = ("p50", "p95")
 _SAME_TARGET = ("method", "dialect", "model", "stream", "max_tokens", "order", "form", "query")
 _SAME_PLAN = ("levels", "timeout_s", "think", "retry", "drain", "measured_from")
-_SAME_OPEN = ("rate", "rate_to", "poisson", "max_in_flight")
+_SAME_OPEN = ("rate_per_s", "rate_to_per_s", "poisson", "max_in_flight")
 _SINGLE = ("cold", "drain")
 Said = Literal["no worse", "worse", "undecided"]
 

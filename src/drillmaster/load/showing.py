@@ -218,7 +218,7 @@ def _dots(level: Level, calls: Calls) -> tuple[Dot, ...]:
 def _rate(label: str, plan: dict[str, Any]) -> str:
     """How an open stage's rate is said; empty for another step."""
     for one in plan.get("open") or ():
-        rate, rate_to = one.get("rate"), one.get("rate_to")
+        rate, rate_to = one.get("rate_per_s"), one.get("rate_to_per_s")
         if label == f"open_r{rate:g}" + (f"_to_{rate_to:g}" if rate_to is not None else ""):
             return f"{rate:g}" + (f" to {rate_to:g}" if rate_to is not None else "") + " a second"
     return ""

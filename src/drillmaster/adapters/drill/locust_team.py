@@ -379,7 +379,7 @@ def _meeting(ready: Ready, addresses: tuple[str, ...], workers: int) -> dict[str
         headers={name: value for name, value in ready.shot.headers.items() if "${" in value},
         callers=max(-(-step.callers // workers) for step in ready.steps),
         total_s=longest_s(plan),
-        per_s=max((max(one.rate, one.rate_to or 0.0) for one in plan.open), default=0.0),
+        per_s=max((one.most_per_s for one in plan.open), default=0.0),
         requests=sum(step.calls for step in ready.steps),
         time_limit_s=plan.timeout_s,
     )

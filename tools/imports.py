@@ -3,7 +3,8 @@
 1. Every room (the first name below `drillmaster`) stands in the table of tiers.
 2. A module imports from lower tiers and, without a cycle, from its own tier; never from a higher one. Two modules of one
    room may name each other's types (`if TYPE_CHECKING:`), which closes no circle at run time.
-3. Entries of one catalogue import the catalogue's contract, never each other; the contract imports no entry.
+3. Entries of one catalogue import the catalogue's contract, never each other; the contract imports no entry. What lies in an
+   entry's own package, and the cases that show it, are its own.
 4. Tiers 0-3 decide and do nothing: no network, process, thread or database module, no file opened but templates that are
    part of the package (`resources.files(__package__)`), which are code.
 5. `drillmaster` itself imports nothing of ours while it is being imported.
@@ -123,13 +124,36 @@ def _of_module(name: str, path: Path, known: dict[str, Path], edges: dict[str, s
             yield f"{path}:{line}: {target} is in no tier"
         elif there > here:
             yield f"{path}:{line}: {name} (tier {here}) imports {target} (tier {there})"
-        elif room in CATALOGUES and target.startswith(f"drillmaster.{room}.") and "._" not in target:
+        elif (
+            room in CATALOGUES
+            and "._" not in target
+            and _entry(target) not in (None, _entry(name))
+            and room == _room(target)
+        ):
             yield f"{path}:{line}: {name} imports {target}, another entry of its catalogue"
     for node in ast.walk(tree) if here < PURE_TIERS else ():
         if isinstance(node, ast.Call):
             word = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-            if word in OPENS and "files(__package__)" not in ast.unparse(node.func):
+            if word in OPENS and "files(__package__)" not in ast.unparse(node.func) and not _of_an_archive(node):
                 yield f"{path}:{node.lineno}: tier {here} calls {word}(); files are opened in tier {PURE_TIERS} and up"
+
+
+def _room(module: str) -> str:
+    return module.split(".")[1]
+
+
+def _entry(module: str) -> str | None:
+    """Name the entry of a catalogue that a module belongs to: itself, its package, or the one that it holds cases of."""
+    parts = module.split(".")[2:]
+    if parts[:1] == ["_cases"]:
+        parts = parts[1:]
+    return parts[0] if parts else None
+
+
+def _of_an_archive(call: ast.Call) -> bool:
+    """Whether `x.open(member)` names a member of something that is open already: a path's own takes a mode."""
+    first = call.args[0] if call.args else None
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "open" and isinstance(first, ast.Name)
 
 
 def _cycles(edges: dict[str, set[str]]) -> Iterator[tuple[str, ...]]:

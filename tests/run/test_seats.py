@@ -10,6 +10,7 @@ import pytest
 
 from drillmaster.conduct import Role
 from drillmaster.errors import Problem, Refused
+from drillmaster.intake.state import state_root
 from drillmaster.run.seats import (
     SEATS,
     Live,
@@ -19,7 +20,6 @@ from drillmaster.run.seats import (
     live_runs,
     open_state,
     started_ticks,
-    state_root,
     stop_load,
     sweep,
     take_lock,

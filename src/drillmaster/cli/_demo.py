@@ -326,7 +326,7 @@ def _runs_folder(named: str | None) -> Path:
 
 def _usable_state(stack: contextlib.ExitStack) -> None:
     """Lend a temporary folder for tokens and sockets where the user's own cannot be made: a home that is not ours."""
-    from drillmaster.run.seats import state_root
+    from drillmaster.intake.state import state_root
 
     at = state_root()
     while not at.exists():
@@ -338,7 +338,8 @@ def _usable_state(stack: contextlib.ExitStack) -> None:
 @contextlib.contextmanager
 def _plan_folder() -> Iterator[Path]:
     """Lend a folder for a plan and its policy, that nobody else's. What a demo that was killed left there goes."""
-    from drillmaster.run.seats import private_folder, started_ticks, state_root
+    from drillmaster.intake.state import state_root
+    from drillmaster.run.seats import private_folder, started_ticks
 
     root = state_root()
     private_folder(root)

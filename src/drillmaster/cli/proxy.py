@@ -29,9 +29,9 @@ Examples:
 
 
 def _state_folder() -> Path:
-    import platformdirs
+    from drillmaster.intake.state import state_root
 
-    folder = Path(os.environ.get("DRILLMASTER_STATE") or platformdirs.user_state_path("drillmaster"))
+    folder = state_root()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 

@@ -148,7 +148,7 @@ def policy_of(
         policy, signatures, data = _outside(Path(named), reader)
         check = authority.policy_check(named, data, signatures)
         return policy, (check,) if check else (), ()
-    ref, stamps = authority.base, ()
+    ref = authority.base
     found = authority.repo.read(ref, inside, cap_bytes=_CAP_BYTES)
     if found is None and authority.head is not None:
         ref = authority.head

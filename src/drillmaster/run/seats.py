@@ -29,6 +29,7 @@ import msgspec
 
 from drillmaster.conduct import Role
 from drillmaster.errors import Problem, Refused
+from drillmaster.intake.state import state_root
 from drillmaster.timeline.opening import complaint
 
 __all__ = [
@@ -44,7 +45,6 @@ __all__ = [
     "live_runs",
     "open_state",
     "private_folder",
-    "state_root",
     "stop_load",
     "sweep",
     "take_lock",
@@ -118,16 +118,6 @@ def _remove(folder: Path, sockets: Path) -> None:
     if sockets != folder:
         shutil.rmtree(sockets, ignore_errors=True)
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def state_root() -> Path:
-    """The user's state folder: DRILLMASTER_STATE, else what the platform says."""
-    named = os.environ.get("DRILLMASTER_STATE")
-    if named:
-        return Path(named).absolute()
-    import platformdirs
-
-    return platformdirs.user_state_path("drillmaster")
 
 
 def writable_down(path: Path, *, place: str, remedy: str) -> None:

@@ -111,7 +111,7 @@ def gate_options(verb: F) -> F:
         **rest: Any,
     ) -> Any:
         from drillmaster.intake.judging import Asked
-        from drillmaster.run.seats import state_root
+        from drillmaster.intake.state import state_root
 
         asked = Asked(
             now_ns=says.now_ns,

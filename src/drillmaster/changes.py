@@ -12,7 +12,10 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["Commit", "Diff", "FileChange", "Lane", "Person", "Roster"]
+__all__ = ["FOLDER", "Commit", "Diff", "FileChange", "Lane", "Person", "Roster"]
+
+FOLDER = ".drillmaster"
+"""Where a repository keeps its policies and lists."""
 
 How = Literal["added", "deleted", "modified", "retyped"]
 

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from drillmaster import strict
-from drillmaster.changes import Commit, Diff, FileChange, Lane, Roster
+from drillmaster.changes import FOLDER, Commit, Diff, FileChange, Lane, Roster
 from drillmaster.errors import Problem, Refused
 from drillmaster.intake import read_bytes
 from drillmaster.intake.git import Repository
@@ -25,9 +25,8 @@ from drillmaster.rules.lanes import Actor, lane_of, person_of_email, person_of_i
 from drillmaster.signing import GIT, POLICY, Signer, verify_bytes
 from drillmaster.verdict import Check, Cite
 
-__all__ = ["FOLDER", "Authority", "actor_of"]
+__all__ = ["Authority", "actor_of"]
 
-FOLDER = ".drillmaster"
 _LIST_CAP_BYTES = 1 << 20
 _FILE_CAP_BYTES = 4 << 20
 _EVENT_CAP_BYTES = 16 << 20

@@ -11,24 +11,26 @@ import glob
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 import drillmaster
 from drillmaster import strict
+from drillmaster.changes import FOLDER
 from drillmaster.clock import rfc3339
 from drillmaster.errors import Problem
 from drillmaster.gates import Gate
 from drillmaster.intake import format_of, read_bytes
 from drillmaster.intake.attempts import Ledger
-from drillmaster.intake.authority import FOLDER, Authority
-from drillmaster.intake.git import Repository
 from drillmaster.intake.selftests import must_go_red
 from drillmaster.judge import decode_gate, judge, load_policy
 from drillmaster.policy import Pin
 from drillmaster.reports import screened
 from drillmaster.verdict import Check, Exact, Verdict
+
+if TYPE_CHECKING:
+    from drillmaster.intake.authority import Authority
 
 __all__ = ["Asked", "Gathered", "Judged", "PolicyRead", "judged", "policy_of"]
 
@@ -84,7 +86,7 @@ class Judged(NamedTuple):
 
 
 Reader = Callable[[bytes, str, strict.Format], PolicyRead]
-Gather = Callable[[Gate[Any], Asked, Authority | None], Gathered]
+Gather = Callable[[Gate[Any], Asked, "Authority | None"], Gathered]
 
 
 def judged(name: str, asked: Asked, gather: Gather, *, read: Reader | None = None) -> Judged:
@@ -92,6 +94,9 @@ def judged(name: str, asked: Asked, gather: Gather, *, read: Reader | None = Non
     must_go_red(name, asked.state)
     authority = None
     if asked.base is not None:
+        from drillmaster.intake.authority import Authority
+        from drillmaster.intake.git import Repository
+
         repo = Repository.at(asked.repo)
         authority = Authority(repo, asked.base, asked.head, now_ns=asked.now_ns, event=asked.event)
     elif asked.head is not None or asked.event is not None:
@@ -132,7 +137,7 @@ def judged(name: str, asked: Asked, gather: Gather, *, read: Reader | None = Non
 
 
 def policy_of(
-    name: str, asked: Asked, authority: Authority | None, *, read: Reader | None = None
+    name: str, asked: Asked, authority: "Authority | None", *, read: Reader | None = None
 ) -> tuple[PolicyRead, tuple[Check, ...], tuple[str, ...]]:
     """Read the policy that judges (rules 1 and 2), with the check of its signature, and stamps. Raises Problem."""
     named = asked.policy or f"{FOLDER}/{name}-policy.yaml"
@@ -177,7 +182,7 @@ def _ours(name: str) -> Reader:
     return read
 
 
-def _inside(authority: Authority, named: str) -> str | None:
+def _inside(authority: "Authority", named: str) -> str | None:
     """Name a path from the root of the repository; None where it lies outside."""
     # As it is written, not where a link leads: what stands there in the working tree may be the change's own.
     top = authority.repo.path.resolve()

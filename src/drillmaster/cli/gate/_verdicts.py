@@ -161,13 +161,13 @@ def end(verdict: "Verdict", gate: "type[Gate[Any]]", says: Says, *, closing: tup
     """Tell a verdict in all its forms and exit by it. A form that cannot be written refuses, once all others are."""
     import msgspec
 
-    from drillmaster.intake.written import write_whole
-
     if says.mapped:
         verdict = msgspec.structs.replace(verdict, stamps=(*verdict.stamps, "EXIT MAP articles"))
     code = gate.article_exit(verdict) if says.mapped else int(verdict.exit)
     lost = None
     for form, path in says.outputs:
+        from drillmaster.intake.written import write_whole
+
         try:
             write_whole(path, rendered(verdict, form, closing))
         except Problem as problem:

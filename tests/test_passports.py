@@ -65,7 +65,9 @@ def test_a_job_of_an_allowed_kind_may_run_until_its_review_day_is_over(tmp_path:
     assert (standing.status, standing.days_left, standing.signed_by) == ("pass", 29, "")
     assert standing.passport.review_on == "2026-12-30"
     assert checked(tmp_path, "2026-12-30T23:59:59Z").days_left == 0
-    with pytest.raises(Refused, match=r"2026-12-30, which is over.*drillmaster interview http://127"):
+    with pytest.raises(
+        Refused, match=r"at the end of 2026-12-30 \(UTC\); today is 2026-12-31, .*drillmaster interview http://127"
+    ):
         checked(tmp_path, "2026-12-31T00:00:00Z")
 
 
@@ -73,7 +75,7 @@ def test_a_job_of_another_kind_stays_elsewhere(tmp_path: Path) -> None:
     written(tmp_path, "chat")
     standing = checked(tmp_path)
     assert standing.status == "fail"
-    assert "chat stays elsewhere; allowed here: interactive aids, summaries of one file" in standing.why
+    assert "it is of the kind chat, and the numbers allow interactive aids, summaries of one file (" in standing.why
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,10 @@ def test_what_the_rows_say_is_what_a_passport_says(
 
 def test_without_a_decision_part_a_pass_is_for_the_job_alone(tmp_path: Path) -> None:
     written(tmp_path, None, decision="")
-    assert (checked(tmp_path).status, checked(tmp_path).why) == ("pass", "the interviewed job, by the gate alone")
+    assert (checked(tmp_path).status, checked(tmp_path).why) == (
+        "pass",
+        "its interview passed, and the thresholds have no table of other jobs",
+    )
 
 
 def test_a_failed_verdict_makes_a_passport_that_says_no(tmp_path: Path) -> None:
@@ -171,7 +176,7 @@ def test_none_is_refused_with_the_command_that_makes_one(tmp_path: Path) -> None
     with pytest.raises(Refused, match=r"no passport.*drillmaster passport write RUN --job 'one-sentence diff summary'"):
         checked(tmp_path)
     written(tmp_path)
-    with pytest.raises(Refused, match="did you mean one-sentence-diff-summary"):
+    with pytest.raises(Refused, match=r"did you mean the job of one-sentence-diff-summary\.json\? Else write one"):
         checked(tmp_path, job="one-sentence diff sumary")
 
 
@@ -187,7 +192,7 @@ def test_none_is_refused_with_the_command_that_makes_one(tmp_path: Path) -> None
 )
 def test_an_edited_one_is_refused(tmp_path: Path, fields: dict[str, Any]) -> None:
     edited(written(tmp_path, four_ms=600, failed=3), redigest=False, **fields)
-    with pytest.raises(Refused, match=r"it was edited.*--policy policy\.yaml --kind (summary|chat)"):
+    with pytest.raises(Refused, match=r"changed after it was written.*--policy policy\.yaml --kind (summary|chat)"):
         checked(tmp_path)
 
 
@@ -198,7 +203,7 @@ def test_one_that_says_other_than_its_own_verdict_is_refused_though_its_digest_f
     tmp_path: Path, fields: dict[str, Any]
 ) -> None:
     edited(written(tmp_path, failed=3), **fields)
-    with pytest.raises(Refused, match="other than its own verdict"):
+    with pytest.raises(Refused, match="a passport says no more than the verdict in it"):
         checked(tmp_path)
 
 
@@ -206,7 +211,7 @@ def test_the_verdict_of_another_drill_is_none_of_an_interview(tmp_path: Path) ->
     path = written(tmp_path, failed=0)
     verdict = json.loads(path.read_text())["verdict"]
     edited(path, verdict={**verdict, "gate": "eviction"})
-    with pytest.raises(Refused, match="wanted the verdict of an interview"):
+    with pytest.raises(Refused, match="wanted the verdict of gate interview"):
         checked(tmp_path)
 
 
@@ -241,8 +246,51 @@ def test_one_from_the_future_is_refused(tmp_path: Path) -> None:
 def test_one_that_was_moved_to_another_jobs_name_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path)
     path.rename(path.with_name("nightly-lint.json"))
-    with pytest.raises(Refused, match="passport of another job"):
+    with pytest.raises(Refused, match="a passport for another job"):
         checked(tmp_path, job="nightly lint")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"review_on": "2027-12-30"}, "found status fail until 2027-12-30, wanted status fail until 2026-12-30: "),
+        ({"status": "pass"}, "found status pass until 2026-12-30, wanted status fail until 2026-12-30: "),
+        ({"allowed": ["summary"]}, "found jobs that are allowed by a verdict of fail, wanted none: "),
+        ({"job_alone": True}, "found jobs that are allowed by a verdict of fail, wanted none: "),
+        ({"measured_at": "yesterday"}, "wanted status fail until some day: "),
+    ],
+)
+def test_what_it_says_beyond_its_verdict_is_named(tmp_path: Path, fields: dict[str, Any], said: str) -> None:
+    edited(written(tmp_path, failed=3), **fields)
+    with pytest.raises(Refused) as raised:
+        checked(tmp_path)
+    assert said in str(raised.value)
+
+
+def test_one_for_another_job_says_whose_it_is_and_how_to_ask_for_that(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    path.rename(path.with_name("nightly-lint.json"))
+    with pytest.raises(Refused) as raised:
+        checked(tmp_path, job="nightly lint")
+    assert raised.value.found == f"a passport for another job, {JOB!r}"
+    assert raised.value.remedy.startswith(f"drillmaster passport check '{JOB}', if that job is meant; else write one: ")
+
+
+def test_thresholds_without_an_owner_are_told_to_get_one(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    edited(path, verdict=json.loads(path.read_text())["verdict"] | {"stamps": ["UNPINNED"]})
+    with pytest.raises(Refused) as raised:
+        checked(tmp_path)
+    assert raised.value.remedy.startswith("write policy.yaml.pin.yaml (source, owner, review_by, sha256)")
+    assert "(to try it out: passport check --rehearsal)" in raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("now", "left"), [(NOW, 29), ("2026-12-29T23:59:59Z", 1), ("2026-12-30T00:00:00Z", 0), ("2026-12-30T23:59:59Z", 0)]
+)
+def test_the_last_day_counts_to_its_end(tmp_path: Path, now: str, left: int) -> None:
+    written(tmp_path)
+    assert checked(tmp_path, now).days_left == left
 
 
 def test_names_that_look_alike_do_not_share_a_file(tmp_path: Path) -> None:

@@ -289,7 +289,7 @@ def issue(judged: Judged, *, job: str, kind: JobKind | None, trial: bool = False
     if job != judged.page.job:
         raise Refused(
             "--job",
-            found=f"{job!r}, and run {interview.name} asked for {judged.page.job!r}",
+            found=f"{job!r}, but run {interview.name} was made for {judged.page.job!r}",
             wanted="the job that was interviewed: no number travels to another",
             remedy=f"--job {shlex.quote(judged.page.job)}, or interview the endpoint for it: drillmaster interview "
             f"{shlex.quote(interview.url)} --job {shlex.quote(job)}",
@@ -308,7 +308,7 @@ def issue(judged: Judged, *, job: str, kind: JobKind | None, trial: bool = False
             f"run {interview.name}",
             found=f"stamped {', '.join(stamps)}",
             wanted="a run in full with three people in three seats, by thresholds that somebody owns",
-            remedy=_unstamped(stamps, judged.page.thresholds),
+            remedy=_unstamped(stamps, judged.page.thresholds, "passport write"),
         )
     if judged.decides_kinds and kind is None:
         raise Refused(
@@ -360,16 +360,16 @@ def write(passport: Passport, folder: Path, *, key: Path | None = None) -> tuple
         if there.job != passport.job:
             raise Refused(
                 str(path),
-                found=f"the passport of another job, {there.job!r}",
-                wanted="a file for this job",
-                remedy="give one of the two another name, or keep them apart: --dir DIR",
+                found=f"the passport of another job there, {there.job!r}",
+                wanted=f"a free file for {passport.job!r}, or its own older passport",
+                remedy="give one of the two jobs another name, or keep their passports apart: --dir DIR",
             )
         if (parse_rfc3339(there.measured_at) or 0) > (parse_rfc3339(passport.measured_at) or 0):
             raise Refused(
                 str(path),
-                found=f"the passport of a later run, {there.run} of {there.measured_at}",
-                wanted="a run that is later than that",
-                remedy=f"drillmaster passport check {shlex.quote(passport.job)} --dir {shlex.quote(str(folder))}",
+                found=f"the passport of a later run there, {there.run} of {there.measured_at}",
+                wanted="a run that was measured after it: an older one never takes the place of a newer",
+                remedy="keep the newer passport, or write this one elsewhere: --dir DIR",
             )
     write_whole(path, msgspec.json.format(msgspec.json.encode(passport), indent=2).decode() + "\n")
     signature = signing.signature_of(path)
@@ -387,9 +387,9 @@ def read(path: Path) -> Passport:
     if passport.digest != _digest(passport):
         raise Refused(
             f"{path}: /digest",
-            found="a digest of other content: it was edited",
-            wanted="a passport as it was written",
-            remedy=_again(passport),
+            found="a digest that does not fit the file: it was changed after it was written",
+            wanted="the passport as `passport write` wrote it",
+            remedy=f"restore it from git, or write it again: {_again(passport)}",
         )
     verdict: Verdict = form("json").parse(msgspec.json.encode(passport.verdict), place=f"{path}: /verdict")
     ended_ns = parse_rfc3339(passport.measured_at)
@@ -398,13 +398,16 @@ def read(path: Path) -> Passport:
     foreign = verdict.gate != "interview"
     more_than_it = verdict.status != "pass" and (passport.allowed or passport.job_alone)
     if ended_ns is None or said != wanted or more_than_it or foreign:
+        found, meant = f"status {said[0]} until {said[1]}", f"status {wanted[0]} until {wanted[1] or 'some day'}"
+        if foreign:
+            found, meant = f"the verdict of gate {verdict.gate} in it", "the verdict of gate interview"
+        elif more_than_it and said == wanted:
+            found, meant = f"jobs that are allowed by a verdict of {verdict.status}", "none"
         raise Refused(
             str(path),
-            found="a passport that says other than its own verdict and date",
-            wanted="the verdict of an interview"
-            if foreign
-            else f"{wanted[0]}, to be reviewed on {wanted[1] or 'a day after its measurement'}",
-            remedy=_again(passport),
+            found=found,
+            wanted=f"{meant}: a passport says no more than the verdict in it",
+            remedy=f"write it again: {_again(passport)}",
         )
     return passport
 
@@ -416,21 +419,23 @@ def check(
     path = file_of(job, folder)
     if not is_there(path):
         meant = strict.near(path.stem, [file.stem for file in sorted(folder.glob("*.json"))[:1_000]])
+        there = "" if folder == FOLDER else f" --dir {shlex.quote(str(folder))}"
         raise Refused(
             str(path),
-            found="no passport",
-            wanted=f"one for {job!r}",
-            remedy=f"did you mean {meant}?"
-            if meant
-            else _renew("RUN", job) + ("" if folder == FOLDER else f" --dir {shlex.quote(str(folder))}"),
+            found="no such file: this job has no passport",
+            wanted=f"a passport for {job!r}",
+            remedy=(f"did you mean the job of {meant}.json? Else write one: " if meant else "")
+            + _renew("RUN", job)
+            + there,
         )
     passport = read(path)
     if passport.job != job:
         raise Refused(
             str(path),
-            found=f"the passport of another job, {passport.job!r}",
-            wanted=f"one for {job!r}",
-            remedy=f"drillmaster passport check {shlex.quote(passport.job)}, or write one: {_renew('RUN', job)}",
+            found=f"a passport for another job, {passport.job!r}",
+            wanted=f"one for {job!r}: a passport is good for its own job alone",
+            remedy=f"drillmaster passport check {shlex.quote(passport.job)}, if that job is meant; else write one: "
+            f"{_renew('RUN', job)}",
         )
     _admitted(passport, path, trial=trial)
     _in_time(passport, path, now_ns)
@@ -447,12 +452,19 @@ def _admitted(passport: Passport, path: Path, *, trial: bool) -> None:
     if never or (rehearsed and not trial):
         raise Refused(
             str(path),
-            found=f"a passport stamped {', '.join(never or rehearsed)}",
-            wanted="one of a sealed run in full, by thresholds that somebody owns",
-            remedy=_renew("RUN", passport.job) + ("" if never else "; --rehearsal takes this one"),
+            found=f"a passport that is stamped {', '.join(never or rehearsed)}",
+            wanted="one from a sealed interview in full, with three people in three seats and an owner of the thresholds",
+            remedy=_renew("RUN", passport.job)
+            if never
+            else f"{_unstamped(rehearsed, passport.thresholds, 'passport check')}; then {_renew('RUN', passport.job)}",
         )
     if passport.status == "refused":
-        raise Refused(str(path), found="a refused verdict", wanted="pass or fail", remedy=_renew("RUN", passport.job))
+        raise Refused(
+            str(path),
+            found="a refused verdict in it, which allows and forbids nothing",
+            wanted="a verdict, pass or fail",
+            remedy=_renew("RUN", passport.job),
+        )
 
 
 def _in_time(passport: Passport, path: Path, now_ns: int) -> None:
@@ -461,16 +473,16 @@ def _in_time(passport: Passport, path: Path, now_ns: int) -> None:
     if measured_ns > now_ns + 60 * 10**9:
         raise Refused(
             f"{path}: /measured_at",
-            found=f"{passport.measured_at}, which is after {rfc3339(now_ns, digits=0)}",
+            found=f"a measurement of {passport.measured_at}, and now is {rfc3339(now_ns, digits=0)}",
             wanted="a measurement of the past",
-            remedy="set the clock, or leave out --now",
+            remedy="set this machine's clock, or leave out --now",
         )
     if now_ns > _last_ns(passport):
         raise Refused(
             f"{path}: /review_on",
-            found=f"{passport.review_on}, which is over",
-            wanted=f"an interview of the last 30 days as of {rfc3339(now_ns)[:10]}",
-            remedy=again,
+            found=f"a passport that expired at the end of {passport.review_on} (UTC); today is {rfc3339(now_ns)[:10]}",
+            wanted="one from an interview of the last 30 days",
+            remedy=f"{again}, then judge that run and write its passport",
         )
 
 
@@ -478,7 +490,12 @@ def _signed(path: Path, passport: Passport, signer: Path | None, identity: str |
     again = f"{_again(passport)} --sign KEY"
     if signer is not None:
         if not signing.signature_of(path).is_file():
-            raise Refused(str(path), found="no signature beside it", wanted=f"{path.name}.sig", remedy=again)
+            raise Refused(
+                str(path),
+                found="no signature",
+                wanted=f"{path.name}.sig beside it, since --signer asks for one",
+                remedy=f"have the Reader sign it: {again}",
+            )
         try:
             who = signing.verify(path, signer, identity=identity)
         except Refused as refused:
@@ -487,17 +504,17 @@ def _signed(path: Path, passport: Passport, signer: Path | None, identity: str |
         if same:
             raise Refused(
                 str(signing.signature_of(path)),
-                found=f"a signature of {who.identity}, who wrote the plan ({same[0]})",
-                wanted="one of a Reader who wrote neither plan nor payloads",
+                found=f"a signature by {who.identity}, who wrote the plan or its payloads ({same[0]})",
+                wanted="one by a Reader who wrote neither",
                 remedy="have somebody else read the thresholds and sign",
             )
         return f"{who.identity} {who.fingerprint}".strip()
     if signing.fits(path, read_bytes(path, _CAP_BYTES)) == "stale":
         raise Refused(
             str(signing.signature_of(path)),
-            found="a signature of something else",
-            wanted="one of this file",
-            remedy=again,
+            found="a signature that does not fit: the passport was changed or replaced after it was signed",
+            wanted="a signature of the file as it is now",
+            remedy=f"have the Reader sign it: {again}",
         )
     return ""
 
@@ -506,12 +523,11 @@ def _said(passport: Passport) -> tuple[Literal["pass", "fail"], str]:
     if passport.status == "fail":
         return "fail", passport.why
     if passport.job_alone:
-        return "pass", "the interviewed job, by the gate alone"
-    if passport.job_kind is not None and passport.job_kind in passport.allowed:
-        return "pass", f"{kind_text(passport.job_kind)}: {passport.why}"
+        return "pass", "its interview passed, and the thresholds have no table of other jobs"
     allowed = ", ".join(kind_text(kind) for kind in passport.allowed) or "nothing"
-    mine = kind_text(passport.job_kind) if passport.job_kind else "a job of no kind"
-    return "fail", f"{mine} stays elsewhere; allowed here: {allowed}: {passport.why}"
+    if passport.job_kind is not None and passport.job_kind in passport.allowed:
+        return "pass", f"it is of the kind {passport.job_kind}, and the numbers allow {allowed} ({passport.why})"
+    return "fail", f"it is of the kind {passport.job_kind or 'none'}, and the numbers allow {allowed} ({passport.why})"
 
 
 def _last_ns(passport: Passport) -> int:
@@ -534,9 +550,10 @@ def _renew(run: str, job: str) -> str:
     return f"drillmaster passport write {run} --job {shlex.quote(job)} --policy FILE"
 
 
-def _unstamped(stamps: list[str], thresholds: str) -> str:
+def _unstamped(stamps: list[str], thresholds: str, verb: str) -> str:
+    """How to come by a run without these stamps; `verb` takes one with them where that is said twice."""
     if stamps == ["UNPINNED"]:
-        return f"write {thresholds}.pin.yaml (source, owner, review_by, sha256); or try it out with --rehearsal"
-    return (
-        "drillmaster interview PLAN, with the seats named in it and without --compress; or try it out with --rehearsal"
-    )
+        how = f"write {thresholds}.pin.yaml (source, owner, review_by, sha256)"
+    else:
+        how = "drillmaster interview PLAN, with the seats named in it and without --compress"
+    return f"{how} (to try it out: {verb} --rehearsal)"

@@ -45,23 +45,26 @@ def test_a_job_that_passed_may_run_and_says_until_when(here: Path) -> None:
     done = typed("check", JOB, *NOW)
     assert done.exit_code == 0
     assert done.output.startswith(f"PASS {JOB}: may run on http://127.0.0.1:8000/v1/chat: ")
-    assert "until 2026-12-30 (29 days left), run 20261130T120000Z-0001, 41 calls, no signature asked for" in done.output
+    assert (
+        "valid until 2026-12-30, UTC (29 days left); from run 20261130T120000Z-0001 of 41 calls; signature not asked for"
+        in done.output
+    )
 
 
 def test_a_job_of_a_kind_that_is_not_allowed_is_told_so_when_its_passport_is_written(here: Path) -> None:
     run = sealed(here)
     done = write(run, kind="batch")
     assert done.exit_code == 0
-    assert "the job itself stays elsewhere, and passport check exits 1: batch with a queue and retries" in done.output
+    assert "this job must not run there, and passport check exits 1: it is of the kind batch" in done.output
     assert typed("check", JOB, *NOW).exit_code == 1
-    assert "the job itself" not in write(run, kind="summary").output
+    assert "this job must" not in write(run, kind="summary").output
 
 
 def test_a_job_that_failed_stays_elsewhere(here: Path) -> None:
     assert write(sealed(here, failed=3)).exit_code == 1
     done = typed("check", JOB, *NOW)
     assert done.exit_code == 1
-    assert done.output.startswith(f"FAIL {JOB}: stays elsewhere, and not on ")
+    assert done.output.startswith(f"FAIL {JOB}: must not run on ")
 
 
 def test_json_is_one_document_and_says_the_same(here: Path) -> None:
@@ -117,7 +120,7 @@ def test_a_signature_that_is_asked_for_has_to_be_the_readers(here: Path) -> None
     run = sealed(here)
     assert write(run).exit_code == 0
     unsigned = problem(typed("check", JOB, *NOW, "--signer", "reader.pub"))
-    assert unsigned.found == "no signature beside it"
+    assert unsigned.found == "no signature"
     assert unsigned.remedy.endswith("--sign KEY")
     done = write(run, "--sign", "reader")
     assert done.exit_code == 0, done.output
@@ -129,6 +132,6 @@ def test_a_signature_that_is_asked_for_has_to_be_the_readers(here: Path) -> None
     # One that was made of other content is noticed though nobody asks for one; written anew, it goes.
     path = here / "passports" / f"{JOB.replace(' ', '-')}.json"
     path.write_text(path.read_text() + "\n")
-    assert "a signature of something else" in problem(typed("check", JOB, *NOW)).found
+    assert "a signature that does not fit" in problem(typed("check", JOB, *NOW)).found
     assert write(run).exit_code == 0
     assert typed("check", JOB, *NOW).exit_code == 0

@@ -127,9 +127,11 @@ def write(
         allowed = allowed or ", ".join(kind_text(one) for one in passport.allowed) or "nothing"
         click.echo(f"{passport.status.upper()} {job}: allowed on {passport.url}: {allowed}")
         if passport.job_kind is not None and passport.job_kind not in passport.allowed:
-            click.echo(f"the job itself stays elsewhere, and passport check exits 1: {kind_text(passport.job_kind)}")
+            click.echo(
+                f"this job must not run there, and passport check exits 1: it is of the kind {passport.job_kind}"
+            )
         click.echo(f"why: {one_line(passport.why)}")
-        click.echo(f"holds until {passport.review_on}, measured {passport.measured_at} by {passport.n} calls")
+        click.echo(f"valid until {passport.review_on}, UTC; measured {passport.measured_at} by {passport.n} calls")
         click.echo(f"budget note: {one_line(passport.budget)}")
         click.echo(f"passport: {one_line(str(path))}" + (f", signed: {one_line(str(signature))}" if signature else ""))
     sys.exit(int(judged.verdict.exit))
@@ -173,8 +175,8 @@ def check(
     if identity is not None and signer is None:
         raise Problem(
             "--identity",
-            found="no --signer",
-            wanted="an allowed_signers file",
+            found="it, and no --signer",
+            wanted="the allowed_signers file in which that name stands",
             remedy=f"--signer FILE --identity {identity}",
         )
     found = passports.check(job, folder, now_ns=_now_ns(now), trial=rehearsal, signer=signer, identity=identity)
@@ -196,12 +198,13 @@ def check(
         )
         sys.exit(code)
     stamps = f" [{', '.join(passport.verdict['stamps'])}]" if passport.verdict["stamps"] else ""
-    may = "may run" if code == 0 else "stays elsewhere, and not"
+    may = "may run" if code == 0 else "must not run"
     click.echo(one_line(f"{found.status.upper()} {job}: {may} on {passport.url}: {found.why}{stamps}"))
+    left = {0: "today is the last day", 1: "1 day left"}.get(found.days_left, f"{found.days_left} days left")
+    signed = f"signed by {found.signed_by}" if found.signed_by else "signature not asked for: --signer FILE does"
     click.echo(
         one_line(
-            f"until {passport.review_on} ({found.days_left} days left), run {passport.run}, {passport.n} calls, "
-            + (f"signed by {found.signed_by}" if found.signed_by else "no signature asked for")
+            f"valid until {passport.review_on}, UTC ({left}); from run {passport.run} of {passport.n} calls; {signed}"
         )
     )
     sys.exit(code)

@@ -173,6 +173,21 @@ class Authority:
         found = (self.repo.read(commit, name, cap_bytes=1 << 16) for name in names[:_MOST_SIGNATURES])
         return tuple(one for one in found if one is not None)
 
+    def with_signer(self, commit: Commit) -> Commit:
+        """Give a commit with the identity whose signature of it holds now; None there where nobody's does."""
+        if self.allowed is None:
+            return commit
+        payload, signature = _parts(self.repo.raw_commit(commit.sha))
+        if signature is None:
+            return commit
+        try:
+            signers = verify_bytes(
+                payload, (signature,), self.allowed, self.revoked, namespace=GIT, at_ns=self.now_ns, place=commit.sha
+            )
+        except Refused:
+            return commit  # unsigned as far as anybody here can tell
+        return msgspec.structs.replace(commit, signer=signers[0].identity)
+
     def self_check(self, own: Iterable[str]) -> tuple[Check, tuple[str, ...]]:
         """Judge what the change does to the files that judge it (rules 3 and 4), with stamps; `own` are the gate's."""
         diff = self._told()
@@ -261,7 +276,7 @@ class Authority:
         if self._diff is None:
             if self.head is None or self.fork is None:
                 raise Problem("--head", found="nothing", wanted="the commit that is judged", remedy="add --head HEAD")
-            commits = tuple(self._with_signer(one) for one in self.repo.commits(self.fork, self.head))
+            commits = tuple(self.with_signer(one) for one in self.repo.commits(self.fork, self.head))
             lane: Lane = lane_of(
                 commits,
                 self.roster,
@@ -278,20 +293,6 @@ class Authority:
                 roster=self.roster,
             )
         return self._diff
-
-    def _with_signer(self, commit: Commit) -> Commit:
-        if self.allowed is None:
-            return commit
-        payload, signature = _parts(self.repo.raw_commit(commit.sha))
-        if signature is None:
-            return commit
-        try:
-            signers = verify_bytes(
-                payload, (signature,), self.allowed, self.revoked, namespace=GIT, at_ns=self.now_ns, place=commit.sha
-            )
-        except Refused:
-            return commit  # unsigned as far as anybody here can tell
-        return msgspec.structs.replace(commit, signer=signers[0].identity)
 
     def _roster(self) -> Roster | None:
         place = f"{FOLDER}/roster.yaml"

@@ -285,6 +285,20 @@ class Repository:
             )
         return tuple(found)
 
+    def history(self, head: str, path: str) -> tuple[Commit, ...]:
+        """List the commits up to `head` that a file's content comes from, newest first, without what else they changed."""
+        if self._ask("rev-parse", "--is-shallow-repository") != b"false\n":
+            raise Problem(
+                str(self.path),
+                found="a shallow clone, or no answer of git",
+                wanted=f"all of the history of {path}",
+                remedy="git fetch --unshallow origin (in CI: fetch-depth: 0)",
+            )
+        limit = ("--topo-order", f"--max-count={MAX_COMMITS}", "--no-show-signature", "--no-mailmap")
+        said = self._must("log", *limit, "-z", f"--format={_COMMIT}%x02", head, "--", f":(top,literal){path}")
+        rows = [row.lstrip(b"\0") for row in said.split(b"\x02")]
+        return tuple(_commit(row) for row in rows if row.strip(b"\0\n"))
+
     def raw_commit(self, sha: str) -> bytes:
         """Read a commit's own bytes, its signature among them."""
         return self._must("cat-file", "commit", sha)

@@ -89,8 +89,14 @@ Reader = Callable[[bytes, str, strict.Format], PolicyRead]
 Gather = Callable[[Gate[Any], Asked, "Authority | None"], Gathered]
 
 
-def judged(name: str, asked: Asked, gather: Gather, *, read: Reader | None = None) -> Judged:
-    """Judge by one gate. `read` decodes a policy in a format of its own; None: ours. Raises Problem."""
+def judged(
+    name: str, asked: Asked, gather: Gather, *, read: Reader | None = None, absent: PolicyRead | None = None
+) -> Judged:
+    """Judge by one gate. `read` decodes a policy in a format of its own; None: ours. Raises Problem.
+
+    `absent` is what judges where no policy was named and none lies in its place: the article's own numbers, for a gate
+    whose article writes them into its script. None: that is refused.
+    """
     must_go_red(name, asked.state)
     authority = None
     if asked.base is not None:
@@ -103,7 +109,7 @@ def judged(name: str, asked: Asked, gather: Gather, *, read: Reader | None = Non
         raise Problem(
             f"gate {name}", found="--head or --event alone", wanted="the ref it is for", remedy="add --base origin/main"
         )
-    policy, checks, stamps = policy_of(name, asked, authority, read=read)
+    policy, checks, stamps = policy_of(name, asked, authority, read=read, absent=absent)
     gathered = gather(policy.gate, asked, authority)
     checks += gathered.checks
     if authority is not None and authority.head is not None:
@@ -137,13 +143,20 @@ def judged(name: str, asked: Asked, gather: Gather, *, read: Reader | None = Non
 
 
 def policy_of(
-    name: str, asked: Asked, authority: "Authority | None", *, read: Reader | None = None
+    name: str,
+    asked: Asked,
+    authority: "Authority | None",
+    *,
+    read: Reader | None = None,
+    absent: PolicyRead | None = None,
 ) -> tuple[PolicyRead, tuple[Check, ...], tuple[str, ...]]:
     """Read the policy that judges (rules 1 and 2), with the check of its signature, and stamps. Raises Problem."""
     named = asked.policy or f"{FOLDER}/{name}-policy.yaml"
     reader = read or _ours(name)
     if authority is None:
         if asked.policy is None and not (asked.repo / named).is_file():
+            if absent is not None and not os.path.lexists(asked.repo / named):
+                return absent, (), ()
             raise _none(name, named)
         place = Path(named) if asked.policy else asked.repo / named
         policy = reader(read_bytes(place, _CAP_BYTES), str(place), format_of(str(place)))
@@ -158,6 +171,8 @@ def policy_of(
     if found is None and authority.head is not None:
         ref = authority.head
         found = authority.repo.read(ref, inside, cap_bytes=_CAP_BYTES)
+    if found is None and absent is not None and asked.policy is None:
+        return absent, (), ()
     if found is None:
         raise _none(name, f"{inside} at {authority.base[:12]}")
     policy = reader(found, f"{inside} at {ref[:12]}", format_of(named))

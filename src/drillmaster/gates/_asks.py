@@ -12,6 +12,7 @@ from importlib import resources
 
 import msgspec
 
+from drillmaster.errors import Problem
 from drillmaster.gates import find
 
 __all__ = ["Asked", "Asks", "Line", "asks", "shared"]
@@ -83,5 +84,13 @@ def shared() -> Asks:
 
 
 def _read(file: str) -> Asks:
+    book = resources.files(__package__).joinpath("asks").joinpath(file)
+    if not book.is_file():
+        raise Problem(
+            f"gates/asks/{file}",
+            found="nothing",
+            wanted="what each check of the gate asks",
+            remedy="write it: a gate that does not say what it asks judges nothing",
+        )
     text = resources.files(__package__).joinpath("asks").joinpath(file).read_text("utf-8")
     return msgspec.convert(tomllib.loads(text), Asks)

@@ -1,0 +1,407 @@
+"""Tests in JavaScript and TypeScript, read by tree-sitter: what each one asserts, and what keeps it from running."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from drillmaster.rules.weakening import _scriptassert as scriptassert
+from drillmaster.rules.weakening._shapes import Assertion, Suite, Test, Unparsed
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+__all__ = ["read"]
+
+MAX_BYTES = 4 << 20
+_DEPTH = 4
+_SUITES = frozenset({"describe", "context", "suite", "xdescribe", "fdescribe", "xcontext", "fcontext"})
+_TESTS = frozenset(
+    {"it", "test", "specify", "fit", "xit", "xtest", "ftest", "xspecify", "Deno.test", "QUnit.test", "bench"}
+)
+_KEEPS_OUT = frozenset({"skip", "todo", "fixme", "failing", "fails", "skipIf", "runIf", "ignore"})
+_NO_TESTS = frozenset({"beforeEach", "afterEach", "beforeAll", "afterAll", "before", "after", "use", "step",
+                       "extend", "setTimeout", "slow", "info",
+                       "expect", "configure"})  # fmt: skip  # words
+_FUNCTIONS = frozenset({"arrow_function", "function_expression", "function", "generator_function"})
+_LAX_KEYS = frozenset({"testPathIgnorePatterns", "modulePathIgnorePatterns", "passWithNoTests", "retry", "retries",
+                       "allowOnly", "testMatch", "testRegex",
+    "testIgnore", "grep", "grepInvert", "forbidOnly", "updateSnapshots", "dangerouslyIgnoreUnhandledErrors"
+    })  # fmt: skip  # words
+_LIBRARIES = re.compile(
+    r"(?:node:)?(?:fs|path|url|util|assert|os|test|buffer|events|stream|timers|crypto)(?:/.*)?|@jest/globals|vitest|chai|mocha|ava|jest|sinon|expect"
+)
+_GLOBALS = re.compile(
+    r"\b(?:fetch|page|browser|cy|window|document|request|app|server|supertest|screen|render|XMLHttpRequest|WebSocket)\b"
+)
+
+
+def read(data: bytes, path: str) -> Suite:
+    """Read one file. Raises Unparsed; without the extra that reads it, with the command that brings it."""
+    if len(data) > MAX_BYTES:
+        raise Unparsed(f"{len(data):,} bytes of script", "split the file: no test is read in one so long")
+    try:
+        data.decode("utf-8")
+        return _File(_parsed(data, path), path).suite()
+    except UnicodeDecodeError:
+        raise Unparsed("no UTF-8", "save it as UTF-8") from None
+    except RecursionError:
+        raise Unparsed("what is nested too deeply to be read", "split the expression") from None
+
+
+def _parsed(data: bytes, path: str) -> "Node":
+    try:
+        import tree_sitter_javascript as javascript
+        import tree_sitter_typescript as typescript
+        from tree_sitter import Language, Parser
+    except ImportError:
+        raise Unparsed("no reader of JavaScript and TypeScript here", "pip install 'drillmaster[oracle]'") from None
+    tsx, plain = typescript.language_tsx, typescript.language_typescript
+    low = path.lower()
+    ways = [plain, tsx] if low.endswith((".ts", ".mts", ".cts")) else [tsx]
+    ways = [javascript.language, tsx] if low.endswith((".js", ".jsx", ".mjs", ".cjs")) else ways
+    try:
+        for way in ways:
+            root = Parser(Language(way())).parse(data).root_node
+            if not root.has_error:
+                return root
+    except (ValueError, TypeError):
+        raise Unparsed("readers of other versions", "pip install --upgrade 'drillmaster[oracle]'") from None
+    line = next((node.start_point[0] + 1 for node in _errors(root)), 1)
+    raise Unparsed(
+        f"no script that parses, in line {line}",
+        f"npx tsc --noEmit --allowJs {path.rpartition('/')[2]} says what is wrong",
+    )
+
+
+def _errors(root: "Node") -> Iterator["Node"]:
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if node.type == "ERROR" or node.is_missing:
+            yield node
+        waiting += [one for one in reversed(node.children) if one.has_error or one.is_missing]
+
+
+class _Place(NamedTuple):
+    swallowed: bool = False
+    conditional: bool = False
+
+
+class _Called(NamedTuple):
+    """A call of a runner's function: `it.only.each(table)(name, body)`."""
+
+    base: str
+    words: tuple[str, ...]
+    table: "Node | None"
+
+
+class _File:
+    def __init__(self, root: "Node", path: str) -> None:
+        self.root = root
+        self.names = scriptassert.Names(root)
+        self.settings: list[str] = []
+        self.tests: dict[str, Test] = {}
+        self.reaches = False
+        self._config = re.search(r"\.(?:config|conf|workspace)\.\w+$|\.mocharc", path) is not None
+
+    def suite(self) -> Suite:
+        self._gather(self.root, (), (), [])
+        if self._config:
+            for node in scriptassert.every(self.root, ("pair",)):
+                key = scriptassert.text(node.child_by_field_name("key")).strip("\"'")
+                if key in _LAX_KEYS:
+                    self.settings.append(f"{key}: {self.names.canonical(node.child_by_field_name('value'))}")
+        sources = scriptassert.sources(self.root)
+        reaches = self.reaches or any(not _LIBRARIES.fullmatch(one) for one in sources)
+        reaches = reaches or _GLOBALS.search(scriptassert.text(self.root)) is not None
+        return Suite(
+            tests=tuple(self.tests.values()), settings=tuple(self.settings), reaches_product=reaches or not self.tests
+        )
+
+    def _gather(
+        self, node: "Node", path: tuple[str, ...], marks: tuple[str, ...], rows: list[list[str] | None]
+    ) -> None:
+        for child in node.named_children:
+            if child.type == "call_expression" and (called := _called(child)) is not None:
+                self._runner(child, called, path, marks, rows)
+            elif child.type == "if_statement":
+                condition = child.child_by_field_name("condition")
+                truth = scriptassert.truth(condition)
+                if truth is not False and (body := child.child_by_field_name("consequence")) is not None:
+                    self._gather(
+                        body, path, (*marks, *(() if truth else (f"if {self.names.canonical(condition)}",))), rows
+                    )
+                if truth is not True and (other := child.child_by_field_name("alternative")) is not None:
+                    self._gather(other, path, (*marks, f"else of {self.names.canonical(condition)}"), rows)
+            elif child.type == "call_expression" and (listed := self._each(child)) is not None:
+                self._gather(child, path, marks, [*rows, listed])
+            elif child.type == "for_in_statement":
+                self._gather(child, path, marks, [*rows, self.names.elements(child.child_by_field_name("right"))])
+            elif child.type == "return_statement" and node.type == "statement_block" and path:
+                self._gather(child, path, marks, rows)
+                break  # what stands behind it in this block is never reached
+            elif child.type not in ("comment", "string", "template_string", "class_declaration"):
+                self._gather(child, path, marks, rows)
+
+    def _each(self, call: "Node") -> list[str] | None:
+        function = call.child_by_field_name("function")
+        if function is None or function.type != "member_expression":
+            return None
+        if scriptassert.text(function.child_by_field_name("property")) not in ("forEach", "map"):
+            return None
+        return self.names.elements(function.child_by_field_name("object"))
+
+    def _runner(
+        self, call: "Node", called: _Called, path: tuple[str, ...], marks: tuple[str, ...], rows: list[list[str] | None]
+    ) -> None:
+        args = scriptassert.arguments(call)
+        body = next((one for one in reversed(args) if one.type in _FUNCTIONS), None)
+        titled = bool(args) and (args[0].type in ("string", "template_string") or body is not None)
+        if not titled or set(called.words) & _NO_TESTS:
+            if set(called.words) & {"skip", "fixme", "fail"} and not path:
+                self.settings.append(f"skip: {self.names.canonical(call)}")
+            return
+        title = args[0] if args and args[0].type not in _FUNCTIONS else None
+        name = (*path, self.names.title(title) if title is not None else "")
+        own = list(marks)
+        own += [word for word in called.words if word in _KEEPS_OUT]
+        own += ["skip"] if called.base.startswith("x") else []
+        own += [f"{key}" for key in self._options(args) if key in ("skip", "todo", "retry", "fails", "failing")]
+        if (
+            "only" in called.words
+            or called.base in ("fit", "fdescribe", "fcontext", "ftest")
+            or "only" in self._options(args)
+        ):
+            self.settings.append(f"only: {' > '.join(name)}")
+        tables = [*rows, self.names.elements(called.table)] if called.table is not None else rows
+        if called.base in _SUITES or "describe" in called.words:
+            if body is not None:
+                self._gather(body, name, tuple(own), tables)
+            return
+        if body is None:
+            own.append("todo")
+        self._test(call, " > ".join(name), body, args, tuple(own), tables)
+
+    def _options(self, args: list["Node"]) -> dict[str, "Node"]:
+        found = {}
+        for one in args[1:]:
+            for pair in one.named_children if one.type == "object" else ():
+                key, value = pair.child_by_field_name("key"), pair.child_by_field_name("value")
+                if key is not None and value is not None and scriptassert.truth(value) is not False:
+                    found[scriptassert.text(key)] = value
+        return found
+
+    def _test(
+        self,
+        call: "Node",
+        name: str,
+        body: "Node | None",
+        args: list["Node"],
+        marks: tuple[str, ...],
+        rows: list[list[str] | None],
+    ) -> None:
+        walk = _Walk(self, body)
+        if body is not None:
+            parameters = body.child_by_field_name("parameters") or body.child_by_field_name("parameter")
+            self.reaches = self.reaches or (
+                parameters is not None and "{" in scriptassert.text(parameters) and not rows
+            )
+            walk.visit(body.child_by_field_name("body") or body, _Place())
+        timeouts = [value for one in args[1:] if (value := self.names.number(one)) is not None]
+        options = self._options(args)
+        timeouts += [value for one in ("timeout",) if (value := self.names.number(options.get(one))) is not None]
+        counted: Counter[str] = Counter()
+        for one in (*rows, *walk.rows):
+            counted.update(one or ())
+        self.tests[name] = Test(
+            name=name,
+            line=call.start_point[0] + 1,
+            body=self.names.canonical(body) if body is not None else "pass",
+            asserts=tuple(walk.asserts),
+            marks=(*marks, *walk.marks, *(["no row"] if [] in rows else [])),
+            rows=None if None in rows else tuple(sorted(counted.elements())),
+            timeouts=tuple(sorted((*timeouts, *walk.timeouts))),
+        )
+
+
+def _called(call: "Node") -> _Called | None:
+    """Say which function of a runner a call is of; None: of none."""
+    function, table = call.child_by_field_name("function"), None
+    if function is not None and function.type == "call_expression":  # `it.each(table)(...)`
+        given = function.child_by_field_name("arguments")
+        table = (
+            given.named_children[0]
+            if given is not None and given.type == "arguments" and given.named_children
+            else given
+        )
+        function = function.child_by_field_name("function")
+        if function is None or not scriptassert.text(function).endswith((".each", ".for", ".skipIf", ".runIf")):
+            return None
+        table = table if scriptassert.text(function).endswith((".each", ".for")) else None
+    words: list[str] = []
+    while function is not None and function.type == "member_expression":
+        words.append(scriptassert.text(function.child_by_field_name("property")))
+        function = function.child_by_field_name("object")
+        if function is not None and function.type == "call_expression":
+            function = function.child_by_field_name("function")
+    base = scriptassert.text(function) if function is not None and function.type == "identifier" else ""
+    if base in ("Deno", "QUnit") and words:
+        base = f"{base}.{words.pop()}"
+    known = base in _SUITES or base in _TESTS
+    return _Called(base, tuple(words), table) if known else None
+
+
+class _Walk:
+    """One test's function, with the helpers of the file that it calls."""
+
+    def __init__(self, file: _File, body: "Node | None") -> None:
+        self.file = file
+        self.asserts: list[Assertion] = []
+        self.marks: list[str] = []
+        self.rows: list[list[str]] = []
+        self.timeouts: list[float] = []
+        self.names = file.names.of(body) if body is not None else file.names
+        self._inside: list[str] = []
+
+    def visit(self, node: "Node", place: _Place) -> bool:
+        """Walk a node; whether it always leaves, so that what follows in its block is dead."""
+        kind = node.type
+        if kind in ("comment", "string", "function_declaration", "class_declaration", "import_statement"):
+            return False
+        if kind == "if_statement":
+            return self._if(node, place)
+        if kind == "try_statement":
+            self._try(node, place)
+            return False
+        if kind in ("return_statement", "throw_statement", "continue_statement", "break_statement"):
+            self._all(node, place)
+            return True
+        if kind in ("ternary_expression", "switch_case", "switch_default"):
+            self._all(node, place._replace(conditional=True))
+            return False
+        if kind in ("for_in_statement", "while_statement", "for_statement", "do_statement"):
+            return self._loop(node, place)
+        if kind == "binary_expression" and scriptassert.text(node.child_by_field_name("operator")) in (
+            "&&",
+            "||",
+            "??",
+        ):
+            self._all(node, place._replace(conditional=True))
+            return False
+        if (
+            kind == "variable_declarator"
+            and (value := node.child_by_field_name("value")) is not None
+            and value.type in _FUNCTIONS
+        ):
+            return False  # a helper: looked at where it is called
+        if kind in ("call_expression", "member_expression") and self._assertion(node, place):
+            return False
+        if kind == "call_expression":
+            self._call(node, place)
+            return False
+        return self._all(node, place) and kind in ("statement_block", "program", "expression_statement")
+
+    def _all(self, node: "Node", place: _Place) -> bool:
+        if node.type == "statement_block":
+            return any(self.visit(one, place) for one in node.named_children)  # and no further
+        for one in node.named_children:
+            self.visit(one, place)
+        return False
+
+    def _if(self, node: "Node", place: _Place) -> bool:
+        condition = node.child_by_field_name("condition")
+        truth = scriptassert.truth(condition)
+        under = place._replace(conditional=place.conditional or truth is None)
+        left = other = False
+        body, rest = node.child_by_field_name("consequence"), node.child_by_field_name("alternative")
+        if truth is not False and body is not None:
+            left = self.visit(body, under)
+        if truth is not True and rest is not None:
+            other = self._all(rest, under)
+        if truth is None and left and rest is None and "return" in scriptassert.text(body):
+            self.marks.append(f"return if {self.names.canonical(condition)}")
+        return (left and truth is True) or (left and other)
+
+    def _try(self, node: "Node", place: _Place) -> None:
+        handler = node.child_by_field_name("handler")
+        silent = handler is not None and _silent(handler)
+        body, last = node.child_by_field_name("body"), node.child_by_field_name("finalizer")
+        if body is not None:
+            self.visit(body, place._replace(swallowed=place.swallowed or silent))
+        if handler is not None and (caught := handler.child_by_field_name("body")) is not None:
+            self.visit(caught, place._replace(conditional=True))
+        if last is not None:
+            self._all(last, place)
+
+    def _loop(self, node: "Node", place: _Place) -> bool:
+        if scriptassert.truth(node.child_by_field_name("condition")) is False and node.type == "while_statement":
+            return False
+        rows = self.names.elements(node.child_by_field_name("right")) if node.type == "for_in_statement" else None
+        if rows == []:
+            return False
+        before = len(self.asserts)
+        for one in node.named_children:
+            self.visit(one, place)
+        if rows is not None and len(self.asserts) > before:
+            self.rows.append(rows)
+        return False
+
+    def _assertion(self, node: "Node", place: _Place) -> bool:
+        made = scriptassert.of(node, self.names)
+        if made is None:
+            return False
+        if place.swallowed or place.conditional:
+            made = msgspec.structs.replace(
+                made, swallowed=made.swallowed or place.swallowed, conditional=place.conditional
+            )
+        self.asserts.append(made)
+        return True
+
+    def _call(self, node: "Node", place: _Place) -> None:
+        function = node.child_by_field_name("function")
+        said = scriptassert.text(function)
+        if re.fullmatch(r"(?:this|t|ctx|context|test|it)\.(?:skip|todo|fixme|fail)|pending", said):
+            self.marks.append(f"{said}()" + (" under a condition" if place.conditional else ""))
+            return
+        last = said.rpartition(".")[2]
+        if last == "catch" and function is not None and (held := function.child_by_field_name("object")) is not None:
+            silent = any(_silent(one) for one in scriptassert.arguments(node) if one.type in _FUNCTIONS)
+            self.visit(held, place._replace(swallowed=place.swallowed or silent))
+            return
+        if last in ("forEach", "map") and function is not None:
+            rows = self.names.elements(function.child_by_field_name("object"))
+            before = len(self.asserts)
+            if rows != []:
+                self._all(node, place)
+            if rows and len(self.asserts) > before:
+                self.rows.append(rows)
+            return
+        for pair in scriptassert.every(node, ("pair",)):
+            if scriptassert.text(pair.child_by_field_name("key")) == "timeout":
+                value = self.names.number(pair.child_by_field_name("value"))
+                self.timeouts += [] if value is None else [value]
+        self._all(node, place)
+        helper = self.file.names.helpers.get(said) if function is not None and function.type == "identifier" else None
+        if helper is None or said in self._inside or len(self._inside) >= _DEPTH:
+            return
+        self._inside.append(said)
+        held_names, self.names = self.names, self.names.inside(helper, scriptassert.arguments(node))
+        body = helper.child_by_field_name("body")
+        if body is not None:
+            self.visit(body, place)
+        self.names = held_names
+        self._inside.pop()
+
+
+def _silent(handler: "Node") -> bool:
+    """Whether a handler takes a failed assertion and goes on as if nothing were."""
+    said = scriptassert.text(handler.child_by_field_name("body") or handler)
+    return (
+        re.search(
+            r"\bthrow\b|\bexpect\s*\(|\bassert\b|\bfail\s*\(|\breject\s*\(|\bdone\s*\(\s*\w|\bnext\s*\(\s*\w", said
+        )
+        is None
+    )

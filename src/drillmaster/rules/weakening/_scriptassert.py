@@ -1,0 +1,490 @@
+"""One assertion of JavaScript or TypeScript: its canonical text, what it looks at, and how much it leaves open."""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from drillmaster.rules.weakening._shapes import Assertion
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+__all__ = ["Names", "arguments", "every", "of", "sources", "text", "truth"]
+
+_DEPTH = 5
+_LONG = 600
+_CHAIN = frozenset({
+    "to", "be", "been", "is", "that", "which", "and", "has", "have", "with", "at", "of", "same", "but", "does",
+    "still", "also", "not",
+    "resolves", "rejects", "deep", "own", "eventually", "nested", "ordered", "soft", "poll", "a", "an",
+})  # fmt: skip  # words
+_STRENGTH: dict[str, int] = {
+    **dict.fromkeys(("toBe", "toEqual", "toStrictEqual", "toHaveBeenCalledWith", "toHaveBeenNthCalledWith",
+                     "toHaveBeenLastCalledWith",
+                     "toHaveBeenCalledTimes", "toHaveLength", "toMatchSnapshot", "toMatchInlineSnapshot",
+                     "toThrowErrorMatchingSnapshot",
+                     "toThrowErrorMatchingInlineSnapshot", "toBeNull", "toBeUndefined", "toBeNaN", "equal",
+                     "equals", "eql", "eq", "strictEqual",
+    "deepEqual", "deepStrictEqual", "true", "false", "null", "undefined", "toHaveText", "toHaveURL",
+    "calledOnceWith" ), 4),
+    **dict.fromkeys(("toBeCloseTo", "closeTo", "approximately", "toMatchObject", "lengthOf", "members", "keys",
+                     "property", "containSubset"), 3),
+    **dict.fromkeys(("toContain", "toContainEqual", "toMatch", "toBeGreaterThan", "toBeGreaterThanOrEqual",
+                     "toBeLessThan", "toBeLessThanOrEqual",
+                     "toBeInstanceOf", "toBeTypeOf", "include", "contain", "match", "instanceOf", "instanceof",
+                     "above", "below", "least", "most",
+    "toBeFalsy", "toContainText", "greaterThan", "lessThan", "oneOf", "string", "notEqual", "notStrictEqual",
+    "rejects" ), 2),
+    **dict.fromkeys(("toBeTruthy", "toBeDefined", "ok", "exist", "exists", "toHaveBeenCalled", "called",
+                     "toHaveReturned", "isOk", "isTrue", "any",
+                     "toBeInTheDocument", "isDefined"), 1),
+}  # fmt: skip  # pairs
+_NEGATED_WEAK = frozenset({"toBeNull", "toBeUndefined", "null", "undefined", "toBeNaN", "toThrow"})
+_EQUAL = frozenset(
+    {"toBe", "toEqual", "toStrictEqual", "equal", "equals", "eql", "eq", "strictEqual", "deepEqual", "deepStrictEqual"}
+)
+_BOUNDS = {"toBeLessThan": "<", "toBeLessThanOrEqual": "<", "below": "<", "most": "<", "lessThan": "<", "toBeGreaterThan": ">",
+           "toBeGreaterThanOrEqual": ">", "above": ">", "least": ">", "greaterThan": ">"}  # fmt: skip  # pairs
+_STAND_IN = re.compile(
+    r"(?:jest|vi|vitest|sinon|td|mock)\.(?:fn|stub|spy|fake|function|func|mocked)\b|(?:^|\.)createMock\b"
+)
+_OPEN = re.compile(
+    r"expect\.(?:any|anything|objectContaining|arrayContaining|stringContaining|stringMatching|closeTo)\b|sinon\.match"
+)
+
+
+def text(node: "Node | None") -> str:
+    return node.text.decode("utf-8", "replace") if node is not None and node.text is not None else ""
+
+
+def arguments(call: "Node") -> list["Node"]:
+    """Give what a call hands over, without comments."""
+    given = call.child_by_field_name("arguments")
+    return (
+        [one for one in given.named_children if one.type != "comment"]
+        if given is not None and given.type == "arguments"
+        else []
+    )
+
+
+def every(root: "Node", kinds: tuple[str, ...]) -> Iterator["Node"]:
+    """Give all nodes of some kinds, in their order."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if node.type in kinds:
+            yield node
+        waiting += reversed(node.named_children)
+
+
+def sources(root: "Node") -> set[str]:
+    """Give what is imported or required."""
+    found = {
+        text(node.child_by_field_name("source")).strip("\"'`")
+        for node in every(root, ("import_statement", "export_statement"))
+    }
+    for call in every(root, ("call_expression",)):
+        if text(call.child_by_field_name("function")) in ("require", "import") and (args := arguments(call)):
+            found.add(text(args[0]).strip("\"'`"))
+    return found - {""}
+
+
+def truth(node: "Node | None") -> bool | None:
+    """Say what a condition always is; None: it depends."""
+    if node is None:
+        return None
+    if node.type in ("parenthesized_expression", "as_expression", "non_null_expression") and node.named_children:
+        return truth(node.named_children[0])
+    if node.type in ("true", "object", "array", "regex", "arrow_function", "function_expression", "new_expression"):
+        return True
+    if node.type in ("false", "null", "undefined"):
+        return False
+    if node.type == "number":
+        return _number(text(node)) not in (0.0, None)
+    if node.type == "string":
+        return len(text(node)) > 2
+    if node.type == "unary_expression" and text(node.child_by_field_name("operator")) == "!":
+        inner = truth(node.child_by_field_name("argument"))
+        return None if inner is None else not inner
+    if node.type == "binary_expression":
+        left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+        sign = text(node.child_by_field_name("operator"))
+        if sign in ("||", "??") and True in (truth(left), truth(right) if sign == "||" else None):
+            return True
+        if sign == "&&" and False in (truth(left), truth(right)):
+            return False
+        if sign in ("==", "===", ">=", "<=") and text(left) == text(right):
+            return True
+        if (
+            sign in ("==", "===")
+            and left is not None
+            and right is not None
+            and left.type == right.type in ("number", "string")
+        ):
+            return text(left) == text(right)
+    return None
+
+
+def _number(said: str) -> float | None:
+    try:
+        return float(int(said.replace("_", ""), 0)) if re.match(r"0[xXoObB]", said) else float(said.replace("_", ""))
+    except ValueError:
+        return None
+
+
+class Names:
+    """What the names of a file, and of one function in it, stand for."""
+
+    def __init__(self, root: "Node") -> None:
+        self.single: dict[str, Node] = {}
+        self.local: set[str] = set()
+        self.mocks: set[str] = set()
+        self.helpers: dict[str, Node] = {}
+        self.given: dict[str, str] = {}
+        self._constants: dict[str, Node] = {}
+        self.mocked: set[str] = set()
+        """Names that come from a module which the file puts a stand-in for."""
+        for node in every(root, ("function_declaration", "variable_declarator", "call_expression")):
+            name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+            if node.type == "function_declaration":
+                self.helpers[text(name)] = node
+            elif node.type == "variable_declarator" and name is not None and value is not None:
+                if value.type in ("arrow_function", "function_expression"):
+                    self.helpers[text(name)] = value
+                if name.type == "identifier" and _top(node):
+                    self._constants[text(name)] = value
+                if _STAND_IN.search(text(value).split("(", 1)[0]):
+                    self.mocks.add(text(name))
+        stood_in = {
+            text(args[0]).strip("\"'`")
+            for call in every(root, ("call_expression",))
+            if re.fullmatch(r"(?:jest|vi|vitest)\.(?:do)?[mM]ock", text(call.child_by_field_name("function")))
+            and (args := arguments(call))
+        }
+        for node in every(root, ("import_statement",)):
+            if text(node.child_by_field_name("source")).strip("\"'`") in stood_in:
+                self.mocked |= {text(one) for one in every(node, ("identifier",))}
+
+    def of(self, function: "Node") -> "Names":
+        """Give the names within one function."""
+        inner = Names.__new__(Names)
+        inner.helpers, inner.mocks, inner._constants, inner.mocked = (
+            self.helpers,
+            set(self.mocks),
+            self._constants,
+            self.mocked,
+        )
+        inner.single, inner.local, inner.given = {}, set(), dict(self.given)
+        parameters = function.child_by_field_name("parameters") or function.child_by_field_name("parameter")
+        if parameters is not None:
+            inner.local |= {
+                text(one) for one in every(parameters, ("identifier", "shorthand_property_identifier_pattern"))
+            }
+        for node in every(function, ("variable_declarator",)):
+            name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+            if name is None:
+                continue
+            inner.local |= {text(one) for one in every(name, ("identifier", "shorthand_property_identifier_pattern"))}
+            if (
+                name.type == "identifier"
+                and value is not None
+                and node.parent is not None
+                and text(node.parent).startswith("const")
+            ):
+                inner.single[text(name)] = value
+        return inner
+
+    def inside(self, helper: "Node", args: list["Node"]) -> "Names":
+        """Give the names within a helper, with what a call hands it in the place of its parameters."""
+        inner = self.of(helper)
+        parameters = helper.child_by_field_name("parameters")
+        names = [one for one in parameters.named_children if one.type != "comment"] if parameters is not None else []
+        for name, value in zip(names, args, strict=False):
+            word = text(name.child_by_field_name("pattern") or name)
+            inner.given[word] = self.canonical(value)
+        return inner
+
+    def canonical(self, node: "Node | None", _depth: int = 0, _met: dict[str, str] | None = None) -> str:
+        """Give the canonical text of a node."""
+        if node is None:
+            return ""
+        met = _met if _met is not None else {}
+        kind = node.type
+        if kind in ("comment", "type_annotation", "type_arguments", "optional_chain"):
+            return "?." if kind == "optional_chain" else ""
+        if kind in (
+            "parenthesized_expression",
+            "await_expression",
+            "as_expression",
+            "non_null_expression",
+            "satisfies_expression",
+        ):
+            return self.canonical(node.named_children[0], _depth, met) if node.named_children else ""
+        if kind == "string":
+            return '"' + text(node)[1:-1].replace('"', '\\"') + '"'
+        if kind == "template_string" and not any(one.type == "template_substitution" for one in node.named_children):
+            return '"' + text(node)[1:-1].replace('"', '\\"') + '"'
+        if kind == "number":
+            return f"{_number(text(node)):g}" if _number(text(node)) is not None else text(node)
+        if kind in ("identifier", "shorthand_property_identifier"):
+            return self._name(text(node), _depth, met)
+        if not node.children:
+            return text(node)
+        parts = [self.canonical(one, _depth, met) for one in node.children if one.type != ";"]
+        while len(parts) > 2 and parts[-2] == ",":
+            del parts[-2]  # a comma behind the last one
+        spaced = kind in (
+            "binary_expression",
+            "unary_expression",
+            "new_expression",
+            "return_statement",
+            "lexical_declaration",
+        )
+        return (" " if spaced else "").join(part for part in parts if part)
+
+    def _name(self, name: str, depth: int, met: dict[str, str]) -> str:
+        if name in self.given:
+            return self.given[name]
+        value = self.single.get(name)
+        if value is not None and depth < _DEPTH and len(value.text or b"") <= _LONG:
+            return self.canonical(value, depth + 1, met)
+        if name in self.local:
+            return met.setdefault(name, f"_{len(met)}")
+        constant = self._constants.get(name)
+        return text(constant) if constant is not None and constant.type in ("number", "string") else name
+
+    def title(self, node: "Node") -> str:
+        """Give a test's name."""
+        return text(node)[1:-1] if node.type in ("string", "template_string") else text(node)
+
+    def number(self, node: "Node | None") -> float | None:
+        """Give the number that a node is, as far as the file itself says it."""
+        if node is None:
+            return None
+        if node.type == "number":
+            return _number(text(node))
+        if node.type == "unary_expression" and text(node).startswith("-"):
+            inner = self.number(node.child_by_field_name("argument"))
+            return None if inner is None else -inner
+        if node.type == "identifier":
+            value = self.single.get(text(node)) or self._constants.get(text(node))
+            return (
+                self.number(value)
+                if value is not None and value.type in ("number", "unary_expression", "binary_expression")
+                else None
+            )
+        if node.type == "binary_expression" and text(node.child_by_field_name("operator")) == "*":
+            left, right = self.number(node.child_by_field_name("left")), self.number(node.child_by_field_name("right"))
+            return None if left is None or right is None else left * right
+        return None
+
+    def elements(self, node: "Node | None") -> list[str] | None:
+        """Give the rows that a value holds; None: it cannot be told here."""
+        if node is None:
+            return None
+        if node.type == "identifier":
+            return self.elements(self.single.get(text(node)) or self._constants.get(text(node)))
+        if node.type in ("as_expression", "parenthesized_expression", "satisfies_expression") and node.named_children:
+            return self.elements(node.named_children[0])
+        if node.type == "array":
+            listed = [one for one in node.named_children if one.type != "comment"]
+            return (
+                None if any(one.type == "spread_element" for one in listed) else [self.canonical(one) for one in listed]
+            )
+        if node.type == "template_string":  # a table: the first line names the columns
+            lines = [line.strip() for line in text(node)[1:-1].splitlines() if line.strip()]
+            return lines[1:]
+        if node.type == "call_expression" and re.fullmatch(
+            r"Object\.(?:entries|keys|values)", text(node.child_by_field_name("function"))
+        ):
+            args = arguments(node)
+            held = args[0] if args else None
+            if held is not None and held.type == "identifier":
+                held = self.single.get(text(held)) or self._constants.get(text(held))
+            return (
+                [self.canonical(one) for one in held.named_children if one.type == "pair"]
+                if held is not None and held.type == "object"
+                else None
+            )
+        return None
+
+    def own(self, node: "Node") -> bool:
+        """Whether an expression calls what the test itself put in the place of something."""
+        while node.type in ("await_expression", "parenthesized_expression") and node.named_children:
+            node = node.named_children[0]
+        if node.type == "identifier" and text(node) in self.single:
+            node = self.single[text(node)]
+            while node.type in ("await_expression", "parenthesized_expression") and node.named_children:
+                node = node.named_children[0]
+        if node.type != "call_expression":
+            return False
+        function = node.child_by_field_name("function")
+        name = text(function)
+        return (function is not None and (name in self.mocks or name in self.mocked)) or (
+            bool(_STAND_IN.search(text(self.single.get(name)).split("(", 1)[0])) if name in self.single else False
+        )
+
+
+def _top(node: "Node") -> bool:
+    above = node.parent.parent if node.parent is not None else None
+    return above is not None and above.type in ("program", "export_statement")
+
+
+def of(node: "Node", names: Names) -> Assertion | None:
+    """Give the assertion that a node is; None: it is none."""
+    words: list[str] = []
+    here: Node | None = node
+    root = None
+    while here is not None:
+        if here.type == "member_expression":
+            words.append(text(here.child_by_field_name("property")))
+            here = here.child_by_field_name("object")
+        elif here.type == "call_expression":
+            function = here.child_by_field_name("function")
+            if (
+                function is not None
+                and function.type == "identifier"
+                and text(function) in ("expect", "assert", "expectTypeOf", "assertThat")
+            ):
+                root = here
+                break
+            if function is not None and text(function) in ("expect.soft", "expect.poll", "chai.expect"):
+                root = here
+                break
+            here = function
+        else:
+            break
+    line = node.start_point[0] + 1
+    if root is None:
+        return _by_function(node, words, here, line, names)
+    if text(root.child_by_field_name("function")) == "assert":
+        return _truthy(node, arguments(root), line, names) if not words else None
+    if not words:
+        return None
+    return _expected(node, root, words, line, names)
+
+
+def _by_function(node: "Node", words: list[str], base: "Node | None", line: int, names: Names) -> Assertion | None:
+    """Of `assert.equal(a, b)`, `t.is(a, b)`, `cy.get(x).should(...)` and the like."""
+    if node.type != "call_expression" or not words:
+        return None
+    said, args = text(base), arguments(node)
+    canonical = names.canonical(node)
+    if words[0] in ("should", "and") and said == "cy":
+        loose = bool(args) and text(args[0]).strip("\"'") in ("exist", "be.visible", "be.ok")
+        return Assertion(text=canonical, subject=canonical, strength=1 if loose else 3, line=line)
+    if said not in ("assert", "chai", "t") or (said == "t" and len(words) != 1):
+        return None
+    word = {
+        "is": "equal",
+        "truthy": "ok",
+        "same": "deepEqual",
+        "falsy": "toBeFalsy",
+        "throws": "toThrow",
+        "like": "toMatchObject",
+    }.get(words[0], words[0])
+    if word in ("ok", "isOk", "isTrue"):
+        return _truthy(node, args, line, names)
+    if said == "t" and word not in _STRENGTH:
+        return None
+    subject = names.canonical(args[0]) if args else canonical
+    if word in _EQUAL and len(args) > 1 and names.canonical(args[0]) == names.canonical(args[1]) and "(" not in subject:
+        return Assertion(text=canonical, subject=subject, strength=0, line=line, tautology=True)
+    return Assertion(
+        text=canonical,
+        subject=subject,
+        strength=_STRENGTH.get(word, 3),
+        line=line,
+        own_mock=bool(args) and names.own(args[0]),
+    )
+
+
+def _truthy(node: "Node", args: list["Node"], line: int, names: Names) -> Assertion:
+    canonical = names.canonical(node)
+    held = truth(args[0]) is True if args else True
+    strength = 2 if args and args[0].type == "binary_expression" else 1
+    if args and args[0].type == "binary_expression" and text(args[0].child_by_field_name("operator")) in ("===", "=="):
+        strength = 4
+    looked = (
+        args[0].child_by_field_name("left")
+        if args and args[0].type == "binary_expression"
+        else args[0]
+        if args
+        else node
+    )
+    return Assertion(
+        text=canonical, subject=names.canonical(looked), strength=0 if held else strength, line=line, tautology=held
+    )
+
+
+def _expected(node: "Node", root: "Node", words: list[str], line: int, names: Names) -> Assertion | None:
+    matcher = next((word for word in words if word not in _CHAIN), None)
+    if matcher is None:
+        matcher = "a" if {"a", "an"} & set(words) else None
+    if matcher is None or matcher in ("objectContaining", "any", "anything", "extend", "assertions", "hasAssertions"):
+        return None
+    negated = "not" in words
+    args = arguments(node) if node.type == "call_expression" else []
+    looked = arguments(root)
+    subject = names.canonical(looked[0]) if looked else ""
+    canonical = names.canonical(node)
+    strength = _STRENGTH.get(matcher, 3)
+    if matcher in ("toThrow", "toThrowError", "throw", "throws"):
+        strength = 3 if args else 2
+    if matcher == "toHaveProperty":
+        strength = 3 if len(args) > 1 else 2
+    if negated:
+        strength = 1 if matcher in _NEGATED_WEAK else min(strength, 2)
+    if matcher in _EQUAL and args:
+        said = names.canonical(args[0])
+        if said.startswith(("expect.anything", "expect.any(")):
+            strength = 1
+        elif _OPEN.search(said):
+            strength = min(strength, 3)
+    holds = _always(matcher, looked, args, names) if not negated else False
+    tolerance = None
+    if matcher == "toBeCloseTo":
+        digits = names.number(args[1]) if len(args) > 1 else 2.0
+        tolerance = None if digits is None or abs(digits) > 300 else math.pow(10, -digits) / 2
+    elif matcher in ("closeTo", "approximately") and len(args) > 1:
+        tolerance = names.number(args[1])
+    limit = names.number(args[0]) if matcher in _BOUNDS and args and not negated else None
+    return Assertion(
+        text=canonical,
+        subject=subject,
+        strength=0 if holds else strength,
+        line=line,
+        tolerance=tolerance,
+        bound=None if limit is None else (_BOUNDS[matcher], limit),
+        tautology=holds,
+        swallowed={"resolves", "rejects"} & set(words) != set() and _dropped(node),
+        own_mock=bool(looked) and names.own(looked[0]),
+        inline_snapshot=matcher.endswith("InlineSnapshot"),
+    )
+
+
+def _always(matcher: str, looked: list["Node"], args: list["Node"], names: Names) -> bool:
+    if not looked:
+        return False
+    if matcher in ("toBeTruthy", "ok", "toBeDefined", "exist") and truth(looked[0]) is True:
+        return True
+    if matcher == "true" and looked[0].type == "true":
+        return True
+    if matcher in ("toBeFalsy", "false") and truth(looked[0]) is False:
+        return True
+    if matcher in _EQUAL and args:
+        one, other = names.canonical(looked[0]), names.canonical(args[0])
+        plain = text(looked[0]) == text(args[0])
+        return one == other and (plain or "(" not in one) if "(" not in text(looked[0]) else plain
+    if matcher in ("toBeGreaterThanOrEqual", "least") and args:
+        return text(looked[0]).endswith(".length") and text(args[0]) == "0"
+    return False
+
+
+def _dropped(node: "Node") -> bool:
+    """Whether nobody waits for an assertion that is a promise."""
+    above = node.parent
+    while above is not None and above.type == "parenthesized_expression":
+        above = above.parent
+    return above is not None and above.type == "expression_statement"

@@ -155,6 +155,7 @@ def test_a_harmless_change_is_left_alone(before: str, after: str) -> None:
     assert bodies(before, after) == []
 
 
+UNIT = "import unittest\nclass A(unittest.TestCase):\n"
 ONE = "def test_a():\n    assert charge(1) == 3\n"
 ROWS = "def test_a(x):\n    assert charge(x) == x\n"
 CLASS = "class TestA:\n    def test_a(self):\n        assert charge(1) == 3\n"

@@ -2,7 +2,8 @@
 
 1. One epoll, no event loop: a readiness is one dictionary lookup and one call. A request is one `send`, an answer that came in
    one piece one `recv`.
-2. Heads are read by `http1`, once each: what the same bytes mean is remembered, and a server's heads change once a second.
+2. Heads are read by `http1`, once each, and of a head that is like the last one only what differs, as a date or an id does. What an
+   answer means that came twice in one piece, byte for byte, is remembered.
 3. What an answer is worth is asked of its dialect at its end, and remembered for small bodies that come again. Of `plain` nothing
    is known; but who asks in JSON and gets a page of HTML, or an object with an `error`, has no answer.
 4. A connection that was kept alive and turns out to have been closed before the call came there is replaced once.
@@ -54,7 +55,6 @@ LONG_TURN_NS = 1_000_000
 """Turns over this are kept one by one; there are no more of them than milliseconds."""
 SPARE_DESCRIPTORS = 24
 """Of this process, that are no connections: standard streams, records, poll, timer, what the interpreter opens."""
-MEMO_HEADS = 512
 MEMO_BODIES = 256
 MEMO_BODY_BYTES = 4_096
 _OK, _SHORT, _EMPTY, _ERROR_BODY, _UNFINISHED, _HTTP_3XX, _HTTP_4XX, _HTTP_5XX = range(8)
@@ -86,10 +86,14 @@ class Engine:
         self.rows: list[bytes] = []
         self.gaps = array("I")
         self.heads = HeadReader(response=True)
-        self.memo: dict[bytes, Head] = {}
-        self._last_head: tuple[bytes, Head | None] = (b"", None)
+        self._last_head: Head | None = None
         self._last_worth: tuple[tuple[int, bytes, bytes] | None, tuple[int, int]] = (None, (_OK, -1))
         """What came last comes again most often, and to compare costs less than to look up: that hashes all of it."""
+        self._last_whole = b""
+        self.known_answer = b""
+        """An answer that came twice in one piece, and leaves its connection open: most often it comes again."""
+        self.its_meaning = _OK, 0, -1, 0
+        """Its outcome, status and tokens, and the bytes of its body."""
         self.worth: dict[tuple[int, bytes, bytes], tuple[int, int]] = {}
         asked_in = next((value for name, value in spec.shot.headers.items() if name.lower() == "content-type"), "")
         self._asks_json = self.dialect.name == "plain" and asked_in.lower().startswith("application/json")
@@ -395,17 +399,27 @@ class Engine:
 
     def read_head(self, data: bytes) -> Head:
         """What a head says. Raises Malformed."""
-        last, head = self._last_head
-        if head is not None and data == last:
-            return head
-        known = self.memo.get(data)
-        if known is None:
-            known = Head(self.heads.response(data), self.spec.shot.method)
-            if len(self.memo) >= MEMO_HEADS:
-                self.memo.clear()
-            self.memo[data] = known
-        self._last_head = data, known
-        return known
+        last = self._last_head
+        if last is None:
+            head = Head(self.heads.response(data), self.spec.shot.method)
+        elif data == last.resp.raw:
+            return last
+        else:
+            head = Head(self.heads.response(data, last.resp), self.spec.shot.method)
+        self._last_head = head
+        return head
+
+    def saw_whole(self, answer: bytes, head: Head, tail: bytes) -> None:
+        """An answer came in one piece: where it is the same as the last, keep what it means. `tail` is the end of its body."""
+        if answer != self._last_whole:
+            self._last_whole = answer
+            return
+        size = head.whole_bytes
+        # What is asked to wait, and who closes, is looked at each time.
+        if size is not None and size <= MEMO_BODY_BYTES and head.keep_alive and 200 <= head.status < 300:
+            outcome, tokens = self.worth_of(head, tail, size)
+            self.known_answer = answer
+            self.its_meaning = outcome, head.status, tokens, size
 
     def worth_of(self, head: Head, tail: bytes, size: int) -> tuple[int, int]:
         """Outcome and output tokens of an answer whose framing is whole; `tail` is the end of its body."""

@@ -71,10 +71,9 @@ class _Judge(Gate[Evidence], frozen=True, kw_only=True):
 
     def closing(self, evidence: Evidence, verdict: Verdict) -> tuple[str, ...]:
         if verdict.status == "pass":
-            return (
-                "cutover plan accepted: timed fields are pinned",
-                f"inside the window, before each shift: add --digest {evidence.digest}",
-            )
+            accepted = "cutover plan accepted: timed fields are pinned"
+            again = f"inside the window, before each shift: add --digest {evidence.digest}"
+            return (accepted,) if phase(evidence.plan, evidence.now_ns) == "over" else (accepted, again)
         missed = [check for check in verdict.checks if check.status != "pass"]
         lines = [MESSAGES.get(check.id) or f"{check.title}: {check.why or 'not so'}" for check in missed]
         return ("cutover plan rejected:", *(f"- {line}" for line in dict.fromkeys(lines)))

@@ -1,4 +1,4 @@
-"""A cutover plan as the article writes it: `plan.json`, 22 fields in 8 groups, each of one type, none of them optional.
+"""A cutover plan as the article writes it: `plan.json`, 20 fields, each of one type, none of them optional.
 
 1. A plan is read whole. What is missing, unknown or of another type is a fault with its pointer, and no field's fault
    hides another's: a person who mends a plan sees all of them at once.

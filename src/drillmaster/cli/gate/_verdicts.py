@@ -15,7 +15,7 @@ from drillmaster.errors import Exit, Problem
 
 if TYPE_CHECKING:
     from drillmaster.gates import Gate
-    from drillmaster.intake.judging import Gather, Reader
+    from drillmaster.intake.judging import Gather, PolicyRead, Reader
     from drillmaster.verdict import Verdict
 
 __all__ = ["FORMS", "Says", "end", "gate_options", "judge_and_end", "now_ns", "rendered", "verdict_options"]
@@ -149,11 +149,19 @@ def gate_options(verb: F) -> F:
     return verdict_options(wrapped)  # type: ignore[no-any-return]  # as above
 
 
-def judge_and_end(name: str, asked: Any, says: Says, gather: "Gather", *, read: "Reader | None" = None) -> None:
-    """Judge by one gate, tell the verdict and exit by it."""
+def judge_and_end(
+    name: str,
+    asked: Any,
+    says: Says,
+    gather: "Gather",
+    *,
+    read: "Reader | None" = None,
+    absent: "PolicyRead | None" = None,
+) -> None:
+    """Judge by one gate, tell the verdict and exit by it. `absent` judges where there is no policy."""
     from drillmaster.intake.judging import judged
 
-    said = judged(name, asked, gather, read=read)
+    said = judged(name, asked, gather, read=read, absent=absent)
     end(said.verdict, type(said.gate), says, closing=said.closing)
 
 

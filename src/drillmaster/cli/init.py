@@ -1,4 +1,4 @@
-"""`drillmaster init`: a plan and a policy for one's own service."""
+"""`drillmaster init`: the files that a drill of one's own service, or the gates of one's own repository, begin with."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -32,9 +32,21 @@ _INTERVIEW_QUESTIONS: Questions = (
 )
 
 
-@click.group("init", cls=Verb)
-def command() -> None:
-    """Write the files a drill of your own service begins with."""
+@click.group("init", cls=Verb, invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """Write the files that a drill of your own service, or the gates of your repository, begin with.
+
+    Without a word behind it, it looks at the repository here and writes what its gates need: `drillmaster init gates`.
+
+    \b
+    Examples:
+      drillmaster init
+      drillmaster init eviction
+      drillmaster init gates --gate contract --gate oracle
+    """
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(gates)
 
 
 _DIR = click.option(
@@ -130,6 +142,36 @@ def interview(
     }
     answers = _given({pointer: text for pointer, text in given.items() if text is not None})
     _make_kit("interview", folder, as_json=as_json, then="", questions=_INTERVIEW_QUESTIONS, answers=answers)
+
+
+@command.command("gates")
+@click.option(
+    "--gate",
+    "named",
+    metavar="NAME",
+    multiple=True,
+    help="A gate to write for; can be given again.",
+    shell_complete=completions.gates,
+)
+@click.option("--workflow/--no-workflow", default=None, help="Write a workflow for GitHub. Default: where .github is.")
+@_DIR
+@_JSON
+def gates(
+    named: tuple[str, ...] = (), workflow: bool | None = None, folder: Path = Path(), as_json: bool = False
+) -> None:
+    """Look at a repository, and write the policies and lists of the gates that it has a use for.
+
+    Contracts, migrations, tests, fixtures, MCP configurations and an agent's memory are known by their names; nothing is read.
+    Files that are already there are left as they are, and no limit is filled in.
+
+    \b
+    Examples:
+      drillmaster init gates
+      drillmaster init gates --gate contract --dir ../service --json
+    """
+    from drillmaster.cli._init_repository import write_gates
+
+    write_gates(folder, named, as_json=as_json, workflow=workflow)
 
 
 def _make_kit(

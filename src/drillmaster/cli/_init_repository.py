@@ -1,0 +1,104 @@
+"""What `drillmaster init gates` does: look at a repository, write the few files that its gates begin with, say what is next."""
+
+import os
+from collections.abc import Iterator, Sequence
+from importlib import resources
+from pathlib import Path
+
+import click
+
+__all__ = ["write_gates"]
+
+_MOST_PATHS = 50_000
+_CHANGES = frozenset({"contract", "oracle", "tools", "cutover"})
+"""Gates that judge a pull request, and so have a step in the workflow."""
+
+
+def write_gates(folder: Path, named: Sequence[str], *, as_json: bool, workflow: bool | None) -> None:
+    """Write policies and lists for the gates that `folder` has a use for, or for those `named`. Raises Problem."""
+    from drillmaster.changes import FOLDER
+    from drillmaster.cli import say_json
+    from drillmaster.errors import Problem
+    from drillmaster.gates import find
+    from drillmaster.intake.written import write_new
+    from drillmaster.scaffold import blanks, template
+    from drillmaster.scaffold.repository import NEXT, Use, uses
+
+    for name in named:
+        find(name)
+    if not folder.is_dir():
+        raise Problem(str(folder), found="no folder", wanted="a repository", remedy="name its folder: --dir DIR")
+    found = {one.gate: one for one in uses(_paths(folder))}
+    chosen = {name: found.get(name, Use(gate=name, why="named", count=0, first=())) for name in named} or found
+    if not chosen:
+        raise Problem(
+            str(folder),
+            found="no contracts, tests, tools or agent memory by their names",
+            wanted="a repository with something to gate",
+            remedy="name the gates yourself: drillmaster init gates --gate contract",
+        )
+    files: dict[Path, str] = {folder / FOLDER / "roster.yaml": _kit("roster.yaml")}
+    for name in chosen:
+        files |= {
+            folder / FOLDER / file: text for file, text in template(name).items() if file.endswith("-policy.yaml")
+        }
+    if "oracle" in chosen:
+        files[folder / ".oracle-owners"] = _kit("oracle-owners")
+    if workflow or (workflow is None and (folder / ".github").is_dir()):
+        files[folder / ".github/workflows/drillmaster-gates.yml"] = _workflow([n for n in chosen if n in _CHANGES])
+    written = {path: write_new(path, text) for path, text in files.items()}
+    left = {path: list(blanks(text)) for path, text in files.items() if written[path] and path.suffix == ".yaml"}
+    if as_json:
+        say_json(
+            {
+                "uses": list(chosen.values()),
+                "written": [str(path) for path, new in written.items() if new],
+                "kept": [str(path) for path, new in written.items() if not new],
+                "blanks": {str(path): pointers for path, pointers in left.items() if pointers},
+                "next": {name: NEXT[name] for name in chosen if name in NEXT},
+            }
+        )
+        return
+    for one in chosen.values():
+        where = f": {', '.join(one.first)}{f' and {one.count - 3} more' if one.count > 3 else ''}" if one.count else ""
+        click.echo(f"{one.gate}: {one.why}{where}")
+    for path, new in written.items():
+        pointers = left.get(path, [])
+        blank = f", {len(pointers)} blank{'s' if len(pointers) != 1 else ''} to fill in" if pointers else ""
+        click.echo(f"{path}: {'written' if new else 'was there and is left as it is'}{blank}")
+    click.echo("people: name them in the roster; an allowed_signers beside it, once merged, has every policy signed")
+    for name in chosen:
+        first = "fill in its policy, then " if any(f"{name}-policy" in path.name for path in left) else ""
+        click.echo(f"next: {first}{NEXT.get(name, f'drillmaster gate {name} --help')}")
+
+
+def _kit(file: str) -> str:
+    return resources.files("drillmaster.kits").joinpath("gates").joinpath(file).read_text("utf-8")
+
+
+def _workflow(gates: Sequence[str]) -> str:
+    evidence = {"tools": " tools.allow.json", "cutover": " plan.json"}
+    steps = [
+        f'      - run: .venv/bin/drillmaster gate {name}{evidence.get(name, "")} --base "$BASE" --head "$HEAD" '
+        '--event "$GITHUB_EVENT_PATH" --format github\n        if: always()\n'
+        for name in gates
+    ]
+    return _kit("workflow.yaml") + "".join(steps)
+
+
+def _paths(folder: Path) -> Iterator[str]:
+    """List a repository's files: those that git knows, or the folder's own where there is no git."""
+    from drillmaster.intake.git import ask
+
+    said = ask(folder, ["ls-files", "-z", "--cached", "--others", "--exclude-standard"], timeout_s=30)
+    if said is not None:
+        yield from (path.decode("utf-8", "replace") for path in said.split(b"\0") if path)
+        return
+    seen = 0
+    for here, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in (".git", "node_modules", ".venv")]
+        for name in names:
+            seen += 1
+            if seen > _MOST_PATHS:
+                return
+            yield (Path(here) / name).relative_to(folder).as_posix()

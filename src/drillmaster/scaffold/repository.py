@@ -1,0 +1,93 @@
+"""Which gates a repository has a use for, by the names of its files, and what each of them needs to begin.
+
+1. Names decide and no file is read: a wrong guess costs one file that a person deletes.
+2. Nothing is ever overwritten, and no limit is filled in. Blanks are left for the people who answer for the numbers.
+3. What a gate watches is named with it, so that a person sees at once where the guess came from.
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+
+import msgspec
+
+from drillmaster.rules.durable import DURABLE, place
+
+__all__ = ["NEXT", "Use", "uses"]
+
+_CONTRACTS = re.compile(
+    r"(?:^|/)(?:openapi|swagger)[\w.-]*\.(?:ya?ml|json)$|\.(?:proto|avsc|graphqls?|schema\.json)$"
+    r"|(?:^|/)(?:contracts|migrations|tools/schema|db/migrate|alembic/versions)/",
+    re.IGNORECASE,
+)
+_TOOLS = re.compile(
+    r"(?:^|/)(?:\.?mcp\.json|tools\.allow\.json|claude_desktop_config\.json|\.cursor/mcp\.json|\.vscode/mcp\.json)$",
+    re.IGNORECASE,
+)
+_ORACLES = re.compile(
+    r"(?:^|/)(?:tests?|spec|__tests__|fixtures|testdata)/|(?:^|/)test_[^/]+\.py$|_test\.(?:py|go)$|\.(?:test|spec)\.[cm]?[jt]sx?$"
+    r"|(?:^|/)\.oracle-owners$",
+    re.IGNORECASE,
+)
+_CANARY = re.compile(
+    r"(?:^|/)(?:prometheus[\w.-]*\.ya?ml|canary[\w.-]*\.(?:ya?ml|json)|rollout[\w.-]*\.ya?ml)$|(?:^|/)flagger/",
+    re.IGNORECASE,
+)
+_CUTOVER = re.compile(r"(?:^|/)[\w.-]*(?:cutover|dual[-_]?write)[\w.-]*\.json$", re.IGNORECASE)
+_AGENT = re.compile(r"(?:^|/)(?:agents?|\.agent|workspace|scratch)/", re.IGNORECASE)
+
+NEXT: dict[str, str] = {
+    "canary": "drillmaster evidence new canary --prometheus URL --service NAME --artifact sha256:... --out canary-metrics.json",
+    "contract": "drillmaster gate contract --base origin/main",
+    "cutover": "drillmaster gate cutover plan.json",
+    "oracle": "drillmaster gate oracle --base origin/main",
+    "tools": "drillmaster gate tools tools.allow.json",
+    "workspace": "drillmaster gate workspace DIR",
+}
+"""The command that gives a gate's first verdict."""
+
+
+class Use(msgspec.Struct, frozen=True, kw_only=True):
+    """A gate and the files that speak for it: how many, and the first of them."""
+
+    gate: str
+    why: str
+    count: int
+    first: tuple[str, ...]
+
+
+def uses(paths: Iterable[str]) -> tuple[Use, ...]:
+    """List the gates that files of these names (from the root, `/` between folders) speak for, in the order of their names."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(paths):
+        for gate in _gates_of(path):
+            found.setdefault(gate, []).append(path)
+    return tuple(
+        Use(gate=gate, why=_WHY[gate], count=len(those), first=tuple(those[:3]))
+        for gate, those in sorted(found.items())
+    )
+
+
+_WHY = {
+    "canary": "what is measured of a canary",
+    "contract": "contracts with other people's code",
+    "cutover": "a plan to move writes",
+    "oracle": "tests and fixtures that judge code",
+    "tools": "tools that an agent may call",
+    "workspace": "what an agent keeps between runs",
+}
+
+
+def _gates_of(path: str) -> Iterable[str]:
+    for gate, pattern in (
+        ("canary", _CANARY),
+        ("contract", _CONTRACTS),
+        ("cutover", _CUTOVER),
+        ("oracle", _ORACLES),
+        ("tools", _TOOLS),
+    ):
+        if pattern.search(path):
+            yield gate
+    # Only where an agent works: a folder `cache` or a plan for people is everywhere.
+    if _AGENT.search(path) and place(PurePosixPath(path).name).kind in DURABLE:
+        yield "workspace"

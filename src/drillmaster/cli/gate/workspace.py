@@ -1,0 +1,61 @@
+"""`drillmaster gate workspace`: may an agent resume on what lies in its working directory?"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from drillmaster.cli import _completions as completions
+from drillmaster.cli.gate._verdicts import Says, end, gate_options
+
+if TYPE_CHECKING:
+    from drillmaster.intake.judging import Asked, Gathered
+
+__all__ = ["command"]
+
+
+@click.command("workspace")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path), shell_complete=completions.folders)
+@click.option(
+    "--report",
+    "report",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write the findings in the article's shape as well: findings[{path, flags, severity, bytes}], refuse_count.",
+    shell_complete=completions.files,
+)
+@gate_options
+def command(folder: Path, report: Path | None, asked: "Asked", says: Says) -> None:
+    """Judge the files that a later turn would reread.
+
+    Every entry below DIR is looked at: bytes in every way they may be read, names, archives, links. What could not be looked at is
+    refused. No value that was found is ever printed: kind, path, offset, and a fingerprint where it cannot be guessed from that.
+    Exit code 0 says that this scan found nothing, and not that the host can be trusted.
+
+    \b
+    Examples:
+      drillmaster gate workspace ./agent-workspace --policy workspace-policy.yaml
+      drillmaster gate workspace . --report findings.json --exit-map articles
+      drillmaster gate workspace ./agent-workspace --base origin/main --output sarif=workspace.sarif
+    """
+    import json
+
+    from drillmaster.cli._walking import shown_progress
+    from drillmaster.intake.judging import judged
+    from drillmaster.intake.trees import gather_tree
+    from drillmaster.intake.written import write_whole
+
+    kept: list[tuple[Any, Gathered]] = []
+    with shown_progress() as progress:
+        gather = gather_tree(folder, progress)
+
+        def keep(gate: Any, told: "Asked", authority: Any) -> "Gathered":
+            gathered = gather(gate, told, authority)
+            kept.append((gate, gathered))
+            return gathered
+
+        said = judged("workspace", asked, keep)
+    if report is not None:
+        gate, gathered = kept[0]
+        write_whole(report, json.dumps(gate.report(gathered.evidence), indent=2, ensure_ascii=True) + "\n")
+    end(said.verdict, type(said.gate), says, closing=said.closing)

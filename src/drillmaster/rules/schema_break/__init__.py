@@ -18,7 +18,7 @@ entered once, and a document beyond 20,000 pairs of schemas is unclear.
 from typing import Any, Literal
 
 from drillmaster.rules.schema_break._breaks import BOTH, REQUEST, RESPONSE, Break, Level, Sides
-from drillmaster.rules.schema_break._compare import Comparison
+from drillmaster.rules.schema_break._compare import Comparison, unfollowed
 from drillmaster.rules.schema_break._nodes import Document
 from drillmaster.rules.schema_break._openapi import openapi_breaks
 from drillmaster.rules.schema_break._tools import listed_tools, tool_breaks
@@ -33,6 +33,7 @@ __all__ = [
     "Sides",
     "breaks",
     "document_kind",
+    "references",
     "version_of",
 ]
 
@@ -80,6 +81,12 @@ def breaks(old: Any, new: Any, *, sides: Sides = BOTH, today: str = "") -> list[
             says = "Swagger 2.0 is not compared; convert it to OpenAPI 3 to be told what breaks"
             return [Break(rule="not-compared", level="unclear", says=says)]
     return []
+
+
+def references(root: Any) -> list[Break]:
+    """List the references of one document that lead out of it, or nowhere. A file beside it is a note."""
+    found = Document(root).unresolved()
+    return [unfollowed(one, one.at, shared=one.remote and "://" not in one.ref) for one in found]
 
 
 def version_of(root: Any) -> str:

@@ -35,6 +35,8 @@ class Break(msgspec.Struct, frozen=True, kw_only=True):
     was: str = ""
     old: str = ""
     """What the earlier version had, where one value says it: a value gone from an enum."""
+    since: str = ""
+    """Since when the earlier version announced that it would go (`x-deprecated-values`); "": it did not."""
 
 
 def once(found: Iterable[Break]) -> list[Break]:

@@ -24,11 +24,13 @@ from drillmaster.rules.schema_break._shapes import (
     shape_of,
 )
 
-__all__ = ["Comparison"]
+__all__ = ["Comparison", "unfollowed"]
 
 MAX_PAIRS = 20_000
 """Pairs of schemas that are compared in one document; past it the rest is unclear."""
 _MAX_NESTED = 6
+_META = ("http://json-schema.org/", "https://json-schema.org/")
+"""The schemas of schemas, which every validator has."""
 _ANY = Node((Part("", {}, leaf=True),))  # a leaf, so that it is nowhere taken for the root
 
 
@@ -128,16 +130,8 @@ class Comparison:
 
     def missing(self, missing: Missing, trail: str) -> Break:
         """Say that a reference was not followed. One to a file beside, the same before and after, is that file's affair."""
-        kept = missing.remote and "://" not in missing.ref and {missing.ref} <= self.old.refs & self.new.refs
-        where = "another file" if kept else "another address, which is never fetched" if missing.remote else "nothing"
-        what = "what it asks is judged where that file changes" if kept else "what it asks cannot be compared"
-        return Break(
-            rule="remote-reference" if missing.remote else "dead-reference",
-            level="note" if kept else "unclear",
-            at=missing.at,
-            was=missing.at,
-            says=f"{trail or 'value'}: {valued(missing.ref)} leads to {where}: {what}",
-        )
+        shared = missing.ref in self.old.refs and missing.ref in self.new.refs
+        return unfollowed(missing, trail, shared=shared)
 
     def _whole(self, old: Node, new: Node, trail: str, why: str) -> list[Break]:
         a = [self.old.expanded(part.at, part.value) for part in old.parts]
@@ -321,7 +315,15 @@ class Comparison:
 
 
 def _lost(
-    pair: _Pair, rule: str, said: str, *, at: str, was: str, level: Level = "break", old: str = ""
+    pair: _Pair,
+    rule: str,
+    said: str,
+    *,
+    at: str,
+    was: str,
+    level: Level = "break",
+    old: str = "",
+    since: str = "",
 ) -> Iterator[Break]:
     if "request" in pair.sides:
         yield Break(
@@ -330,6 +332,7 @@ def _lost(
             at=at,
             was=was,
             old=old,
+            since=since,
             says=f"{pair.trail or 'value'}: a caller that still {said}",
         )
 
@@ -383,12 +386,14 @@ def _values(pair: _Pair) -> Iterator[Break]:
     at, was = b.values_at or pair.new.at, a.values_at or pair.old.at
     if a.values is not None and b.values is not None:
         for text in sorted(a.values.keys() - b.values.keys()):
-            said = f"sends {valued(a.values[text])} is refused"
+            said, since = f"sends {valued(a.values[text])} is refused", a.announced.get(text, "")
             if "request" in pair.sides:
-                yield from _lost(pair, "enum-value-removed", said, at=at, was=was, old=text)
+                yield from _lost(pair, "enum-value-removed", said, at=at, was=was, old=text, since=since)
             else:
                 said = f"{pair.trail or 'value'}: {valued(a.values[text])} comes no more; a reader that waits for it waits in vain"
-                yield Break(rule="response-enum-value-removed", level="note", at=at, was=was, old=text, says=said)
+                yield Break(
+                    rule="response-enum-value-removed", level="note", at=at, was=was, old=text, since=since, says=said
+                )
         for text in sorted(b.values.keys() - a.values.keys()):
             said = f"knows {listed(valued(v) for v in a.values.values())} may get {valued(b.values[text])}"
             soft = a.open_values or text == "null"
@@ -540,6 +545,22 @@ def _discriminator(pair: _Pair) -> Iterator[Break]:
     for name in sorted(a[2].keys() - b[2].keys()):
         said = f"sends {valued(name)} as `{a[0]}` is not understood"
         yield from _lost(pair, "discriminator-value-removed", said, at=b[1], was=step(a[1], "mapping", name))
+
+
+def unfollowed(missing: Missing, trail: str, *, shared: bool) -> Break:
+    """Say that a reference was not followed. `shared`: it was there before, just so."""
+    beside = missing.remote and "://" not in missing.ref
+    known = missing.ref.startswith(_META)
+    quiet = known or (beside and shared)
+    where = "another file" if beside else "another address, which is never fetched" if missing.remote else "nothing"
+    what = "it is judged where it changes" if quiet else "what it asks cannot be compared"
+    return Break(
+        rule="remote-reference" if missing.remote else "dead-reference",
+        level="note" if quiet else "unclear",
+        at=missing.at,
+        was=missing.at if shared else "",
+        says=f"{trail or 'value'}: {valued(missing.ref)} leads to {where}: {what}",
+    )
 
 
 def _ref_name(node: Node) -> str:

@@ -22,6 +22,8 @@ ANNOTATIONS = frozenset({
     "$comment", "$defs", "$id", "$schema", "definitions", "deprecated", "description", "example", "examples",
     "externalDocs", "id", "title", "xml",
 })  # fmt: skip  # words, a line at a time
+_DATA = frozenset({"const", "default", "enum", "example", "examples", "mapping"})
+"""Words whose inside is data, whatever it looks like."""
 _MAX_BRANCHES = 64
 _MAX_EXPANDED = 20_000
 _OLD_DRAFT = re.compile(r"draft-0[3467]/")
@@ -118,8 +120,8 @@ class Document:
         """What nodes ask, by their key, as it was worked out."""
         self.one_sided = False
         """Whether any field is written by one side alone (`readOnly`, `writeOnly`)."""
-        self.refs: set[str] = set()
-        """Every reference as it is written."""
+        self.refs: dict[str, str] = {}
+        """Every reference as it is written, and where one of them stands."""
         self._index()
 
     def node(self, at: str, value: Any) -> Node:
@@ -138,7 +140,7 @@ class Document:
                 continue
             ref = _reference(value)
             if ref is not None:
-                self.refs.add(ref)
+                self.refs.setdefault(ref, at)
             self.one_sided |= "readOnly" in value or "writeOnly" in value
             for word in ("$id", "id"):
                 name = value.get(word)
@@ -150,7 +152,17 @@ class Document:
                 name = value.get(word)
                 if isinstance(name, str):
                     self._anchors.setdefault(name, at)
-            waiting += [(step(at, name), one) for name, one in value.items()]
+            waiting += [(step(at, name), one) for name, one in value.items() if name not in _DATA]
+
+    def unresolved(self) -> list[Missing]:
+        """List the references that lead nowhere within the document."""
+        found = []
+        for ref, at in self.refs.items():
+            try:
+                self.resolve(ref, at)
+            except Missing as missing:
+                found.append(missing)
+        return found
 
     def resolve(self, ref: str, at: str) -> Part:
         """Follow one reference from the schema at `at`. Raises Missing."""

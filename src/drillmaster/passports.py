@@ -23,7 +23,9 @@ from drillmaster.clock import parse_rfc3339, rfc3339
 from drillmaster.deciding import BudgetNote, Decision, JobKind, decide, kind_text, review_day
 from drillmaster.errors import Problem, Refused, one_line
 from drillmaster.intake import is_there, read_bytes
+from drillmaster.intake.change import LastChange, last_change
 from drillmaster.intake.interviews import judge_interview_file, open_interview_file, read_thresholds, with_breaches
+from drillmaster.intake.thresholds import apart
 from drillmaster.intake.written import write_whole
 from drillmaster.interviews import Interview, authors_called
 from drillmaster.judge import judge
@@ -67,6 +69,8 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     """Whether there were any; without them the verdict is refused."""
     run: InterviewRun | None = None
     """What the seal covers; None for a bare file."""
+    changed: LastChange | None = None
+    """Who git says changed the thresholds last; None: it does not say."""
 
 
 class Passport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -133,11 +137,24 @@ def judge_run(
     measured_from: str = "",
     budget: BudgetNote | None = None,
     version: str = drillmaster.__version__,
+    changed: LastChange | Literal["ask"] | None = "ask",
 ) -> Judged:
-    """Judge a sealed run by its thresholds. Raises Problem; Refused where the run is not as it was sealed."""
+    """Judge a sealed run by its thresholds. Raises Problem; Refused where the run is not as it was sealed.
+
+    `changed` is what git said of the thresholds' last change when they judged; "ask" asks it now.
+    """
     read_run = open_interview_run(run_dir)
     thresholds = read_thresholds(policy)
     interview, manifest = read_run.interview, read_run.manifest
+    if changed == "ask":
+        changed = last_change(policy, at=str((manifest.code or {}).get("commit") or "") or None)
+    not_the_drivers, more_stamps = apart(
+        changed,
+        driver=manifest.seats.get("driver", ""),
+        reader=manifest.seats.get("reader", ""),
+        rehearsal="REHEARSAL" in manifest.stamps,
+        name=policy.name,
+    )
     now_ns -= now_ns % 1_000_000_000
     ended_ns = interview.ended_wall_ns
     interview = interview.as_of(now_ns)
@@ -146,7 +163,7 @@ def judge_run(
         interview,
         name="interview",
         subject=f"{manifest.job}, run {interview.name}: {interview.url}",
-        stamps=(*manifest.stamps, *(("UNDATED",) if ended_ns is None else ())),
+        stamps=(*manifest.stamps, *(("UNDATED",) if ended_ns is None else ()), *more_stamps),
         pin=thresholds.pin,
         policy_digest=thresholds.digest,
         evidence_digest=interview.digest,
@@ -155,6 +172,7 @@ def judge_run(
         now_ns=now_ns,
         version=version,
         limits_from=thresholds.place,
+        admitted=(not_the_drivers,),
     )
     verdict = screened(with_breaches(verdict, thresholds.gate, interview))
     measured_from = measured_from or _planned_from(read_run)
@@ -167,6 +185,7 @@ def judge_run(
         decides_kinds=thresholds.gate.decision is not msgspec.UNSET,
         by_bound=thresholds.gate.decide == "bound",
         run=read_run,
+        changed=changed,
     )
 
 

@@ -38,7 +38,7 @@ def test_the_page_lies_in_the_run_and_nothing_else_is_written(here: Path) -> Non
     assert sorted(p.name for p in here.iterdir() if p.name not in ("events", "manifest.json", "seal.json")) == [
         "gaps.bin", "gaps.cold.bin", "report.html", "samples.bin", "samples.cold.bin", "thresholds", "verdict.json",
     ]  # fmt: skip
-    assert [p.name for p in (here / "thresholds").iterdir()] == ["policy.yaml"]
+    assert sorted(p.name for p in (here / "thresholds").iterdir()) == ["policy.yaml", "policy.yaml.git.json"]
 
 
 def test_the_kept_thresholds_and_the_forms_leave_the_seal_as_it_is(here: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_later_judgement_replaces_the_thresholds_of_an_earlier_one(here: Path)
     )
     done = CliRunner().invoke(gate, ["interview", str(here), "--policy", "gate.json", "--now", interviews.NOW])
     assert "UNPINNED" in done.output
-    assert [p.name for p in (here / "thresholds").iterdir()] == ["gate.json"]
+    assert sorted(p.name for p in (here / "thresholds").iterdir()) == ["gate.json", "gate.json.git.json"]
     assert typed(here).exit_code == 0
 
 

@@ -196,7 +196,7 @@ def judge(path: Path, policy: str = POLICY) -> None:
     now_ns = parse_rfc3339(NOW)
     assert now_ns is not None
     verdict = judge_run(path, file, now_ns=now_ns, version="0.1.0").verdict
-    keep_thresholds(file, path)
+    keep_thresholds(file, path, None)
     (path / "verdict.json").write_text(reports.form("json").render(verdict), encoding="utf-8")
 
 

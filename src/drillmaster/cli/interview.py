@@ -224,7 +224,7 @@ def command(
             progress=progress,
             say=None if as_json else say,
             confirm=confirm if asks else None,
-            wanted=wanted(policy, plan),
+            wanted=wanted(policy, plan, base=base, rehearsal=rehearsal),
         ),
         team=team,
     )

@@ -10,20 +10,23 @@
 
 import hashlib
 import os
+import re
 import stat
 import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
-__all__ = ["Change", "authors_of", "change_of"]
+__all__ = ["Change", "LastChange", "authors_of", "change_of", "last_change"]
 
 CODE_SUFFIXES = frozenset({
     ".c", ".cc", ".cfg", ".cjs", ".clj", ".conf", ".cpp", ".cs", ".ex", ".exs", ".go", ".h", ".hs", ".ini", ".java",
     ".jinja", ".jinja2", ".js", ".jsx", ".kt", ".lua", ".mjs", ".php", ".pl", ".prompt", ".py", ".pyi", ".rb", ".rs",
     ".scala", ".sh", ".sql", ".swift", ".tmpl", ".toml", ".ts", ".tsx", ".yaml", ".yml",
 })  # fmt: skip  # words, a line at a time
+_PAYLOADS = frozenset({".csv", ".json", ".jsonl", ".txt"})
 _MAX_DIFF_BYTES = 64 * 1024 * 1024
 _MAX_FILE_BYTES = 4 * 1024 * 1024
 _MAX_UNTRACKED = 2_000
@@ -49,6 +52,19 @@ class Change(msgspec.Struct, frozen=True):
     commit: str
     dirt_sha256: str
     dirty: bool
+
+
+class LastChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who changed a file last, by the commit that did."""
+
+    commit: str | None
+    """None: as it is, the file is not committed."""
+    authors: tuple[str, ...] = ()
+    """Its author and who wrote with them, as `Name <address>`."""
+    alone: bool = True
+    """Whether the commit changed no other code, plan or payload."""
+    when: Literal["before", "same", "after"] | None = None
+    """Against the commit that was asked about; None: the two cannot be put in order."""
 
 
 def change_of(path: Path, *, exclude: Iterable[Path] = (), timeout_s: float = 10.0) -> Change | None:
@@ -97,6 +113,52 @@ def authors_of(files: Iterable[Path], *, timeout_s: float = 10.0) -> tuple[str, 
             return None
         found |= {line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()}
     return tuple(sorted(found)) or None
+
+
+def last_change(file: Path, *, at: str | None = None, timeout_s: float = 10.0) -> LastChange | None:
+    """Say who git says changed a file last, and whether before the commit `at`, in it, or after it.
+
+    None where that is unknown: no git, no repository, a shallow clone, no answer in time.
+    """
+    path = file.resolve()
+    if not any((folder / ".git").exists() for folder in path.parents):
+        return None
+    folder = path.parent
+    if _git(folder, ["rev-parse", "--is-shallow-repository"], timeout_s) != b"false\n":
+        return None
+    plain = _no_filters(folder, timeout_s)
+    here = ["--", f":(literal){path.name}"]
+    clean = _git(folder, [*plain, "status", "--porcelain", "--ignored", "-z", *here], timeout_s)
+    name = _git(folder, ["ls-files", "--full-name", "-z", *here], timeout_s)
+    if clean is None or name is None:
+        return None
+    if clean or not name:
+        return LastChange(commit=None)
+    form = "--format=%H%n%an <%ae>%n%(trailers:key=Co-authored-by,valueonly)"
+    said = _git(folder, ["log", "-1", "--no-show-signature", "--no-mailmap", form, *here], timeout_s)
+    lines = [line.strip() for line in (said or b"").decode("utf-8", "replace").splitlines() if line.strip()]
+    if len(lines) < 2:
+        return None
+    commit, *authors = lines
+    listed = _git(folder, ["diff-tree", "--root", "-m", "-r", "-z", "--name-only", "--no-commit-id", commit], timeout_s)
+    if listed is None:
+        return None
+    own = name.rstrip(b"\0")
+    others = [one for one in listed.split(b"\0") if one and one != own and not one.startswith(own + b".")]
+    alone = not any(_is_code(one) or Path(os.fsdecode(one)).suffix.lower() in _PAYLOADS for one in others)
+    return LastChange(commit=commit, authors=tuple(authors), alone=alone, when=_when(folder, commit, at, timeout_s))
+
+
+def _when(folder: Path, commit: str, at: str | None, timeout_s: float) -> Literal["before", "same", "after"] | None:
+    """Where a commit stands to another; a branch that parted from it counts as after."""
+    if at is None or not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", at):
+        return None
+    if at == commit:
+        return "same"
+    if _git(folder, ["rev-parse", "--verify", "--quiet", f"{at}^{{commit}}"], timeout_s) is None:
+        return None
+    met = _git(folder, ["merge-base", commit, at], timeout_s)
+    return "before" if met is not None and met.decode("ascii", "replace").strip() == commit else "after"
 
 
 def _no_filters(top: Path, timeout_s: float) -> list[str]:

@@ -19,7 +19,9 @@ from drillmaster.clock import parse_rfc3339, rfc3339
 from drillmaster.deciding import decided_by
 from drillmaster.errors import Problem, Refused
 from drillmaster.intake import is_there, read_bytes
+from drillmaster.intake.change import LastChange
 from drillmaster.intake.runs import short
+from drillmaster.intake.thresholds import SUFFIX, kept, kept_text
 from drillmaster.interviews import QUANTILES as QUANTILES_OF
 from drillmaster.interviews import Calls, Level, Time
 from drillmaster.load.knee import knee_text
@@ -43,11 +45,12 @@ _THRESHOLDS = "thresholds"
 _CAP_BYTES = 16 << 20
 
 
-def keep_thresholds(policy: Path, run_dir: Path) -> None:
-    """Leave a copy of the thresholds, and of their pin, in the run's folder. Raises Problem."""
+def keep_thresholds(policy: Path, run_dir: Path, changed: LastChange | None) -> None:
+    """Leave a copy of the thresholds, of their pin, and what git says of their last change, in the run's folder. Raises Problem."""
     folder = run_dir / _THRESHOLDS
     beside = policy.with_name(policy.name + _PIN)
     texts = {name.name: read_bytes(name, _CAP_BYTES) for name in (policy, beside) if is_there(name)}
+    texts[policy.name + SUFFIX] = kept_text(changed)
     try:
         folder.mkdir(exist_ok=True)
         for old in folder.iterdir():
@@ -82,7 +85,18 @@ def judged_again(run_dir: Path, *, now_ns: int, measured_from: str = "") -> Judg
     then_ns = parse_rfc3339(told.now)
     if then_ns is None:
         raise Refused(str(path), found="no time in it", wanted="a verdict of this gate", remedy=command)
-    judged = judge_run(run_dir, policy, now_ns=then_ns, measured_from=measured_from, version=told.version)
+    said_by_git = policy.with_name(policy.name + SUFFIX)
+    if not is_there(said_by_git):
+        raise Refused(
+            str(said_by_git),
+            found="nothing",
+            wanted="what git said of the thresholds when they judged",
+            remedy=command,
+        )
+    changed = kept(said_by_git)
+    judged = judge_run(
+        run_dir, policy, now_ns=then_ns, measured_from=measured_from, version=told.version, changed=changed
+    )
     if form("json").render(judged.verdict).encode() != said:
         raise Refused(
             str(path),
@@ -97,7 +111,9 @@ def _kept(run_dir: Path, command: str) -> Path:
     """The thresholds that a gate left. Raises Refused where there are none, or several."""
     folder = run_dir / _THRESHOLDS
     there = sorted(folder.iterdir()) if folder.is_dir() else []
-    names = [path for path in there if not path.name.endswith(_PIN) and not path.name.startswith(".drillmaster-")]
+    names = [
+        path for path in there if not path.name.endswith((_PIN, SUFFIX)) and not path.name.startswith(".drillmaster-")
+    ]
     if len(names) != 1:
         raise Refused(
             str(folder),

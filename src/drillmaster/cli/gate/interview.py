@@ -90,8 +90,9 @@ def _judge_interview(path: Path, policy: Path, now_ns: int, *, record: bool) -> 
             remedy=f"drillmaster gate interview {path} {policy} --unsealed",
         )
     path = find_run(path)
-    verdict = judge_run(path, policy, now_ns=now_ns).verdict
+    judged = judge_run(path, policy, now_ns=now_ns)
+    verdict = judged.verdict
     if record:
-        keep_thresholds(policy, path)
+        keep_thresholds(policy, path, judged.changed)
         keep(verdict, path)
     return verdict

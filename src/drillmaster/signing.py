@@ -26,7 +26,21 @@ from drillmaster.errors import Problem, Refused
 from drillmaster.strict import name_fault
 from drillmaster.timeline.opening import complaint, read_whole, write_whole
 
-__all__ = ["EVIDENCE", "GIT", "POLICY", "Namespace", "Signer", "fits", "sign", "signature_of", "verify", "verify_bytes"]
+__all__ = [
+    "EVIDENCE",
+    "GIT",
+    "POLICY",
+    "SIGNATURE_CAP_BYTES",
+    "Namespace",
+    "Signer",
+    "fits",
+    "key_of",
+    "key_that_signed",
+    "sign",
+    "signature_of",
+    "verify",
+    "verify_bytes",
+]
 
 Namespace = Literal["drillmaster-evidence", "drillmaster-policy", "git"]
 EVIDENCE: Namespace = "drillmaster-evidence"
@@ -119,6 +133,48 @@ def fits(path: Path, data: bytes, *, namespace: Namespace = EVIDENCE) -> Literal
         except Problem:
             return "unknown"
     return "fits"
+
+
+def key_of(key: Path) -> str:
+    """Give the fingerprint of a key, private or public. Raises Problem."""
+    _must_be_file(key, "an SSH key", remedy="ssh-keygen -t ed25519 -f KEY")
+    said = _run(
+        ["-l", "-E", "sha256", "-f", os.fspath(key.absolute())],
+        place=os.fspath(key),
+        wanted="an SSH key",
+        remedy="name a private SSH key that this user can read, or its .pub",
+        limit_s=VERIFY_LIMIT_S,
+    )
+    return _fingerprint(said, os.fspath(key))
+
+
+def key_that_signed(data: bytes, signature: bytes, *, namespace: Namespace) -> str | None:
+    """Give the fingerprint of the key whose signature of `data` this is; None where it is none of these bytes."""
+    with tempfile.TemporaryDirectory(prefix="drillmaster-key-") as folder:
+        copy = Path(folder) / "signature"
+        copy.write_bytes(signature)
+        try:
+            said = _run(
+                ["-Y", "check-novalidate", "-n", namespace, "-s", os.fspath(copy)],
+                place="signature",
+                wanted="a signature of these bytes",
+                remedy="sign the file again",
+                limit_s=VERIFY_LIMIT_S,
+                data=data,
+                refuse=True,
+            )
+        except Refused:
+            return None
+    return _fingerprint(said, "signature")
+
+
+def _fingerprint(said: str, place: str) -> str:
+    found = re.search(r"SHA256:[A-Za-z0-9+/]+", said)
+    if found is None:
+        raise Problem(
+            place, found="no fingerprint in what ssh-keygen said", wanted="SHA256:...", remedy="see whether it is a key"
+        )
+    return found[0]
 
 
 def verify(path: Path, who: Path, *, identity: str | None = None, namespace: Namespace = EVIDENCE) -> Signer:

@@ -232,7 +232,7 @@ def test_what_a_level_costs_is_counted() -> None:
     [
         ("goodput", {"goodput": {"slo": {"latency_s": 1}, "min_ratio": 0.9}}),
         ("apdex", {"apdex": {"t_s": 1, "min_score": 0.9}}),
-        ("max_tokens", {"max_tokens": 9}),
+        ("tokens", {"max_tokens": 9}),
         ("drain", {"drain_s": 9}),
         ("ttft_p95", {"ttft_p95_s": 9}),
     ],

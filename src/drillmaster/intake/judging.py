@@ -32,7 +32,7 @@ from drillmaster.verdict import Check, Exact, Verdict
 if TYPE_CHECKING:
     from drillmaster.intake.authority import Authority
 
-__all__ = ["Asked", "Gathered", "Judged", "PolicyRead", "judged", "policy_of"]
+__all__ = ["Asked", "Gathered", "Judged", "PolicyRead", "attempt_check", "inside", "judged", "no_policy", "policy_of"]
 
 _CAP_BYTES = 16 << 20
 
@@ -113,14 +113,14 @@ def judged(
     gathered = gather(policy.gate, asked, authority)
     checks += gathered.checks
     if authority is not None and authority.head is not None:
-        own = (*asked.protects, *(() if asked.policy is None else (_inside(authority, asked.policy) or "",)))
+        own = (*asked.protects, *(() if asked.policy is None else (inside(authority, asked.policy) or "",)))
         check, bootstrap = authority.self_check(path for path in own if path)
         checks += (check,)
         stamps += bootstrap
     ledger = Ledger(asked.attempts or asked.state / "attempts.jsonl")
     told = {"gate": name, "subject": gathered.subject, "evidence": gathered.digest, "policy": policy.digest}
     n, before = ledger.number(**told)
-    checks += _attempts(n, before, policy.max_attempts)
+    checks += attempt_check(n, before, policy.max_attempts)
     verdict = judge(
         policy.gate,
         gathered.evidence,
@@ -157,26 +157,26 @@ def policy_of(
         if asked.policy is None and not (asked.repo / named).is_file():
             if absent is not None and not os.path.lexists(asked.repo / named):
                 return absent, (), ()
-            raise _none(name, named)
+            raise no_policy(name, named)
         place = Path(named) if asked.policy else asked.repo / named
         policy = reader(read_bytes(place, _CAP_BYTES), str(place), format_of(str(place)))
         return policy, (), ("TREE",)
-    inside = _inside(authority, named) if asked.policy else named
-    if inside is None:
+    path = inside(authority, named) if asked.policy else named
+    if path is None:
         policy, signatures, data = _outside(Path(named), reader)
         check = authority.policy_check(named, data, signatures)
         return policy, (check,) if check else (), ()
     ref = authority.base
-    found = authority.repo.read(ref, inside, cap_bytes=_CAP_BYTES)
+    found = authority.repo.read(ref, path, cap_bytes=_CAP_BYTES)
     if found is None and authority.head is not None:
         ref = authority.head
-        found = authority.repo.read(ref, inside, cap_bytes=_CAP_BYTES)
+        found = authority.repo.read(ref, path, cap_bytes=_CAP_BYTES)
     if found is None and absent is not None and asked.policy is None:
         return absent, (), ()
     if found is None:
-        raise _none(name, f"{inside} at {authority.base[:12]}")
-    policy = reader(found, f"{inside} at {ref[:12]}", format_of(named))
-    check = authority.policy_check(inside, found, authority.signatures(ref, inside))
+        raise no_policy(name, f"{path} at {authority.base[:12]}")
+    policy = reader(found, f"{path} at {ref[:12]}", format_of(named))
+    check = authority.policy_check(path, found, authority.signatures(ref, path))
     return policy, (check,) if check else (), () if ref == authority.base else ("BOOTSTRAP",)
 
 
@@ -197,7 +197,7 @@ def _ours(name: str) -> Reader:
     return read
 
 
-def _inside(authority: "Authority", named: str) -> str | None:
+def inside(authority: "Authority", named: str) -> str | None:
     """Name a path from the root of the repository; None where it lies outside."""
     # As it is written, not where a link leads: what stands there in the working tree may be the change's own.
     top = authority.repo.path.resolve()
@@ -208,7 +208,7 @@ def _inside(authority: "Authority", named: str) -> str | None:
     return None
 
 
-def _attempts(n: int, before: tuple[str, ...], most: int | None) -> tuple[Check, ...]:
+def attempt_check(n: int, before: tuple[str, ...], most: int | None) -> tuple[Check, ...]:
     if most is None and n == 1:
         return ()
     over = most is not None and n > most
@@ -231,7 +231,7 @@ def _attempts(n: int, before: tuple[str, ...], most: int | None) -> tuple[Check,
     )
 
 
-def _none(name: str, where: str) -> Problem:
+def no_policy(name: str, where: str) -> Problem:
     return Problem(
         f"gate {name}",
         found=f"no policy: {where} is not there",

@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from drillmaster.intake.judging import Gather, PolicyRead, Reader
     from drillmaster.verdict import Verdict
 
-__all__ = ["FORMS", "Says", "end", "gate_options", "judge_and_end", "now_ns", "rendered", "verdict_options"]
+__all__ = [
+    "FORMS",
+    "Says",
+    "change_options",
+    "end",
+    "gate_options",
+    "judge_and_end",
+    "now_ns",
+    "rendered",
+    "verdict_options",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -97,6 +107,17 @@ def verdict_options(verb: F) -> F:
 
 def gate_options(verb: F) -> F:
     """Give a verb the options of a gate over files of a repository; it receives them as `asked` and `says`."""
+    policy = click.option(
+        "--policy",
+        metavar="FILE",
+        help="Policy file. Default: .drillmaster/GATE-policy.yaml.",
+        shell_complete=completions.files,
+    )
+    return policy(change_options(verb))
+
+
+def change_options(verb: F) -> F:
+    """Give a verb all of those but `--policy`, which it declares itself."""
 
     @functools.wraps(verb)
     def told(
@@ -127,12 +148,6 @@ def gate_options(verb: F) -> F:
 
     path = click.Path(path_type=Path)
     options = (
-        click.option(
-            "--policy",
-            metavar="FILE",
-            help="Policy file. Default: .drillmaster/GATE-policy.yaml.",
-            shell_complete=completions.files,
-        ),
         click.option("--base", metavar="REF", help="The ref the change is for: policy and lists are read from there."),
         click.option("--head", metavar="REF", help="The change's last commit. Default, with --base: HEAD."),
         click.option("--repo", type=path, default=Path(), help="A folder in the repository. Default: this one."),

@@ -7,11 +7,12 @@ import click
 
 from drillmaster.cli import _completions as completions
 from drillmaster.cli._quantities import Seconds, Share
-from drillmaster.cli.gate._verdicts import Says, end, verdict_options
+from drillmaster.cli.gate._verdicts import Says, change_options, end
 from drillmaster.errors import Problem, Refused
 
 if TYPE_CHECKING:
     from drillmaster.gates.eviction import Eviction
+    from drillmaster.intake.judging import Asked
     from drillmaster.outcomes import Run
     from drillmaster.verdict import Verdict
 
@@ -22,9 +23,8 @@ __all__ = ["command"]
 @click.argument("evidence", metavar="RUN", required=False, shell_complete=completions.runs_or_files)
 @click.option(
     "--policy",
-    "policy_path",
     metavar="FILE",
-    help="Policy file. Default: the copy in the run folder.",
+    help="Policy file. Default: the copy in the run folder; with --base .drillmaster/eviction-policy.yaml there.",
     shell_complete=completions.files,
 )
 @click.option("--unsealed", is_flag=True, help="RUN is one bare timeline file; the verdict is UNSEALED, UNPROVEN.")
@@ -33,14 +33,14 @@ __all__ = ["command"]
     "--fallback-within", type=Seconds(), help="With --unsealed: time for the fallback to engage, such as 60s."
 )
 @click.option("--no-record", is_flag=True, help="Do not write verdict.json into the run folder.")
-@verdict_options
+@change_options
 def command(
     evidence: str | None,
-    policy_path: str | None,
     unsealed: bool,
     budget: float | None,
     fallback_within: float | None,
     no_record: bool,
+    asked: "Asked",
     says: Says,
 ) -> None:
     """Judge one eviction drill.
@@ -62,7 +62,7 @@ def command(
         )
     path = Path(evidence)
     if unsealed:
-        verdict = _judge_bare(path, policy_path, budget, fallback_within, says.now_ns)
+        verdict = _judge_bare(path, asked.policy, budget, fallback_within, says.now_ns)
     else:
         if budget is not None or fallback_within is not None:
             raise Problem(
@@ -71,25 +71,27 @@ def command(
                 wanted="its limits from a policy with an owner",
                 remedy="give --policy FILE, or --unsealed for one bare file",
             )
-        verdict = _judge_run(path, policy_path, says.now_ns, record=not no_record)
+        verdict = _judge_run(path, asked, record=not no_record)
     from drillmaster.gates import find
 
     end(verdict, find("eviction"), says)
 
 
-def _judge_run(path: Path, policy_path: str | None, now_ns: int, *, record: bool) -> "Verdict":
+def _judge_run(path: Path, asked: "Asked", *, record: bool) -> "Verdict":
     from drillmaster.intake.run import open_run
     from drillmaster.intake.runs import find_run
+    from drillmaster.intake.upholding import upheld
     from drillmaster.intake.verdicts import judge_eviction, keep
 
     path = find_run(path)
     _not_live(path)
     run = open_run(path)
-    policy_file = Path(policy_path) if policy_path else path / "policy.yaml"
-    verdict = judge_eviction(run, policy_file, now_ns=now_ns)
+    said = upheld(
+        "eviction", asked, path / "policy.yaml", lambda policy: judge_eviction(run, policy, now_ns=asked.now_ns)
+    )
     if record:
-        keep(verdict, path)
-    return verdict
+        keep(said.kept, path)
+    return said.told
 
 
 def _not_live(path: Path) -> None:

@@ -21,6 +21,7 @@ _PRINTABLE = bytes(range(0x20, 0x7F)) + b"\t\n\r"
 _ALNUM64 = bytes(
     0x41 if (chr(byte).isascii() and chr(byte).isalnum()) or byte in b"+/_-" else 0x20 for byte in range(256)
 )
+_PRINTED = bytes(0 if byte == 0 else 0x61 if byte in _PRINTABLE else 0x78 for byte in range(256))
 _RUN = 20
 """Shortest run of base64 that is looked into: 15 bytes, shorter than which no key is."""
 _SAMPLE = 1 << 16
@@ -68,7 +69,8 @@ def readings(data: bytes) -> Iterator[tuple[str, bytes]]:
     """Yield each reading of a text that differs from the bytes, with its name. The bytes themselves are read by the caller."""
     wide = next((name for mark, name in _MARKS if data.startswith(mark)), None)
     if wide is not None:
-        yield wide, data.decode(wide, "replace").encode("utf-8", "replace")
+        text = data.decode(wide, "replace")
+        yield wide, (_seen(text) or text).encode("utf-8", "replace")
     elif b"\0" in data:
         yield from _wide(data)
     plain = data
@@ -109,7 +111,10 @@ def _wide(data: bytes) -> Iterator[tuple[str, bytes]]:
         name = "utf-16-le" if odd > even else "utf-16-be"
         text = data.decode(name, "replace")
         yield name, (_seen(text) or text).encode("utf-8", "replace")
+    marked = data.translate(_PRINTED)
     for name, run, width, place in _WIDE:
+        if (b"a\0" * 5 if width == 2 else b"a\0\0\0" * 5) not in marked:
+            continue
         found = [match.group(0)[place::width] for match in run.finditer(data)]
         if found:
             yield name, b"\n".join(found)
@@ -185,6 +190,8 @@ def _of_run(run: bytes, at: int) -> Iterator[tuple[str, int, bytes]]:
         if _STRETCH.search(plain) is not None:
             yield "hex", at, plain
         return
+    if run.islower() or run.isupper() or run.isdigit():
+        return  # a name, a constant, a number: no text of 15 bytes is written in letters of one case
     standard = run.translate(bytes.maketrans(b"-_", b"+/"))
     for shift in range(4):  # what is glued before it (`/`, a word) shifts it
         part = standard[shift:]

@@ -31,7 +31,7 @@ def _words(text: bytes) -> frozenset[bytes]:
 
 _FILLER = re.compile(
     rb"[xX*.#_=\xe2\x80\xa6\xe2\x80\xa2-]{1,4096}+\Z|<|\$[{(A-Za-z_]|\{\{|\{[A-Za-z_][A-Za-z0-9_.]{0,60}\}|%[({A-Za-z]|%s\b|\[[A-Za-z]"
-    rb"|\*{3}|(?i:your[-_ ]?|change-?_?me\Z|redacted|placeholder|example\Z|insert[-_]|replace[-_]|removed\Z|masked\Z|hidden\Z)"
+    rb"|\*{3}|[A-Za-z0-9_-]{0,24}?(?:x{4,255}|X{4,255}|\*{4,255})\Z|(?i:your[-_ ]?|change-?_?me\Z|redacted|placeholder|example\Z|insert[-_]|replace[-_]|removed\Z|masked\Z|hidden\Z)"
 )
 _NO_VALUE = _words(
     b"none null nil true false undefined nan yes no string str bytes int integer number float bool boolean text any object array "
@@ -94,7 +94,7 @@ def _pair(value: bytes) -> bool:
 
 def _bearer(value: bytes) -> bool:
     """A token, and no word of a sentence: `bearer of bad news`, `Bearer authentication`."""
-    if stands_for_one(value) or len(value) < 8:
+    if stands_for_one(value) or len(value) < 8 or _code(value):
         return False
     has_digit = any(0x30 <= byte <= 0x39 for byte in value)
     inner = value[1:]
@@ -126,9 +126,13 @@ def _code(value: bytes) -> bool:
     """An expression, not a value: `args.password`, `os.environ[...]`, `getpass()`, `db_password`."""
     if _IDENTIFIER.match(value) is not None and re.search(rb"[0-9]", value) is None:
         return True
-    if re.search(rb"[(\[{]", value) is not None and re.match(rb"[A-Za-z_.$]+[(\[{]", value) is not None:
+    if re.search(rb"[(\[{]", value) is not None and re.match(rb"[A-Za-z0-9_.$]+[(\[{]", value) is not None:
         return True
-    word = re.fullmatch(rb"[A-Za-z_][A-Za-z0-9_]*", value)
+    if re.match(rb"[A-Za-z_$][A-Za-z0-9_$.]*+(?:\?[^:]{1,200}:|\|\||&&|\?\.|\+)", value) is not None:
+        return True
+    if re.fullmatch(rb"(?:[A-Z][a-z]+[0-9]{0,5}){2,}", value) is not None:
+        return True  # a class
+    word = re.fullmatch(rb"[A-Za-z_][A-Za-z0-9_-]*", value)
     return word is not None and _NAMES_ITSELF.search(value) is not None and re.search(rb"[0-9]", value) is None
 
 
@@ -141,20 +145,20 @@ def _password(value: bytes, *, quoted: bool, equals: bool, alone: bool) -> bool:
     if value.startswith((b"/", b"./", b"~/", b"$", b"--", b"=", b"<", b"!", b"|", b"&", b"(", b"%{")) and not quoted:
         return False
     odd = any(0x30 <= byte <= 0x39 for byte in value) or any(byte in b"!@#$%^&*+/~?" for byte in value)
-    mixed = value[1:].lower() != value[1:] and value.lower() != value
+    mixed = value[1:].lower() != value[1:] and value.upper() != value
     if quoted:
         if b" " in value:  # a label of a form, unless it has what labels have not
             return odd and not value.endswith((b"?", b".", b"!", b":")) and len(value.split()) <= 2
         if _NAMES_ITSELF.search(value) is not None and not odd:
             return False
-        return odd or mixed or (value.isascii() and value.lower() == value and value.isalpha())
+        return odd or mixed or (value.isascii() and value.lower() == value and value.translate(None, b"-_.").isalpha())
     if equals:
         return odd or mixed or value.isascii()
     return odd or mixed or (alone and value.isascii())
 
 
 _VALUE = (
-    rb"(?:\\{0,4}+[\"'`](?P<q>[^\"'`\\\r\n]{1,4096}+)|(?P<b>[^\s\"'`,;&)}\]<>\\{\[|][^\s\"'`,;&)}\]<>\\]{0,4095}+"
+    rb"(?:\\{0,4}+[\"'`](?P<q>[^\"'`\\\r\n]{1,512}+)|(?P<b>[^\s\"'`,;&)}\]<>\\{\[|][^\s\"'`,;&)}\]<>\\]{0,255}+"
     rb"|\$\{|<[^>\s]{1,64}+>|\[[^\]\s]{1,64}+\]))"
 )
 _JOINS = rb"\\{0,4}+[\"'`\]]?[ \t]{0,4}+(?P<join>:=|=>|==?|:|(?<=[ \t])(?:is|was)[ \t])[ \t]{0,4}+"
@@ -215,7 +219,10 @@ def _assigned(data: bytes, at: int, *, password: bool) -> Iterator[Found]:
     if password:
         end = data[match.end() : match.end() + 1]
         line = data.rfind(b"\n", max(0, at - 200), at) + 1
-        alone = end in (b"", b"\n", b"\r") and re.fullmatch(rb"[\s\w.-]{0,60}", data[line:at]) is not None
+        alone = (
+            end in (b"", b"\n", b"\r", b",", b";", b"}")
+            and re.fullmatch(rb"[\s\w.,:;{}\"'-]{0,80}", data[line:at]) is not None
+        )
         good = _password(value, quoted=quoted, equals=join in (b"=", b":=", b"=>"), alone=alone)
     else:
         good = _random(value)
@@ -262,14 +269,14 @@ def _header(data: bytes, at: int) -> Iterator[Found]:
     scheme, _, rest = match["v"].partition(b" ")
     rest = rest.strip()
     if scheme.lower() in _SCHEMES:
-        if not rest or stands_for_one(rest) or rest.lower() in _NO_VALUE:
+        if not rest or stands_for_one(rest) or rest.lower() in _NO_VALUE or _code(rest):
             return
         if scheme.lower() == b"basic" and not _pair(rest):
             return
         odd = any(0x30 <= byte <= 0x39 for byte in rest) or (rest[1:].lower() != rest[1:] and len(rest) > 6)
         if odd or (len(rest) >= 16 and b" " not in rest and rest.isascii()):
             yield "authorization", match.start("v"), match["v"]
-    elif not rest and _random(scheme):
+    elif not rest and b"," not in match.group(0)[: match.start("v") - at] and _random(scheme):
         yield "authorization", match.start("v"), scheme
 
 
@@ -283,7 +290,14 @@ def _cookie(data: bytes, at: int) -> Iterator[Found]:
     match = _COOKIE.match(data, at)
     if match is not None:
         value = match["v"].partition(b"=")[2].partition(b";")[0].strip()
-        if len(value) >= 3 and not stands_for_one(value) and value.lower() not in _NO_VALUE and not _code(value):
+        if (
+            len(value) >= 3
+            and b"(" not in value
+            and b")" not in value
+            and not stands_for_one(value)
+            and value.lower() not in _NO_VALUE
+            and not _code(value)
+        ):
             yield "cookie", match.start("v"), match["v"]
 
 
@@ -393,12 +407,12 @@ _TABLE: tuple[tuple[bytes, Finder], ...] = (
     (b"gocspx-", _simple("google-key", _LEFT + rb"GOCSPX-[A-Za-z0-9_-]{16,255}+")),
     (b"ya29.", _simple("google-key", _LEFT + rb"ya29\.[A-Za-z0-9_-]{16,1024}+")),
     (b"npm_", _simple("npm-token", _LEFT + rb"npm_[A-Za-z0-9]{20,255}+")),
-    (b"pypi-", _simple("pypi-token", _LEFT + rb"pypi-Ag[A-Za-z0-9_-]{12,512}+")),
+    (b"pypi-", _simple("pypi-token", _LEFT + rb"pypi-Ag(?:EIcHlwaS5vcmc)?+[A-Za-z0-9_-]{8,512}+")),
     (b"hf_", _simple("hugging-face-token", _LEFT + rb"hf_[A-Za-z0-9]{20,255}+")),
     (b"gsk_", _simple("groq-key", _LEFT + rb"gsk_[A-Za-z0-9]{20,255}+")),
     (b"xai-", _simple("xai-key", _LEFT + rb"xai-[A-Za-z0-9]{20,255}+")),
     (b"pplx-", _simple("perplexity-key", _LEFT + rb"pplx-[A-Za-z0-9]{20,255}+")),
-    (b"r8_", _simple("replicate-token", _LEFT + rb"r8_[A-Za-z0-9]{20,255}+")),
+    (b"r8_", _simple("replicate-token", _LEFT + rb"r8_[A-Za-z0-9]{30,255}+")),
     (b"sg.", _simple("sendgrid-key", _LEFT + rb"SG\.[A-Za-z0-9_-]{16,64}+\.[A-Za-z0-9_-]{16,128}+")),
     (b"dop_v1_", _simple("digitalocean-token", rb"dop_v1_[a-f0-9]{32,128}+")),
     (b"shpat_", _simple("shopify-token", rb"shpat_[A-Fa-f0-9]{16,128}+")),

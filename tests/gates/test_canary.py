@@ -533,6 +533,38 @@ def test_evidence_of_ours_that_is_of_something_else_is_refused(tmp_path: Path, c
     assert "drillmaster" in out + err
 
 
+def test_a_build_that_is_named_has_to_be_the_evidences_under_the_articles_limits_too(tmp_path: Path) -> None:
+    assert run(tmp_path, PASSING, POLICY, "--artifact", BUILD)[0] == 2
+    metrics = envelope()
+    metrics["data"]["canary"]["slo_burn"] = 0.4
+    code, out, _ = run(tmp_path, metrics, POLICY, "--artifact", BUILD)
+    assert (code, "BUILD NOT BOUND" in out) == (0, False)
+    assert run(tmp_path, metrics, POLICY, "--artifact", OTHER)[0] == 2
+    code, out, _ = run(tmp_path, metrics, POLICY)
+    assert (code, "BUILD NOT BOUND" in out) == (0, True)
+    del metrics["data"]["canary"]["slo_burn"]  # the article's limits want one that is told
+    assert run(tmp_path, metrics, POLICY, "--artifact", BUILD)[0] == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["screenshot", "Slack-chat", "gpt-5", "model", " ", "grafana.png", "by hand", "release-notes"]
+)
+def test_what_counts_nothing_is_no_collector_of_a_policy(tmp_path: Path, name: str) -> None:
+    policy = ours()
+    policy["gates"][0]["collectors"] = ["prometheus", name]
+    code, _, err = run(tmp_path, envelope(), policy, "--artifact", BUILD)
+    assert (code, "no source of metrics" in err) == (2, True), err
+
+
+@pytest.mark.parametrize("name", ["prometheus-eu1", "thanos", "VictoriaMetrics", "otel-collector", "datadog", "mimir"])
+def test_other_collectors_are_a_policys_to_list(tmp_path: Path, name: str) -> None:
+    policy = ours()
+    policy["gates"][0]["collectors"] = [name]
+    by = {"collector": name, "host": "https://example.com", "by": "an exporter"}
+    code, out, err = run(tmp_path, envelope(produced_by=by), policy, "--artifact", BUILD)
+    assert code == 0, out + err
+
+
 def test_a_verdict_deep_within_is_found(tmp_path: Path) -> None:
     metrics = envelope()
     metrics["data"]["canary"]["approved"] = True

@@ -13,6 +13,7 @@
 """
 
 import math
+import re
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
@@ -21,9 +22,11 @@ import msgspec
 from drillmaster.clock import rfc3339
 from drillmaster.gates import Gate
 from drillmaster.gates._canary_exceptions import Exemption, in_force, not_taken, wrong
+from drillmaster.gates._canary_metrics import Arm, CanaryMetrics, looked_at
+from drillmaster.gates._canary_shares import Baseline, Ratio, bounded, excess, observed, slower
 from drillmaster.policy import seconds_text, share_text
-from drillmaster.stats import calls_for_rate, rate_bound, samples_for_bound
-from drillmaster.verdict import Absent, Check, Exact, Measure, Role, Status, Verdict, at_most
+from drillmaster.stats import samples_for_bound
+from drillmaster.verdict import Absent, Check, Exact, Measure, Verdict, at_most
 
 __all__ = ["SOURCES", "Arm", "Baseline", "Canary", "CanaryArticle", "CanaryMetrics", "gate"]
 
@@ -32,63 +35,17 @@ SOURCES = ("prometheus", "datadog", "cloudwatch", "otel-collector")
 MAX_ARTICLE_AGE_S = 366 * 86_400.0
 """The article's policy has no field for an age. What was collected a year ago says nothing of a build of today."""
 MAX_SKEW_S = 60.0
+_NO_COLLECTOR = re.compile(
+    r"screen|shot|picture|image|photo|png|jpe?g|chat|slack|teams|paste|clipboard|prompt|model|llm|gpt|assistant|agent|"
+    r"human|manual|by.hand|notes?\b|transcript",
+    re.IGNORECASE,
+)
 _NEW = "drillmaster evidence new canary --prometheus URL --service NAME --artifact sha256:... --out FILE"
 _ARTICLE_ORDER = ("source", "sample-size", "error-rate", "p95", "slo-burn", "healthy-hosts", "window")
 
-_Ratio = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=31 * 86_400)]
 _Millis = Annotated[float, msgspec.Meta(gt=0, le=86_400_000)]
 _Burn = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
-
-
-class Arm(msgspec.Struct, frozen=True, kw_only=True):
-    """What was counted of one build in the window."""
-
-    requests: int
-    errors: int
-    p95_ms: float
-    healthy_hosts: int
-    slo_burn: float | None = None
-    """As the collector reports it: 1 spends the error budget just in time. None: it reports none."""
-    artifact: str = ""
-
-    @property
-    def error_ratio(self) -> float:
-        """1 where there were no requests: nothing counted is no success."""
-        return self.errors / self.requests if self.requests else 1.0
-
-
-class CanaryMetrics(msgspec.Struct, frozen=True, kw_only=True):
-    """A collector's numbers on a canary. None: the form of the file has no field for it."""
-
-    source: str
-    """The collector, as the file names it."""
-    canary: Arm
-    baseline: Arm | None = None
-    window_s: float
-    ended_ns: int | None = None
-    """Of the window, wall time."""
-    produced_ns: int
-    coverage_ratio: float | None = None
-    """Share of the window in which the collector had a sample of the canary's hosts."""
-    service: str = ""
-    wanted_artifact: str | None = None
-    """The build that is about to have more traffic, as whoever promotes names it."""
-    offered: tuple[str, ...] = ()
-    """Where in file or command line somebody's verdict was offered."""
-    signers: tuple[str, ...] = ()
-    """Identities whose signatures under the policy held."""
-    now_ns: int
-
-
-class Baseline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the canary may be worse by than the build that has the traffic."""
-
-    min_requests: Annotated[int, msgspec.Meta(ge=59)]
-    max_error_ratio_excess: _Ratio
-    """How much larger the canary's share of errors may be: 0.001 is 0.1 points of a hundred."""
-    max_p95_factor: Annotated[float, msgspec.Meta(gt=0, le=100)]
-    """How many times the baseline's p95 the canary's may be."""
 
 
 class Canary(Gate[CanaryMetrics], frozen=True, kw_only=True, tag="canary"):
@@ -115,7 +72,7 @@ class Canary(Gate[CanaryMetrics], frozen=True, kw_only=True, tag="canary"):
     """How old the evidence may be, from the end of its window."""
     min_requests: Annotated[int, msgspec.Meta(ge=59)]
     """Fewer than 59 bound no p95."""
-    max_error_ratio: _Ratio
+    max_error_ratio: Ratio
     max_p95_ms: _Millis
     slo_target_ratio: Annotated[float, msgspec.Meta(gt=0, lt=1)]
     """Share of good requests that the service promises: 0.999."""
@@ -129,11 +86,18 @@ class Canary(Gate[CanaryMetrics], frozen=True, kw_only=True, tag="canary"):
     """What the canary is compared with; `none`: with its limits alone."""
     exceptions: tuple[Exemption, ...] = ()
 
+    def __post_init__(self) -> None:
+        wrong = next((one for one in self.collectors if not one.strip() or _NO_COLLECTOR.search(one)), None)
+        if wrong is not None:
+            raise ValueError(
+                f"collectors that count, and {wrong[:60]!r} does not: a picture and a text are no source of metrics"
+            )
+
     def checks(self, evidence: CanaryMetrics) -> Iterator[Check]:
         seen = evidence
         yield _no_verdict(seen)
-        yield self._artifact(seen)
-        yield _check(
+        yield _artifact(seen)
+        yield looked_at(
             "service",
             "admission",
             "pass" if seen.service == self.service else "refused",
@@ -147,7 +111,7 @@ class Canary(Gate[CanaryMetrics], frozen=True, kw_only=True, tag="canary"):
         if isinstance(self.baseline, Baseline):
             yield _comparable(seen)
         mistakes = wrong(self.exceptions, now_ns=seen.now_ns)
-        yield _check(
+        yield looked_at(
             "exceptions",
             "admission",
             "refused" if mistakes else "pass",
@@ -180,33 +144,15 @@ class Canary(Gate[CanaryMetrics], frozen=True, kw_only=True, tag="canary"):
         arm = seen.canary
         yield _source(seen, self.collectors)
         yield _sample(seen, self.min_requests)
-        yield _bounded(arm, self.max_error_ratio)
+        yield bounded(arm, self.max_error_ratio)
         yield _p95(seen, self.max_p95_ms)
         yield self._burn(arm)
         yield _hosts(seen, self.min_healthy_hosts)
         yield _window(seen, self.min_window_s)
         yield self._coverage(seen)
         if isinstance(self.baseline, Baseline) and seen.baseline is not None:
-            yield _excess(arm, seen.baseline, self.baseline)
-            yield _slower(arm, seen.baseline, self.baseline)
-
-    def _artifact(self, seen: CanaryMetrics) -> Check:
-        found, wanted = seen.canary.artifact, seen.wanted_artifact
-        why = remedy = ""
-        if wanted is None:
-            why = "nobody said which build is to be promoted"
-            remedy = f"add --artifact with the digest that will be promoted; the evidence is of {found[:19]}"
-        elif found != wanted:
-            why = f"the evidence is of {found[:19]}, and {wanted[:19]} is to be promoted"
-            remedy = f"take evidence of the build itself: {_NEW}"
-        return _check(
-            "artifact",
-            "admission",
-            "refused" if why else "pass",
-            "the evidence is of the build that is to be promoted",
-            why=why,
-            remedy=remedy,
-        )
+            yield excess(arm, seen.baseline, self.baseline)
+            yield slower(arm, seen.baseline, self.baseline)
 
     def _burn(self, arm: Arm) -> Check:
         burn = arm.error_ratio / (1 - self.slo_target_ratio)
@@ -219,7 +165,7 @@ class Canary(Gate[CanaryMetrics], frozen=True, kw_only=True, tag="canary"):
         found = seen.coverage_ratio
         ok = found is not None and found >= self.min_coverage_ratio
         observed: Measure = Absent("the evidence does not say") if found is None else Exact(found)
-        return _check(
+        return looked_at(
             "coverage",
             "judgement",
             "pass" if ok else ("refused" if found is None or not math.isfinite(found) else "fail"),
@@ -254,7 +200,7 @@ class CanaryArticle(Gate[CanaryMetrics], frozen=True, kw_only=True, tag="canary"
     ARTICLE_REFUSED: ClassVar[int] = 2
 
     min_requests: Annotated[int, msgspec.Meta(ge=1)]
-    max_error_rate: _Ratio
+    max_error_rate: Ratio
     max_p95_ms: _Millis
     max_slo_burn: _Burn
     min_healthy_hosts: Annotated[int, msgspec.Meta(ge=1)]
@@ -263,12 +209,14 @@ class CanaryArticle(Gate[CanaryMetrics], frozen=True, kw_only=True, tag="canary"
     def checks(self, evidence: CanaryMetrics) -> Iterator[Check]:
         seen = evidence
         yield _no_verdict(seen)
+        if seen.wanted_artifact is not None:
+            yield _artifact(seen)
         yield _fresh(seen, MAX_ARTICLE_AGE_S, "collected within a year; the policy has no field for an age")
         yield _examined(seen)
         yield _consistent(seen)
         yield _source(seen, SOURCES)
         yield _sample(seen, self.min_requests)
-        yield _observed(seen.canary, self.max_error_rate)
+        yield observed(seen.canary, self.max_error_rate)
         yield _p95(seen, self.max_p95_ms)
         burn = math.nan if seen.canary.slo_burn is None else seen.canary.slo_burn
         yield _burned(burn, self.max_slo_burn, seen.canary.requests, "")
@@ -285,34 +233,8 @@ class CanaryArticle(Gate[CanaryMetrics], frozen=True, kw_only=True, tag="canary"
 # What both kinds of limits look at
 
 
-def _check(
-    id: str,
-    role: Role,
-    status: Status,
-    title: str,
-    *,
-    observed: Measure | None = None,
-    limit: float | str | None = None,
-    unit: str = "",
-    why: str = "",
-    remedy: str = "",
-) -> Check:
-    """Make a check; why and remedy stand only on one that did not pass, the remedy only on a refusal."""
-    return Check(
-        id=id,
-        role=role,
-        status=status,
-        title=title,
-        observed=observed,
-        limit=limit,
-        unit=unit,
-        why="" if status == "pass" else why,
-        remedy=remedy if status == "refused" else "",
-    )
-
-
 def _no_verdict(seen: CanaryMetrics) -> Check:
-    return _check(
+    return looked_at(
         "model-verdict-present",
         "judgement",
         "fail" if seen.offered else "pass",
@@ -321,11 +243,30 @@ def _no_verdict(seen: CanaryMetrics) -> Check:
     )
 
 
+def _artifact(seen: CanaryMetrics) -> Check:
+    found, wanted = seen.canary.artifact, seen.wanted_artifact
+    why = remedy = ""
+    if wanted is None:
+        why = "nobody said which build is to be promoted"
+        remedy = f"add --artifact with the digest that will be promoted; the evidence is of {found[:19]}"
+    elif found != wanted:
+        why = f"the evidence is of {found[:19] or 'a build that it does not name'}, and {wanted[:19]} is to be promoted"
+        remedy = f"take evidence of the build itself: {_NEW}"
+    return looked_at(
+        "artifact",
+        "admission",
+        "refused" if why else "pass",
+        "the evidence is of the build that is to be promoted",
+        why=why,
+        remedy=remedy,
+    )
+
+
 def _fresh(seen: CanaryMetrics, most_s: float, title: str) -> Check:
     ended_ns = seen.produced_ns if seen.ended_ns is None else seen.ended_ns
     age_s = (seen.now_ns - ended_ns) / 1e9
     ahead = age_s < -MAX_SKEW_S
-    return _check(
+    return looked_at(
         "fresh",
         "admission",
         "pass" if not ahead and at_most(Exact(age_s), most_s) == "pass" else "refused",
@@ -341,7 +282,7 @@ def _fresh(seen: CanaryMetrics, most_s: float, title: str) -> Check:
 
 def _examined(seen: CanaryMetrics) -> Check:
     n = seen.canary.requests
-    return _check(
+    return looked_at(
         "examined",
         "admission",
         "pass" if n > 0 else "refused",
@@ -371,7 +312,7 @@ def _consistent(seen: CanaryMetrics) -> Check:
         found.append(f"a coverage of {seen.coverage_ratio:g}")
     if seen.ended_ns is not None and seen.ended_ns > seen.produced_ns + MAX_SKEW_S * 1e9:
         found.append("a window that ends after the evidence was produced")
-    return _check(
+    return looked_at(
         "consistent",
         "admission",
         "refused" if found else "pass",
@@ -389,7 +330,7 @@ def _comparable(seen: CanaryMetrics) -> Check:
         why = "nobody asked the baseline anything"
     elif seen.baseline.artifact == seen.canary.artifact:
         why = "baseline and canary are one build: such a comparison always holds"
-    return _check(
+    return looked_at(
         "baseline",
         "admission",
         "refused" if why else "pass",
@@ -400,7 +341,7 @@ def _comparable(seen: CanaryMetrics) -> Check:
 
 
 def _source(seen: CanaryMetrics, trusted: tuple[str, ...]) -> Check:
-    return _check(
+    return looked_at(
         "source",
         "judgement",
         "pass" if seen.source in trusted else "fail",
@@ -411,7 +352,7 @@ def _source(seen: CanaryMetrics, trusted: tuple[str, ...]) -> Check:
 
 def _sample(seen: CanaryMetrics, least: int) -> Check:
     n = seen.canary.requests
-    return _check(
+    return looked_at(
         "sample-size",
         "judgement",
         "pass" if n >= least else "fail",
@@ -422,60 +363,10 @@ def _sample(seen: CanaryMetrics, least: int) -> Check:
     )
 
 
-def _support(arm: Arm) -> tuple[float, str]:
-    """What the share may really be at 95 %, and that in words."""
-    if arm.requests < 1 or not 0 <= arm.errors <= arm.requests:
-        return 1.0, "nothing to count by"
-    bound = rate_bound(arm.errors, arm.requests)
-    said = f"{share_text(arm.error_ratio)}: {arm.errors:,} of {arm.requests:,}; 95 % sure only of {share_text(bound)}"
-    return bound, said
-
-
-def _observed(arm: Arm, cap: float) -> Check:
-    bound, said = _support(arm)
-    return _check(
-        "error-rate",
-        "judgement",
-        at_most(Exact(arm.error_ratio), cap),
-        f"errors at most {share_text(cap)} (observed {said})",
-        observed=Exact(arm.error_ratio, n=arm.requests, high=bound),
-        limit=cap,
-        unit="ratio",
-    )
-
-
-def _bounded(arm: Arm, cap: float) -> Check:
-    bound, said = _support(arm)
-    status: Status = at_most(Exact(arm.error_ratio), cap)
-    if status == "pass" and cap > 0 and bound > cap:
-        status = "refused"
-    return _check(
-        "error-rate",
-        "judgement",
-        status,
-        f"errors surely at most {share_text(cap)} (observed {said})",
-        observed=Exact(arm.error_ratio, n=arm.requests, high=bound),
-        limit=cap,
-        unit="ratio",
-        why="so few requests cannot show it" if status == "refused" else "",
-        remedy=f"leave the canary at its share until {_enough(arm, cap)}, and collect again",
-    )
-
-
-def _enough(arm: Arm, cap: float) -> str:
-    """How many requests at this share of errors would bound it by `cap`."""
-    n = max(calls_for_rate(cap), arm.requests) if cap > 0 else 2**40
-    while n < 2**40 and 0 <= arm.error_ratio <= 1:
-        if rate_bound(round(arm.error_ratio * n), n) <= cap:
-            return f"it has had about {n:,} requests"
-        n = math.ceil(n * 1.25)
-    return "it has had many more requests: its share of errors is too near to the limit to be told from it"
-
-
 def _p95(seen: CanaryMetrics, cap: float) -> Check:
     observed = Exact(seen.canary.p95_ms, n=seen.canary.requests)
     few = seen.canary.requests < samples_for_bound(0.95)
-    return _check(
+    return looked_at(
         "p95",
         "judgement",
         at_most(observed, cap),
@@ -490,7 +381,7 @@ def _p95(seen: CanaryMetrics, cap: float) -> Check:
 
 
 def _burned(burn: float, cap: float, n: int, how: str) -> Check:
-    return _check(
+    return looked_at(
         "slo-burn",
         "judgement",
         at_most(Exact(burn), cap),
@@ -504,7 +395,7 @@ def _burned(burn: float, cap: float, n: int, how: str) -> Check:
 
 def _hosts(seen: CanaryMetrics, least: int) -> Check:
     n = seen.canary.healthy_hosts
-    return _check(
+    return looked_at(
         "healthy-hosts",
         "judgement",
         "pass" if n >= least else "fail",
@@ -516,7 +407,7 @@ def _hosts(seen: CanaryMetrics, least: int) -> Check:
 
 
 def _window(seen: CanaryMetrics, least_s: float) -> Check:
-    return _check(
+    return looked_at(
         "window",
         "judgement",
         "pass" if seen.window_s >= least_s else "fail",
@@ -524,48 +415,6 @@ def _window(seen: CanaryMetrics, least_s: float) -> Check:
         observed=Exact(seen.window_s),
         limit=least_s,
         unit="s",
-    )
-
-
-def _excess(arm: Arm, base: Arm, limits: Baseline) -> Check:
-    """Compare shares of errors; what may be chance is added on both sides."""
-    cap, excess = limits.max_error_ratio_excess, arm.error_ratio - base.error_ratio
-    countable = all(0 <= one.errors <= one.requests and one.requests > 0 for one in (arm, base))
-    most = excess
-    if countable:
-        most = rate_bound(arm.errors, arm.requests) - (1 - rate_bound(base.requests - base.errors, base.requests))
-    status: Status = at_most(Exact(excess), cap)
-    why = ""
-    if status == "pass" and base.requests < limits.min_requests:
-        status, why = "refused", f"the baseline had {base.requests:,} requests, wanted {limits.min_requests:,}"
-    elif status == "pass" and most > cap:
-        status, why = "refused", "so few requests cannot show it"
-    return _check(
-        "baseline.error-rate",
-        "judgement",
-        status,
-        f"errors surely at most {cap * 100:.3g} points of a hundred over the baseline's (observed {excess * 100:+.3g}: "
-        f"{share_text(arm.error_ratio)} and {share_text(base.error_ratio)}; 95 % sure on each side only of {most * 100:+.3g})",
-        observed=Exact(excess, n=arm.requests, high=most),
-        limit=cap,
-        unit="ratio",
-        why=why,
-        remedy="leave both as they are until more requests have been counted, and collect again",
-    )
-
-
-def _slower(arm: Arm, base: Arm, limits: Baseline) -> Check:
-    factor = arm.p95_ms / base.p95_ms if base.p95_ms > 0 else math.nan
-    cap = limits.max_p95_factor
-    return _check(
-        "baseline.p95",
-        "judgement",
-        at_most(Exact(factor), cap),
-        f"p95 at most {cap:g} times the baseline's (observed {factor:.3g}: {arm.p95_ms:g} and {base.p95_ms:g} ms)",
-        observed=Exact(factor, n=arm.requests),
-        limit=cap,
-        unit="times",
-        remedy="have the collector export both",
     )
 
 

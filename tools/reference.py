@@ -1,7 +1,7 @@
 """Write the pages of docs/reference/ that are made from the code: `python -m tools.reference [--check]`.
 
 `cli.md` comes from the verbs' own help; `faults.md`, `gates.md` and `dialects.md` from docstrings and fields of the entries,
-and with `faults.md` the index of faults that ships with the package (`reference_faults`);
+and with `faults.md` the index of faults that ships with the package (`reference_faults`); `checks.md` from what gates ask;
 `plan.md`, `interview-plan.md`, `policy.md`, `passport.md` and `run-folder.md` from the types that the files are decoded into.
 With `--check` nothing is written, and a page that differs from the code is named and makes exit 1.
 """
@@ -22,7 +22,7 @@ import msgspec
 from drillmaster.cli import Verbs
 from drillmaster.dialects import Dialect
 from drillmaster.faults import Fault
-from tools import reference_faults
+from tools import reference_faults, reference_gates
 
 __all__ = ["CATALOGUES", "commands", "entries", "main", "pages"]
 
@@ -362,7 +362,8 @@ def pages() -> dict[Path, str]:
     made = {SHELF / f"{catalogue}.md": catalogue_page(catalogue) for catalogue in CATALOGUES}
     shaped = {SHELF / f"{name}.md": shapes_page(name) for name in SHAPES}
     shelf = {reference_faults.INDEX: reference_faults.index(made[SHELF / "faults.md"], reference_faults.sdk_page())}
-    return {SHELF / "cli.md": cli_page(), **made, **shaped, **shelf}
+    checks = {SHELF / "checks.md": reference_gates.page(MADE)}
+    return {SHELF / "cli.md": cli_page(), **made, **shaped, **shelf, **checks}
 
 
 def main(arguments: list[str]) -> int:

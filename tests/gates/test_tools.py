@@ -138,7 +138,8 @@ def test_a_schema_that_lets_in_more_fails(schema: Any) -> None:
 
 
 SIGNERS = [
-    "Model:x", " model:x", "MODEL: y", "gpt-4o", "claude-3-5-sonnet", "Gemini", "   ", "", True, {}, [], 5, None, "TBD", "agent:ci", "bot",
+    "Model:x", " model:x", "MODEL: y", "gpt-4o", "claude-3-5-sonnet", "Gemini", "   ", "", True, {}, [], 5, None, "TBD", "agent:ci",
+    "bot",
     "operator.local ", "OPERATOR.LOCAL", "op\u0435rator.local", "operator.local\u200b", "stranger", "carla@example.com",
     "dependabot[bot]",
 ]  # fmt: skip  # words

@@ -1,0 +1,101 @@
+"""Files of the world of MCP, read as they are: clients' configurations, and what servers offer, as it came over the wire.
+
+1. Claude Desktop and Claude Code write `mcpServers`, Cursor too; VS Code writes `servers`, and comments and trailing commas,
+   which are read as spaces. What a file is goes by its name: one that holds other settings of a client is judged by its
+   servers alone.
+2. What a server offers is a `tools/list` answer: the whole message, its result, pages of either, a list of tools, or one tool.
+"""
+
+import re
+from pathlib import PurePosixPath
+from typing import Any
+
+from drillmaster import strict
+from drillmaster.errors import Problem
+from drillmaster.gates.tools import Config, Offered
+from drillmaster.strict import shown
+
+__all__ = ["CAP_BYTES", "CONFIGS", "config_of", "is_config", "offered_of", "plain_json"]
+
+CAP_BYTES = 8 << 20
+CONFIGS = (
+    ".mcp.json",
+    "mcp.json",
+    ".cursor/mcp.json",
+    ".vscode/mcp.json",
+    "claude_desktop_config.json",
+    ".claude/mcp.json",
+    ".claude.json",
+)
+"""Where clients look, from the root of a repository."""
+_SHARED = frozenset(
+    {"claude_desktop_config.json", ".claude.json", "settings.json", "settings.local.json", "devcontainer.json"}
+)
+_COMMENTED = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_COMMA = re.compile(r'("(?:[^"\\\n]|\\.)*")|,(?=\s*[}\]])')
+
+
+def is_config(path: str) -> bool:
+    """Whether a path is one where a client looks, in whatever folder."""
+    return any(path == one or path.endswith(f"/{one}") for one in CONFIGS)
+
+
+def config_of(place: str, data: bytes) -> Config:
+    """Read a client's configuration. Raises Problem."""
+    path = PurePosixPath(place)
+    if ".vscode" in path.parts or path.suffix in (".jsonc", ".code-workspace"):
+        data = plain_json(data)
+    value = strict.load(data, place=place, fmt="json", cap_bytes=CAP_BYTES)
+    return Config(place=place, value=value, shared=path.name in _SHARED)
+
+
+def plain_json(data: bytes) -> bytes:
+    """Turn comments and trailing commas into spaces; every other character stays where it was."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return data  # the loader says what is wrong with it
+    text = _COMMENTED.sub(lambda hit: hit[1] or re.sub(r"[^\n]", " ", hit[0]), text)
+    return _COMMA.sub(lambda hit: hit[1] or " ", text).encode()
+
+
+def offered_of(place: str, data: bytes, server: str) -> tuple[Offered, ...]:
+    """Read what a server offers. Raises Problem where the file is none of the forms of rule 2."""
+    value = strict.load(data, place=place, fmt="json", cap_bytes=CAP_BYTES)
+    tools = _tools(value, place)
+    if not tools:
+        raise Problem(
+            place,
+            found="no tool in it",
+            wanted="an answer to tools/list with tools in it",
+            remedy="ask the server again, and keep its whole answer",
+        )
+    return tuple(Offered(place=place, server=server, tool=one) for one in tools)
+
+
+def _tools(value: Any, place: str) -> list[Any]:
+    if isinstance(value, list):
+        if all(isinstance(one, dict) and ("tools" in one or "result" in one) for one in value) and value:
+            return [tool for one in value for tool in _tools(one, place)]
+        return value
+    if isinstance(value, dict):
+        result = value.get("result")
+        if "jsonrpc" in value and isinstance(result, dict):
+            return _tools(result, place)
+        if isinstance(value.get("tools"), list):
+            if value.get("nextCursor"):
+                raise Problem(
+                    f"{place}: /nextCursor",
+                    found="a page that has a next one",
+                    wanted="the whole list",
+                    remedy="ask for the next page too, and keep all of them in one list",
+                )
+            return list(value["tools"])
+        if "name" in value and "inputSchema" in value:
+            return [value]
+    raise Problem(
+        place,
+        found=shown(value),
+        wanted="an answer to tools/list, or a list of tools",
+        remedy="ask the server again, and keep its whole answer",
+    )

@@ -121,7 +121,7 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
     client_s: float | None = None
     """What may be the client's own in any time of it, at 99 % of its moments; None: nobody says."""
     longest_turn_s: float | None = None
-    """The longest that the client did not look at its connections."""
+    """The longest that the client did not look at its connections: it was busy, or not let run."""
     made_again: int = 0
     """Calls made once more on a new connection, since the kept one turned out to have been closed: each is one call, and its
     latency holds both."""

@@ -249,3 +249,6 @@ def test_more_engines_than_cores_are_told_what_that_costs(lab: Lab, tmp_path: Pa
         done = lab.run(seen.url, "--levels", "1", "--warm", "2", "--idle", "0", "--processes", str(max(2, cores + 1)))
     assert done.returncode == 0, done.stderr
     assert f"{max(2, cores + 1)} engines share {cores} core" in done.stderr
+    shares = [row for row in lab.events() if row["event"] == "share_ended"]
+    assert len(shares) >= max(2, cores + 1)
+    assert all(0 <= row["run_delay_s"] <= row["wall_s"] + 0.1 and row["delay_p99_ms"] >= 0 for row in shares)

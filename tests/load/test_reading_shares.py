@@ -44,10 +44,11 @@ def run(
     shares: tuple[dict[str, Any], ...] = SHARES,
     cold: bytes = record(100, 150),
     cold_turn_ms: float = 0.2,
+    members: tuple[dict[str, Any], ...] = ({}, {}),
 ) -> InterviewRun:
     path = folder / "run"
     (path / "events").mkdir(parents=True)
-    engines = {"kind": "processes", "size": 2, "members": [{}, {}]}
+    engines = {"kind": "processes", "size": 2, "members": list(members)}
     told_of = manifest(steps=STEPS, engines=engines, shares=shares, idle_s=1, time_limit_s=5)
     (path / "manifest.json").write_bytes(msgspec.json.encode(told_of))
     events = [
@@ -171,3 +172,45 @@ def test_a_cold_call_in_which_the_client_was_frozen_is_void(
     level = run(tmp_path, cold=record(100, took_ms), cold_turn_ms=turn_ms).interview.level("cold")
     assert level is not None
     assert level.void == why
+
+
+@pytest.mark.parametrize(
+    ("members", "delay_p99_ms", "is_void"),
+    [
+        (({}, {}), 10.5, True),
+        (({}, {}), 9.9, False),  # under a tenth of the median
+        (({"core": 0}, {"core": 1}), 10.5, True),
+    ],
+)
+def test_what_engines_wait_for_each_others_core_voids_where_it_shows(
+    tmp_path: Path, members: tuple[dict[str, Any], ...], delay_p99_ms: float, is_void: bool
+) -> None:
+    two = {"delay_p99_ms": delay_p99_ms, "longest_delay_ms": 12.0, "run_delay_s": 0.02}
+    level = run(tmp_path, two=two, members=members).interview.level("warm_c3")
+    assert level is not None
+    said = ["engine 2: the client was ready and not let run for 10.5 ms at a time" in why for why in level.void]
+    assert said == [True] * is_void
+
+
+@pytest.mark.parametrize(("members", "is_void"), [(({}, {}), True), (({"core": 0}, {"core": 1}), False)])
+def test_engines_without_a_core_of_their_own_are_let_off_less(
+    tmp_path: Path, members: tuple[dict[str, Any], ...], is_void: bool
+) -> None:
+    files = (
+        [record(300 + 20 * turn, 20) for turn in range(3) for _ in range(2)],
+        [record(300 + 20 * n, 20) for n in range(3)],
+    )
+    two = {"delay_p99_ms": 3.0, "longest_delay_ms": 3.0, "run_delay_s": 0.01}
+    level = run(tmp_path, files, two=two, members=members).interview.level("warm_c3")
+    assert level is not None
+    assert ["engine 2: the client was ready and not let run for 3 ms" in why for why in level.void] == [True] * is_void
+
+
+def test_engines_that_take_turns_on_a_core_have_no_room_each(tmp_path: Path) -> None:
+    half = {"cpu_s": 0.14, "run_delay_s": 0.15}
+    level = run(tmp_path, one=half, two=half).interview.level("warm_c3")
+    assert level is not None
+    assert [
+        f"engine {n}: the client used 47% of a core and was not let run for 50% of the time" in why
+        for n, why in enumerate(level.void, start=1)
+    ] == [True, True]

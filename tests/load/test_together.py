@@ -11,12 +11,23 @@ def said(event: str, stage: str = "warm", **more: Any) -> dict[str, Any]:
     return {"event": event, "stage": stage, "ns": 0, "in_flight": 0, "connections": 0, "done": 0, "failed": 0, **more}
 
 
+SPENT = {
+    "wall_s": 1.0,
+    "cpu_s": 0.1,
+    "longest_turn_ms": 1.0,
+    "turn_p99_ms": 1.0,
+    "run_delay_s": 0.2,
+    "longest_delay_ms": 4.0,
+    "delay_p99_ms": 3.0,
+}
+
+
 def ended(ns: int, done: int, **more: Any) -> dict[str, Any]:
     return said(
         "stage_ended",
         ns=ns,
         done=done,
-        **{"wall_s": 1.0, "cpu_s": 0.1, "longest_turn_ms": 1.0, "turn_p99_ms": 1.0, **more},
+        **{**SPENT, **more},
     )
 
 
@@ -44,6 +55,16 @@ def test_a_step_begins_with_the_first_and_ends_with_the_last() -> None:
     _, over = both.hear(1, ended(2_003_000_000, 15, cpu_s=0.1))
     assert (over["wall_s"], over["cpu_s"], over["longest_turn_ms"], over["end_ns"]) == (2.0, 0.5, 7.0, 2_003_000_000)
     assert [both.calls("warm", engine) for engine in (0, 1)] == [40, 5]
+
+
+def test_waits_for_a_core_add_up_and_the_longest_is_that_of_who_waited_longest() -> None:
+    both = Together(["warm"], 2)
+    for engine in (0, 1):
+        both.hear(engine, said("stage_started"))
+    (own,) = both.hear(0, ended(9, 4, run_delay_s=0.25, longest_delay_ms=12.0, delay_p99_ms=2.0))
+    assert (own["run_delay_s"], own["longest_delay_ms"], own["delay_p99_ms"]) == (0.25, 12.0, 2.0)
+    _, over = both.hear(1, ended(9, 4))
+    assert (over["run_delay_s"], over["longest_delay_ms"], over["delay_p99_ms"]) == (0.45, 12.0, 3.0)
 
 
 def test_one_engine_says_it_itself() -> None:

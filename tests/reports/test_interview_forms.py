@@ -415,3 +415,17 @@ def test_one_call_made_again_is_one_call(tmp_path: Path) -> None:
     assert "Made again on a kept connection that had been closed: 1 call of warm_c1." in page
     wiki = reports.form("interview").render(verdict, view.page, view.decision)
     assert "calls, 1 of them made again on a kept connection" in wiki
+
+
+def test_what_the_client_waited_for_a_core_is_on_every_form_that_says_how_it_fared(tmp_path: Path) -> None:
+    verdict, view = interviews.case("pass", tmp_path)
+    quiet = Page(reports.form("interview_html").render(verdict, view)).text
+    assert "not told" in quiet and "% of the time" not in quiet
+    levels = tuple(msgspec.structs.replace(level, delay_p99_s=0.0035, delay_share=0.123) for level in view.levels)
+    view = msgspec.structs.replace(view, levels=levels)
+    page = Page(reports.form("interview_html").render(verdict, view)).text
+    assert "3.5 ms" in page and "12.3 % of the time" in page
+    row = next(csv.DictReader(io.StringIO(reports.form("csv").render(verdict, view))))
+    assert (row["delay_p99_s"], row["delay_ratio"]) == ("0.0035", "0.123")
+    assert "drillmaster_interview_client_delay_ratio" in reports.form("prometheus").render(verdict, view)
+    assert json.loads(reports.form("interview_json").render(verdict, view))["levels"][0]["delay_p99_s"] == 0.0035

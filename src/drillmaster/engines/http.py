@@ -36,6 +36,7 @@ from drillmaster.dialects import Dialect, Ending, load, output_tokens
 from drillmaster.engines import Spec, Stage
 from drillmaster.engines.conn import CODE, Conn, Head
 from drillmaster.engines.pacing import Timer, arrivals
+from drillmaster.engines.run_delay import LOOK_NS, RunDelay
 from drillmaster.engines.shots import Shots, ShuffledShots
 from drillmaster.engines.starting import Starter
 from drillmaster.engines.turns import TurnConn, Turns
@@ -135,6 +136,8 @@ class Engine:
         self._sweep_ns = self._told_ns = 0
         self._longest_turn_ns = 0
         self._long_turns_ns = array("q")
+        self._run_delay = RunDelay()
+        self._look_ns = 0
 
     # The run
 
@@ -156,6 +159,7 @@ class Engine:
             if self._gaps_fd is not None:
                 os.close(self._gaps_fd)
             self.epoll.close()
+            self._run_delay.close()
         return 3 if self.stopping else 0
 
     def stop(self, *_: object) -> None:
@@ -173,6 +177,7 @@ class Engine:
         used = resource.getrusage(resource.RUSAGE_SELF)
         self._longest_turn_ns = 0
         self._long_turns_ns = array("q")
+        self._run_delay.begin()
         self.say("stage_started", stage, begun_ns)
         turns = self.turns
         if turns is not None:
@@ -187,6 +192,9 @@ class Engine:
             turns.closed(begun_ns)
         self._end_stage()
         ended_ns = monotonic_ns()
+        delay = self._run_delay
+        delay.look()
+        delay_p99_ns = min(delay.longest_ns, turn_at(0.99, delay.long_ns, ended_ns - begun_ns))
         after = resource.getrusage(resource.RUSAGE_SELF)
         self.flush()
         cpu_s = after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime
@@ -198,6 +206,10 @@ class Engine:
             cpu_s=cpu_s,
             longest_turn_ms=self._longest_turn_ns / 1e6,
             turn_p99_ms=min(self._longest_turn_ns, turn_at(0.99, self._long_turns_ns, ended_ns - begun_ns)) / 1e6,
+            run_delay_s=delay.whole_ns / 1e9,
+            run_delay_counted=delay.is_counted,
+            longest_delay_ms=delay.longest_ns / 1e6,
+            delay_p99_ms=delay_p99_ns / 1e6,
         )
 
     def say_trouble(self, trouble: Problem) -> None:
@@ -327,6 +339,9 @@ class Engine:
         asked_ns = monotonic_ns()
         events = self.epoll.poll(0 if self.unopened else wait_s, 512)
         begun_ns = monotonic_ns()
+        if begun_ns >= self._look_ns:
+            self._look_ns = begun_ns + LOOK_NS
+            self._run_delay.look()
         over_ns = begun_ns - asked_ns - _LONGEST_WAIT_NS
         if over_ns > LONG_TURN_NS:  # the machine let us not run: whatever came meanwhile waited for us
             self._took(over_ns)

@@ -102,8 +102,8 @@ def conduct(
     cores = len(os.sched_getaffinity(0))
     if team is None and plan.processes > max(1, cores):
         options.progress.line(
-            f"{plan.processes} engines share {cores} core{'s' * (cores > 1)}: what they wait for each other counts as the "
-            "endpoint's; take as many as there are cores"
+            f"{plan.processes} engines share {cores} core{'s' * (cores > 1)}: what they wait for each other is in what they "
+            "measure, and voids a level where it shows; take as many as there are cores"
         )
     room_for(ready, options, engines=plan.processes if team is None else team.size)
     for line in support(plan, options.wanted):

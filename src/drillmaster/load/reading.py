@@ -4,7 +4,9 @@
 2. A level is void where the client is a visible part of what it measured: it held under 90 % of the calls it was to hold; how late
    it sent (99th percentile), or the turns in which it was for more than 1 % of the time, are over 10 % of the level's median; it
    used over 90 % of a core, or over half of one and what it takes for a call, times the callers, is over 10 % of the median. What
-   is under `FLOOR_S` and `TURN_FLOOR_S` is the machine's own and voids nothing.
+   is under `FLOOR_S` and `TURN_FLOOR_S` is the machine's own and voids nothing. Time in which it was ready and others had its core
+   counts as its own: towards what it used, and, where the waits that made up more than 1 % of the time are over 10 % of the median
+   and over `TURN_FLOOR_S`, on its own; over `FLOOR_S` where several engines have no core each, for that is the plan's doing.
 3. A level that was stopped before its end is void. One that was planned and never begun is declared and is not there.
 4. The cold call is void where somebody else called the endpoint in the idle time, and where the client's longest turn was over
    10 % of it, and over `COLD_FLOOR_S`.
@@ -65,12 +67,18 @@ class Fitness(msgspec.Struct, frozen=True, kw_only=True):
     """None: the step did not end."""
     turn_p99_s: float | None = None
     """Of all moments 99 % lay in turns no longer than this; None: the engine did not say."""
+    run_delay_s: float | None = None
+    """How long it was ready and others had its core, in all; None: the engine did not say. The next two as of turns."""
+    longest_delay_s: float | None = None
+    delay_p99_s: float | None = None
     cpu_s: float
     cpu_share: float | None
+    delay_share: float | None = None
+    """`run_delay_s` in the step's time; None: not known."""
     seconds: float
     """From the first call to the last answer."""
     engines: tuple["Fitness", ...] = ()
-    """Of each engine, where several shared the step; then `cpu_s` is of all, `cpu_share` and `longest_turn_s` of the worst."""
+    """Of each engine, where several shared the step; then sums are of all, shares and the longest of the worst."""
 
 
 class InterviewRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,7 +167,13 @@ def open_interview_run(path: Path) -> InterviewRun:
         if tallies[label].n:
             void = [
                 *lost.get(label, ()),
-                *_void(steps[label], tallies[label], fitness[label], cut_short=label == cut_short),
+                *_void(
+                    steps[label],
+                    tallies[label],
+                    fitness[label],
+                    cut_short=label == cut_short,
+                    delay_floor_s=FLOOR_S if _share_cores(manifest) else TURN_FLOOR_S,
+                ),
             ]
             if steps[label]["kind"] == "cold" and idle.get("proven") is False:
                 void.append(f"it may not have been cold: {idle.get('why')}")
@@ -245,17 +259,28 @@ def _fold(
 
 
 def _fitness(callers: int, tally: StepTally, ended: dict[str, Any] | None) -> Fitness:
+    wall_s = None if ended is None else max(ended["wall_s"], 1e-6)
+    run_delay_s = None if ended is None else ended.get("run_delay_s")
     return Fitness(
         callers=callers,
         held=tally.held(),
         held_overall=tally.held_overall(),
         late_p99_s=tally.late_s(0.99),
-        longest_turn_s=None if ended is None else ended["longest_turn_ms"] / 1e3,
-        turn_p99_s=None if ended is None or "turn_p99_ms" not in ended else ended["turn_p99_ms"] / 1e3,
+        longest_turn_s=_seconds(ended, "longest_turn_ms"),
+        turn_p99_s=_seconds(ended, "turn_p99_ms"),
+        run_delay_s=run_delay_s,
+        longest_delay_s=_seconds(ended, "longest_delay_ms"),
+        delay_p99_s=_seconds(ended, "delay_p99_ms"),
         cpu_s=0.0 if ended is None else ended["cpu_s"],
-        cpu_share=None if ended is None else ended["cpu_s"] / max(ended["wall_s"], 1e-6),
+        cpu_share=None if ended is None or wall_s is None else ended["cpu_s"] / wall_s,
+        delay_share=None if run_delay_s is None or wall_s is None else run_delay_s / wall_s,
         seconds=tally.seconds,
     )
+
+
+def _seconds(ended: dict[str, Any] | None, name: str) -> float | None:
+    """A time of an engine's last word on a step, which is in ms; None: it did not say it."""
+    return None if ended is None or name not in ended else float(ended[name]) / 1e3
 
 
 def _shares(
@@ -285,9 +310,14 @@ def _shares(
             )
             for engine, tallies in enumerate(own)
         )
-        shares = [one.cpu_share for one in each if one.cpu_share is not None and one.callers]
+        there = [one for one in each if one.callers]
         fitness[label] = msgspec.structs.replace(
-            whole, engines=each, cpu_share=None if whole.cpu_share is None else max(shares, default=0.0)
+            whole,
+            engines=each,
+            cpu_share=None if whole.cpu_share is None else max((one.cpu_share or 0.0 for one in there), default=0.0),
+            delay_share=None
+            if whole.delay_share is None
+            else max((one.delay_share or 0.0 for one in there), default=0.0),
         )
     return lost
 
@@ -319,14 +349,25 @@ def _impossible(
                 yield label, f"{who} records from outside of {'its' if engine else 'the'} time in the step"
 
 
-def _void(step: dict[str, Any], tally: StepTally, fitness: Fitness, *, cut_short: bool) -> list[str]:
-    """Why a level's numbers are the client's. `cut_short`: it is the last one of a run that did not come to its end."""
+def _share_cores(manifest: InterviewManifest) -> bool:
+    """Whether there are several engines, and not a core for each."""
+    members = manifest.engines.get("members") or ()
+    return len(members) > 1 and not all("core" in member for member in members)
+
+
+def _void(
+    step: dict[str, Any], tally: StepTally, fitness: Fitness, *, cut_short: bool, delay_floor_s: float
+) -> list[str]:
+    """Why a level's numbers are the client's.
+
+    `cut_short`: it is the last one of a run that did not come to its end. `delay_floor_s`: shorter waits for a core void nothing.
+    """
     by_clock = step["kind"] == "open" or step.get("seconds") is not None
     stopped = cut_short if by_clock else tally.n < step["calls"]
     if stopped or fitness.longest_turn_s is None or fitness.cpu_share is None:
         return [f"it was stopped before its end, after {tally.n} of {step['calls']} calls"]
     if step["kind"] == "cold":
-        return _frozen(fitness.longest_turn_s, tally.seconds)
+        return _frozen(max(fitness.longest_turn_s, fitness.longest_delay_s or 0.0), tally.seconds)
     found = []
     asked = min(step["callers"], step["calls"])
     if step["kind"] != "open" and fitness.held < LEAST_HELD * asked:
@@ -336,12 +377,12 @@ def _void(step: dict[str, Any], tally: StepTally, fitness: Fitness, *, cut_short
     median_s = median.value if isinstance(median, Exact) else None
     found += _late(fitness, median_s)
     if not fitness.engines:
-        return found + _burdened(fitness, asked, tally.n, median_s)
+        return found + _burdened(fitness, asked, tally.n, median_s, delay_floor_s)
     for number, engine in enumerate(fitness.engines, start=1):
         if engine.callers:
             calls = max(1, round(tally.n * engine.callers / step["callers"]))
             own = _late(engine, median_s) if calls >= LEAST_LATE and not found else []
-            own += _burdened(engine, min(engine.callers, calls), calls, median_s)
+            own += _burdened(engine, min(engine.callers, calls), calls, median_s, delay_floor_s)
             found += [f"engine {number}: {why}" for why in own]
     return found
 
@@ -365,24 +406,33 @@ def _turn_s(fitness: Fitness) -> float:
     return (fitness.longest_turn_s if fitness.turn_p99_s is None else fitness.turn_p99_s) or 0.0
 
 
-def _burdened(fitness: Fitness, asked: int, calls: int, median_s: float | None) -> list[str]:
+def _burdened(fitness: Fitness, asked: int, calls: int, median_s: float | None, delay_floor_s: float) -> list[str]:
     """Where one engine is a visible part of what it measured."""
     found = []
-    share = fitness.cpu_share or 0.0
-    turn_s = _turn_s(fitness)
+    used, delayed = fitness.cpu_share or 0.0, fitness.delay_share or 0.0
+    share = used + delayed
+    not_let = f" and was not let run for {delayed:.0%} of the time" if delayed >= 0.01 else ""
+    turn_s, delay_s = _turn_s(fitness), fitness.delay_p99_s
     if median_s is not None and turn_s > max(VISIBLE * median_s, TURN_FLOOR_S):
         found.append(
             f"the client was busy for {turn_s * 1e3:.3g} ms at a time{'' if fitness.turn_p99_s is None else ' (p99 of moments)'}, "
             f"and the median is {median_s * 1e3:.3g} ms"
         )
+    if median_s is not None and delay_s is not None and delay_s > max(VISIBLE * median_s, delay_floor_s):
+        found.append(
+            f"the client was ready and not let run for {delay_s * 1e3:.3g} ms at a time (p99 of moments), and the median is "
+            f"{median_s * 1e3:.3g} ms"
+        )
     if share > MOST_CPU:
-        found.append(f"the client used {share:.0%} of a core: it had no room to measure")
+        found.append(f"the client used {used:.0%} of a core{not_let}: it had no room to measure")
     elif share > BUSY_CPU and median_s is not None:
         # Answers that come together are read one after another: the last waits for as many as there are callers.
-        queue_s = fitness.cpu_s / calls * min(asked, calls)
+        each_s = (fitness.cpu_s + (fitness.run_delay_s or 0.0)) / calls
+        queue_s = each_s * min(asked, calls)
         if queue_s > VISIBLE * median_s:
+            among = ", what it waited for a core among it" if not_let else ""
             found.append(
-                f"the client took {fitness.cpu_s / calls * 1e6:.3g} µs a call, {queue_s * 1e3:.2g} ms for {asked} callers, "
+                f"the client took {each_s * 1e6:.3g} µs a call{among}, {queue_s * 1e3:.2g} ms for {asked} callers, "
                 f"and the median is {median_s * 1e3:.2g} ms"
             )
     return found
@@ -417,7 +467,9 @@ def _level(step: dict[str, Any], tally: StepTally, void: tuple[str, ...], fitnes
         cut_s=tally.cut_s(),
         void=void,
         calls=calls,
-        client_s=max(max(one.late_p99_s, _turn_s(one)) for one in each),
-        longest_turn_s=fitness.longest_turn_s,
+        client_s=max(max(one.late_p99_s, _turn_s(one), one.delay_p99_s or 0.0) for one in each),
+        longest_turn_s=None
+        if fitness.longest_turn_s is None
+        else max(fitness.longest_turn_s, fitness.longest_delay_s or 0.0),
         made_again=tally.made_again,
     )

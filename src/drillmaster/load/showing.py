@@ -183,6 +183,7 @@ def _level(
     latency = _spread_of(level.ok_s or (), level.cut_s)
     if not latency.n:
         latency = msgspec.structs.replace(latency, quantiles={name: level.latency(name) for name in QUANTILES})
+    delays = [one.delay_p99_s for one in fitness.engines or (fitness,) if one.delay_p99_s is not None]
     told = [tokens for tokens in calls.tokens if tokens >= 0]
     return LevelView(
         label=level.label,
@@ -209,6 +210,8 @@ def _level(
         late_p99_s=fitness.late_p99_s,
         longest_turn_s=fitness.longest_turn_s,
         cpu_share=fitness.cpu_share,
+        delay_share=fitness.delay_share,
+        delay_p99_s=max(delays, default=None),
         dots=_dots(level, calls),
     )
 

@@ -2,7 +2,8 @@
 
 1. A step is ready when every engine is, begins with the first that began, and ends with the last that ended. How far apart they
    began is its skew.
-2. What they did adds up: calls, connections, CPU. The longest turn is that of the one that had the longest.
+2. What they did adds up: calls, connections, CPU, waits for a core. The longest turn is that of the one that had the longest, and
+   so is the longest wait.
 3. An engine on another machine may say anything: what is no word of an engine, or comes out of its order, is told apart before it
    is believed.
 """
@@ -15,7 +16,7 @@ __all__ = ["Together"]
 Said = Mapping[str, Any]
 
 _COUNTS = ("ns", "in_flight", "connections", "done", "failed")
-_SPENT = ("wall_s", "cpu_s", "longest_turn_ms", "turn_p99_ms")
+_SPENT = ("wall_s", "cpu_s", "longest_turn_ms", "turn_p99_ms", "run_delay_s", "longest_delay_ms", "delay_p99_ms")
 _MOST = 1 << 62
 
 
@@ -139,6 +140,10 @@ class Together:
             "cpu_s": round(sum(said["cpu_s"] for said in ended.values()), 6),
             "longest_turn_ms": round(max(said["longest_turn_ms"] for said in ended.values()), 3),
             "turn_p99_ms": round(max(said["turn_p99_ms"] for said in ended.values()), 3),
+            "run_delay_s": round(sum(said["run_delay_s"] for said in ended.values()), 6),
+            "run_delay_counted": all(said.get("run_delay_counted", False) for said in ended.values()),
+            "longest_delay_ms": round(max(said["longest_delay_ms"] for said in ended.values()), 3),
+            "delay_p99_ms": round(max(said["delay_p99_ms"] for said in ended.values()), 3),
             "connections": sum(said["connections"] for said in ended.values()),
         }
         return found | ({"engines": self._engines} if self._engines > 1 else {})
@@ -150,6 +155,10 @@ class Together:
             "cpu_s": round(said["cpu_s"], 6),
             "longest_turn_ms": round(said["longest_turn_ms"], 3),
             "turn_p99_ms": round(said["turn_p99_ms"], 3),
+            "run_delay_s": round(said["run_delay_s"], 6),
+            "run_delay_counted": bool(said.get("run_delay_counted", False)),
+            "longest_delay_ms": round(said["longest_delay_ms"], 3),
+            "delay_p99_ms": round(said["delay_p99_ms"], 3),
             "connections": said["connections"],
             "calls": self.calls(said["stage"], engine),
         }

@@ -97,6 +97,10 @@ class LevelView(msgspec.Struct, frozen=True, kw_only=True):
     """The longest time that the client's loop was busy; None: the level did not end."""
     cpu_share: float | None
     """Of one core."""
+    delay_share: float | None = None
+    """In so large a part of the time it was ready and others had its core; None: that is not known."""
+    delay_p99_s: float | None = None
+    """Of all moments 99 % lay in waits for a core no longer than this, or in none; None: not known."""
     dots: tuple[Dot, ...] = ()
     """Calls of the picture, thinned by rule 2, in the order they were due."""
 

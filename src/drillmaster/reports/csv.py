@@ -28,6 +28,7 @@ COLUMNS: Final = (
     *(f"first_byte_{name}_s" for name in _STREAM), *(f"first_word_{name}_s" for name in _STREAM),
     *(f"gap_{name}_s" for name in ("p50", "p95", "p99", "max")),
     "held", "late_p99_s", "busy_max_s", "cpu_ratio", "void", "made_again",
+    "delay_p99_s", "delay_ratio",
 )  # fmt: skip  # columns, in the order of the file
 _FORMULA = re.compile(r"[=+\-@\t\r]")
 
@@ -77,7 +78,7 @@ def _row(verdict: Verdict, view: InterviewView, level: LevelView) -> list[object
     found += _quantiles(level.first_word, _STREAM)
     found += _quantiles(level.gaps, ("p50", "p95", "p99", "max"))
     found += [level.held, level.late_p99_s, level.longest_turn_s, level.cpu_share, "; ".join(level.void)]
-    return [*found, level.made_again]
+    return [*found, level.made_again, level.delay_p99_s, level.delay_share]
 
 
 def _quantiles(spread: Spread | None, names: tuple[str, ...]) -> list[object]:

@@ -356,6 +356,10 @@ def _client(level: LevelView) -> dict[str, Any]:
         "late": seconds_text(level.late_p99_s),
         "turn": "not told" if level.longest_turn_s is None else seconds_text(level.longest_turn_s),
         "cpu": "not told" if level.cpu_share is None else f"{number(round(level.cpu_share * 100, 1))} %",
+        "waited": "not told" if level.delay_p99_s is None else seconds_text(level.delay_p99_s),
+        "waited_share": ""
+        if level.delay_share is None
+        else f"{number(round(level.delay_share * 100, 1))} % of the time",
         "void": level.void,
     }
 

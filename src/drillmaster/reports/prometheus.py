@@ -156,6 +156,11 @@ def _interview(verdict: Verdict, view: InterviewView) -> list[str]:
         "late_p99_seconds", "How late the client sent, 99th percentile.", each({x.label: x.late_p99_s for x in levels})
     )
     metric("client_cpu_ratio", "Share of one core that the client used.", each({x.label: x.cpu_share for x in levels}))
+    metric(
+        "client_delay_ratio",
+        "Share of the time in which the client was ready and others had its core.",
+        each({x.label: x.delay_share for x in levels}),
+    )
     if view.knee_callers is not None:
         metric(
             "knee_callers",

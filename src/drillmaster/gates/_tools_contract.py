@@ -84,17 +84,16 @@ _TRANSPORTS = {
     "stdio": "stdio", "http": "remote", "sse": "remote", "streamable-http": "remote", "streamableHttp": "remote",
     "streamable_http": "remote", "ws": "remote", "local": "stdio",
 }  # fmt: skip  # pairs
-_LOADING = re.compile(
+_LOADING = (
     r"(LD_.*|DYLD_.*|GCONV_PATH|NODE_OPTIONS|NODE_PATH|NODE_EXTRA_CA_CERTS|NODE_TLS_REJECT_UNAUTHORIZED|PYTHON(PATH|STARTUP|HOME|"
     r"USERBASE|BREAKPOINT|INSPECT|WARNINGS|EXECUTABLE)|BASH_ENV|ENV|ZDOTDIR|SHELL|SHELLOPTS|BASHOPTS|PS4|PROMPT_COMMAND|IFS|PATH|"
     r"PATHEXT|COMSPEC|PERL5(LIB|OPT|DB)|PERLLIB|RUBY(OPT|LIB)|GEM_(HOME|PATH)|LUA_(INIT|PATH|CPATH).*|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|"
     r"JDK_JAVA_OPTIONS|CLASSPATH|GIT_.*|SSH_ASKPASS|EDITOR|VISUAL|PAGER|BROWSER|TERMINFO|NPM_CONFIG_.*|UV_(.*INDEX.*|FIND_LINKS|PYTHON.*|CONFIG_FILE)|PIP_.*|BUN_.*|DENO_.*|"
     r"DOCKER_(HOST|CONFIG|CONTEXT)|COMPOSE_.*|DOTNET_STARTUP_HOOKS|CORECLR_.*|PHPRC|PHP_INI_SCAN_DIR|R_PROFILE.*|JULIA_.*|"
-    r"SSL_CERT_.*|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|HOME|USERPROFILE|TMPDIR)",
-    re.IGNORECASE,
+    r"SSL_CERT_.*|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|HOME|USERPROFILE|TMPDIR)"
 )
-_HARMLESS_ENV = re.compile(r"(PYTHONWARNINGS|GIT_(AUTHOR|COMMITTER)_(NAME|EMAIL)|GIT_TERMINAL_PROMPT)")
-_CHANGES = re.compile(
+_HARMLESS_ENV = r"(PYTHONWARNINGS|GIT_(AUTHOR|COMMITTER)_(NAME|EMAIL)|GIT_TERMINAL_PROMPT)"
+_CHANGES = (
     r"(^|_)(delete|remove|drop|destroy|purge|wipe|truncate|kill|write|overwrite|create|update|insert|push|merge|exec|execute|run|"
     r"shell|deploy|send|publish|upload|move|rename|chmod|install|grant|revoke|pay|transfer)(_|$)"
 )
@@ -224,7 +223,7 @@ def sounds_like_more(tool: dict[str, Any], gate: "ToolsGate") -> Iterator[Side]:
     texts = [one for one in said if isinstance(one, str)] if isinstance(said, list) else []
     if texts and all(gate.privileges.get(one) == "reads" for one in texts):
         plain = re.sub(r"(?<=[a-z])(?=[A-Z])|[-./]", "_", named(tool)).casefold()
-        match = _CHANGES.search(plain)
+        match = re.search(_CHANGES, plain)
         if match:
             yield Side("name-says-more", named(tool), f"its name says {match[2]}, and it may only read")
 
@@ -329,7 +328,7 @@ def of_environment(env: object, who: str) -> Iterator[Reason | Side]:
     for name, value in env.items():
         if not isinstance(value, str | int | float | bool) and value is not None:
             yield Reason("start-environment", who, f"env {name}: {shown(value)}, where a text is wanted")
-        if _LOADING.fullmatch(name) and not _HARMLESS_ENV.fullmatch(name):
+        if re.fullmatch(_LOADING, name, re.IGNORECASE) and not re.fullmatch(_HARMLESS_ENV, name):
             yield Reason("start-environment", who, f"env {name}, which decides what is loaded or whom it trusts")
         elif "=" in name or not name.strip() or not name.isprintable():
             yield Reason("start-environment", who, "env with a name that is none")

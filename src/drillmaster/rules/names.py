@@ -50,19 +50,19 @@ _ZERO = frozenset(
     "\u206a\u206b\u206c\u206d\u206e\u206f\ufff9\ufffa\ufffb"
 )
 _JOINERS = frozenset("\u200c\u200d")
-_FLAG = re.compile("\U0001f3f4[\U000e0020-\U000e007e]{1,10}\U000e007f")
-_SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2,}")
-_ANSI = re.compile("\x1b[\\[\\]()#;?PX^_a-zA-Z]|\x9b")
+_FLAG = "\U0001f3f4[\U000e0020-\U000e007e]{1,10}\U000e007f"
+_SELECTORS = "[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2,}"
+_ANSI = "\x1b[\\[\\]()#;?PX^_a-zA-Z]|\x9b"
 
-_PSEUDO_TAG = re.compile(
-    r"</?\s*(important|system|secret|hidden|assistant|admin|developer|sys|inst|override)\s*/?>"
-    r"|\[/?(inst|system)\]|<\|\s*(im_start|im_end|system|assistant|endoftext)\b",
-    re.IGNORECASE,
+# Patterns are compiled where they are first needed: most lists hold no text that gets so far, and a hook waits for its start.
+_PSEUDO_TAG = (
+    r"(?i)</?\s*(important|system|secret|hidden|assistant|admin|developer|sys|inst|override)\s*/?>"
+    r"|\[/?(inst|system)\]|<\|\s*(im_start|im_end|system|assistant|endoftext)\b"
 )
 _NEAR = r"\b[^.\n]{0,30}\b"
 _PERSON = r"(the )?(user|human|person|operator|developer)s?\b(?! (interface|id|name|account|agent|table)|'s|_|-)"
 _ORDERS = tuple(
-    re.compile(rf"\b{_NEAR.join(parts)}", re.IGNORECASE)
+    rf"(?i)\b{_NEAR.join(parts)}"
     for parts in (
         (
             r"(ignore|disregard|forget|override|bypass)",
@@ -106,7 +106,7 @@ def _of_name(name: str) -> Iterator[Fault]:
         return
     if any(ord(char) in _TAGS for char in name):
         yield Fault("name-hidden", f"tag characters in {shown}")
-    elif _ANSI.search(name):
+    elif re.search(_ANSI, name):
         yield Fault("name-hidden", f"a terminal sequence in {shown}")
     elif any(unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp", "Co", "Cn") for char in name):
         yield Fault("name-hidden", f"a character that cannot be seen in {shown}")
@@ -147,19 +147,19 @@ def hidden(text: str) -> tuple[Fault, ...]:
     if text.isascii() and text.isprintable():
         return ()
     found = []
-    rest = _FLAG.sub("", text)
+    rest = re.sub(_FLAG, "", text)
     if any(ord(char) in _TAGS for char in rest):
         said = "".join(chr(ord(char) - 0xE0000) for char in rest if 0xE0020 <= ord(char) < 0xE007F)
         found.append(
             Fault("tag-characters", f"tag characters that spell {_printable(said)}" if said else "tag characters")
         )
-    if _ANSI.search(text):
+    if re.search(_ANSI, text):
         found.append(Fault("terminal", "a terminal sequence"))
     elif any(unicodedata.category(char) == "Cc" and char not in "\t\n\r" for char in text):
         found.append(Fault("control", "a control character"))
     if any(char in _BIDI for char in text):
         found.append(Fault("bidirectional", "a mark that turns the direction of text around"))
-    if _SELECTORS.search(text):
+    if re.search(_SELECTORS, text):
         found.append(Fault("selectors", "a run of variation selectors, which can spell anything"))
     if any(char in _ZERO for char in text) or _idle_joiner(text):
         found.append(Fault("zero-width", "characters without width"))
@@ -185,11 +185,11 @@ def instructs(text: str) -> tuple[Fault, ...]:
     flat = unicodedata.normalize("NFKC", text)
     flat = "".join(char for char in flat if char not in _ZERO and char not in _JOINERS)
     found = []
-    tag = _PSEUDO_TAG.search(flat)
+    tag = re.search(_PSEUDO_TAG, flat) if "<" in flat or "[" in flat else None
     if tag:
         found.append(Fault("pseudo-tag", _printable(tag[0])))
-    for order in _ORDERS:
-        said = order.search(flat)
+    for order in _ORDERS if " " in flat.strip() else ():
+        said = re.search(order, flat)
         if said:
             found.append(Fault("order", _printable(said[0])))
     return tuple(found)

@@ -43,12 +43,10 @@ __all__ = ["Fault", "Listed", "Program", "faults", "within"]
 MAX_WORDS = 256
 MAX_CHARS = 32_768
 
-_WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\")
-_SYSTEM = re.compile(
-    r"/(.*/)?s?bin/[^/]+|(/usr)?/lib(32|64)?/.*|/nix/.*|[A-Za-z]:[\\/].*|\\\\.*|.*\.exe", re.IGNORECASE
-)
+_WINDOWS = r"[A-Za-z]:[\\/]|\\\\"
+_SYSTEM = r"(?i)/(.*/)?s?bin/[^/]+|(/usr)?/lib(32|64)?/.*|/nix/.*|[A-Za-z]:[\\/].*|\\\\.*|.*\.exe"
 _OPEN = ("/tmp/", "/var/tmp/", "/dev/", "/proc/", "/run/user/", "/sys/", "/private/tmp/")  # noqa: S108 - refused, not used
-_HERE = re.compile(r"\$\{(workspaceFolder|CLAUDE_PROJECT_DIR(:-\.)?)\}(?=/|$)")
+_HERE = r"\$\{(workspaceFolder|CLAUDE_PROJECT_DIR(:-\.)?)\}(?=/|$)"
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -87,7 +85,7 @@ class Listed:
 
 def within(word: str) -> str | None:
     """Give a path from the root of the repository, straight: `tools/a.js` for `./tools/a.js`. None where it leads elsewhere."""
-    word = _HERE.sub(".", word)
+    word = re.sub(_HERE, ".", word)
     if not word or word.startswith(("/", "~", "\\")) or re.match(r"[A-Za-z]:", word) or "$" in word or "\\" in word:
         return None
     straight = posixpath.normpath(word)
@@ -127,7 +125,7 @@ def _shape(command: object) -> Iterator[Fault]:
 
 def _judge(words: list[str], listed: Listed) -> Iterator[Fault]:
     first = words[0]
-    windows = _WINDOWS.match(first) is not None
+    windows = re.match(_WINDOWS, first) is not None
     # Outside Windows a shell drops quotes and backslashes, and ends a word at its signs: b\ash and ba''sh are bash.
     bare = re.sub(r"[\"'`^]" if windows else r"[\"'`^\\]", "", first).strip()
     name = named(re.split(r"[;&|<>\s]", bare)[0] if not windows else bare)
@@ -136,8 +134,8 @@ def _judge(words: list[str], listed: Listed) -> Iterator[Fault]:
     elif re.search(r"[;&|<>`*?]|\$\(", first):
         yield Fault("shape", 0, f"signs of a shell in the program {printable(first)}")
     own = within(first)
-    is_system = ("/" not in bare and "\\" not in bare) or _SYSTEM.fullmatch(bare) is not None
-    if "$" in _HERE.sub("", first):
+    is_system = ("/" not in bare and "\\" not in bare) or re.fullmatch(_SYSTEM, bare) is not None
+    if "$" in re.sub(_HERE, "", first):
         yield Fault("variable", 0, f"{printable(first)}, which is known to nobody before it runs")
     elif not own and ("//" in first or ".." in re.split(r"[/\\]", first) or "/./" in first or first.startswith("~")):
         yield Fault("unclean", 0, f"{printable(first)}, a path that is not written straight")
@@ -208,7 +206,7 @@ def _interpreted(name: str, words: list[str], start: int, listed: Listed) -> Ite
         yield Fault("evaluates", at, f"{printable(words[start])} without a file, which runs what it reads")
         return
     file = words[at]
-    if "$" in _HERE.sub("", file):
+    if "$" in re.sub(_HERE, "", file):
         yield Fault("variable", at, f"{printable(file)}, which is known to nobody before it runs")
     elif re.match(r"[a-z][a-z0-9+.-]*:(?!\\)", file, re.IGNORECASE) and not re.match(r"[A-Za-z]:[\\/]", file):
         yield Fault("unpinned", at, f"{printable(file)}, an address, which is fetched anew")

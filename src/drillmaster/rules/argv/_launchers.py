@@ -7,27 +7,25 @@ from drillmaster.rules.argv._words import Fault, named, printable
 
 __all__ = ["LAUNCHERS", "launched"]
 
-_NPM = re.compile(
-    r"(@[a-z0-9~_.-]+/)?[a-z0-9~_.-]+@[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?", re.IGNORECASE
-)
-_PYPI = re.compile(
+_NPM = r"(?i)(@[a-z0-9~_.-]+/)?[a-z0-9~_.-]+@[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?"
+_PYPI = (
     r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(\[[A-Za-z0-9,._ -]+\])?(==|===|@)"
     r"[0-9]+!?[0-9A-Za-z.]*(\.[0-9A-Za-z]+)+(\+[0-9A-Za-z.]+)?"
 )
-_COMMIT = re.compile(r"(git\+https://|github:|https://)[^\s#@]+[#@]([0-9a-f]{40}|[0-9a-f]{64})(#.*)?")
-_IMAGE = re.compile(r"[a-z0-9][a-zA-Z0-9._/:-]*@sha256:[0-9a-f]{64}")
-_GO = re.compile(r"[a-z0-9.-]+\.[a-z]+/[^\s@]+@v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[a-z]+)?")
+_COMMIT = r"(git\+https://|github:|https://)[^\s#@]+[#@]([0-9a-f]{40}|[0-9a-f]{64})(#.*)?"
+_IMAGE = r"[a-z0-9][a-zA-Z0-9._/:-]*@sha256:[0-9a-f]{64}"
+_GO = r"[a-z0-9.-]+\.[a-z]+/[^\s@]+@v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[a-z]+)?"
 _SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh", "busybox", "env", "cmd", "pwsh", "powershell"})
 
 
 def _npm(text: str) -> bool:
-    return bool(_NPM.fullmatch(text) or (_COMMIT.fullmatch(text) and "#" in text))
+    return bool(re.fullmatch(_NPM, text) or (re.fullmatch(_COMMIT, text) and "#" in text))
 
 
 def _pypi(text: str) -> bool:
-    return bool(_PYPI.fullmatch(text) or (_COMMIT.fullmatch(text) and text.startswith("git+"))) and not text.endswith(
-        ".*"
-    )
+    return bool(
+        re.fullmatch(_PYPI, text) or (re.fullmatch(_COMMIT, text) and text.startswith("git+"))
+    ) and not text.endswith(".*")
 
 
 Pins = Callable[[str], bool]
@@ -57,7 +55,7 @@ _GO_RUN: _Walk = (
     frozenset({"-v", "-x", "-trimpath"}),
     frozenset(),
     frozenset(),
-    lambda text: bool(_GO.fullmatch(text)),
+    lambda text: bool(re.fullmatch(_GO, text)),
 )
 LAUNCHERS = frozenset(
     {
@@ -183,8 +181,9 @@ _HOST = frozenset({
     "--privileged", "--cap-add", "--device", "--pid", "--ipc", "--uts", "--userns", "--volumes-from", "--device-cgroup-rule",
     "--gpus", "--cgroup-parent", "--sysctl", "--group-add", "--runtime",
 })  # fmt: skip  # words, a line at a time
-_LOADING = re.compile(
-    r"(LD_[A-Z_]+|DYLD_[A-Z_]+|NODE_OPTIONS|NODE_PATH|PYTHON(PATH|STARTUP|HOME)|BASH_ENV|ENV|PERL5(LIB|OPT)|RUBYOPT|JAVA_TOOL_OPTIONS|PATH)"
+_LOADING = (
+    r"(LD_[A-Z_]+|DYLD_[A-Z_]+|NODE_OPTIONS|NODE_PATH|PYTHON(PATH|STARTUP|HOME)|BASH_ENV|ENV|PERL5(LIB|OPT)|RUBYOPT"
+    r"|JAVA_TOOL_OPTIONS|PATH)"
 )
 
 
@@ -221,7 +220,7 @@ def _image(name: str, words: list[str]) -> Iterator[Fault]:
         return
     if "$" in words[at]:
         yield Fault("variable", at, f"{printable(words[at])}, which is known to nobody before it runs")
-    elif not _IMAGE.fullmatch(words[at]):
+    elif not re.fullmatch(_IMAGE, words[at]):
         yield Fault("unpinned", at, f"{printable(words[at])}, an image without a digest")
     if len(words) > at + 1 and named(words[at + 1]) in _SHELLS:
         yield Fault("shell", at + 1, f"{printable(words[at + 1])}, a shell in the container")
@@ -256,7 +255,7 @@ def _of_option(word: str, value: str) -> tuple[str, str] | None:
         return "mount", "a namespace of the host"
     if word == "--entrypoint" and named(value) in _SHELLS:
         return "shell", "a shell in the container"
-    if word in ("-e", "--env") and _LOADING.fullmatch(value.partition("=")[0]):
+    if word in ("-e", "--env") and re.fullmatch(_LOADING, value.partition("=")[0]):
         return "option", "which decides what is loaded"
     if word in ("-p", "--publish") and not value.startswith(("127.0.0.1:", "[::1]:")):
         return "mount", "a port that others can reach"

@@ -29,7 +29,7 @@ def outcome(
     otherwise: Status = "fail",
 ) -> Check:
     """A judgement: `bad` is all that is wrong, and `why` what is said where nothing is."""
-    wrong = list(dict.fromkeys(bad))
+    wrong = [legible(one) for one in dict.fromkeys(bad)]
     told = "; ".join(wrong[:_MOST]) + (f"; and {len(wrong) - _MOST} more" if len(wrong) > _MOST else "")
     return Check(
         id=check,
@@ -38,9 +38,14 @@ def outcome(
         title=title,
         observed=None if examined is None else Exact(examined),
         why=told or why,
-        remedy=remedy if wrong else "",
-        cites=tuple(Cite(path, 0) for path in sorted(set(cites))[:20]) if wrong else (),
+        remedy=legible(remedy) if wrong else "",
+        cites=tuple(Cite(legible(path), 0) for path in sorted(set(cites))[:20]) if wrong else (),
     )
+
+
+def legible(text: str) -> str:
+    """Write a name that is no UTF-8 with escapes: no form of a verdict could hold it otherwise."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def lock_path_of(path: str, lock: str) -> bool:

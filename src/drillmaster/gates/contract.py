@@ -22,7 +22,7 @@ import msgspec
 from drillmaster.gates import Gate
 from drillmaster.gates._contract_compared import compared_checks, fixture_checks
 from drillmaster.gates._contract_evidence import ContractChange, ContractClass, SideName
-from drillmaster.gates._contract_locked import lock_checks, lock_path_of, outcome
+from drillmaster.gates._contract_locked import legible, lock_checks, lock_path_of, outcome
 from drillmaster.rules._globs import Globs, pattern_fault
 from drillmaster.rules.contract_lock import path_fault
 from drillmaster.verdict import Check, Exact, Finding, Verdict
@@ -115,9 +115,11 @@ class ContractGate(Gate[ContractChange], frozen=True, kw_only=True, tag="contrac
     def findings(self, evidence: ContractChange, checks: tuple[Check, ...]) -> Iterator[Finding]:
         for reading in evidence.readings:
             for one in reading.found[:20]:
-                where = f"{reading.path}#{one.at or one.was}"
+                where = legible(f"{reading.path}#{one.at or one.was}")
                 yield Finding(
-                    id=one.rule, cause=one.says, next=f"see {where}" + (", a note" if one.level == "note" else "")
+                    id=one.rule,
+                    cause=legible(one.says),
+                    next=f"see {where}" + (", a note" if one.level == "note" else ""),
                 )
         for line in evidence.second_opinion:
             yield Finding(id="oasdiff", cause=line, next="another program's word; it changes no verdict")

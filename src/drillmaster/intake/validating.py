@@ -16,6 +16,7 @@ from drillmaster.rules.schema_break import document_kind
 __all__ = ["MISSING", "Validators"]
 
 MISSING = "no jsonschema-rs, which tries the examples: pip install 'drillmaster[contracts]'"
+_ROOT = "urn:drillmaster:contract"
 
 
 class Validators:
@@ -43,12 +44,18 @@ class Validators:
 
     def _compiled(self, data: bytes, place: str, pointer: str) -> Any:
         root = strict.load(data, place=place, fmt=format_of(place))
-        schema, draft = _schema(root, place, pointer)
-        options = {"offline": True, "retriever": _refuse, "pattern_options": self._rs.RegexOptions()}
+        draft = _draft(root, place, pointer)
+        options: dict[str, Any] = {"offline": True, "pattern_options": self._rs.RegexOptions()}
         try:
+            if not pointer:
+                return self._rs.validator_for(root, **options)
             if draft is None:
-                return self._rs.validator_for(schema, **options)
-            return getattr(self._rs, f"{draft}Validator")(schema, **options)
+                # Of the whole document only what the pointer names is asked for, and its references hold as they stand.
+                named = self._rs.validator_cls_for(root) if isinstance(root, dict) else self._rs.Draft202012Validator
+                draft = named.__name__.removesuffix("Validator")
+            whole = _plain(root) if draft == "Draft4" and "openapi" in root else root
+            options["registry"] = self._rs.Registry([(_ROOT, whole)], draft=getattr(self._rs, draft))
+            return getattr(self._rs, f"{draft}Validator")({"$ref": f"{_ROOT}#{_escaped(pointer)}"}, **options)
         except (ValueError, RuntimeError, TypeError, self._rs.ValidationError, self._rs.ReferencingError) as error:
             raise self._cannot(place, pointer, error) from None
 
@@ -61,14 +68,10 @@ class Validators:
         )
 
 
-def _refuse(uri: str) -> Any:
-    raise ValueError(f"{uri[:80]} is not fetched")
-
-
-def _schema(root: Any, place: str, pointer: str) -> tuple[Any, str | None]:
-    """Give the schema that a pointer names, with the document's definitions beside it, and the draft it is of."""
+def _draft(root: Any, place: str, pointer: str) -> str | None:
+    """Say which draft a document's schemas are of, where the document says it; raise Problem where no schema is named."""
     target = root
-    for word in pointer.split("/")[1:] if pointer else ():
+    for word in pointer.split("/")[1:]:
         name = word.replace("~1", "/").replace("~0", "~")
         try:
             target = target[int(name)] if isinstance(target, list) else target[name]
@@ -91,21 +94,8 @@ def _schema(root: Any, place: str, pointer: str) -> tuple[Any, str | None]:
             remedy="add `schema`, such as /components/schemas/Order, to the fixture",
         )
     if kind == "openapi":
-        old = str(root["openapi"]).startswith("3.0")
-        whole = _plain(root) if old else root
-        return {"$ref": f"#{_escaped(pointer)}", **_beside(whole)}, "Draft4" if old else "Draft202012"
-    if not pointer:
-        return root, None
-    if isinstance(root, list):
-        return target, None
-    schema = {"$ref": f"#{_escaped(pointer)}", **_beside(root)}
-    if isinstance(target, dict) and kind == "tools":
-        return ({"$schema": target["$schema"], **schema} if "$schema" in target else schema), None
-    return schema, None
-
-
-def _beside(root: Any) -> dict[str, Any]:
-    return {name: one for name, one in root.items() if name != "$ref"} if isinstance(root, dict) else {}
+        return "Draft4" if str(root["openapi"]).startswith("3.0") else "Draft202012"
+    return None
 
 
 def _escaped(pointer: str) -> str:

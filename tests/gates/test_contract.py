@@ -276,3 +276,18 @@ def test_a_policy_that_is_none_is_refused(edit: dict[str, Any]) -> None:
     assert as_type(whole, ContractGate, place="p") == GATE
     with pytest.raises(Problem):
         as_type({**whole, **edit}, ContractGate, place="p")
+
+
+def test_the_kits_policy_once_filled_in_is_one() -> None:
+    from drillmaster.judge import decode_gate, load_policy
+    from drillmaster.scaffold import blanks, fill, template
+
+    text = template("contract")["contract-policy.yaml"]
+    examples = dict(blanks(text))
+    assert all(examples.values()), examples
+    values = {
+        p: [w.strip() for w in e[1:-1].split(",")] if e.startswith("[") else int(e) if e.isdigit() else e
+        for p, e in examples.items()
+    }
+    policy, _ = load_policy(fill(text, values).encode(), place="p", fmt="yaml")
+    assert isinstance(decode_gate(policy, "contract", place="p"), ContractGate)

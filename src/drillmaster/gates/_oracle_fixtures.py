@@ -46,7 +46,7 @@ def recorded(told: Sorted, wanted: Literal["recorded", "any"], hosts: tuple[str,
         bad,
         title,
         len(files),
-        f"drillmaster fixture record URL --permit-host HOST --out {bad[0][0] if bad else ''}",
+        f"drillmaster fixture record URL --by NAME --plan staging.yaml --permit-host HOST --out {bad[0][0] if bad else ''}",
     )
 
 
@@ -96,7 +96,8 @@ def stale(told: Sorted, wanted: Literal["recorded", "any"], max_age_s: float) ->
         unit="s",
         why=why,
         cites=(Cite(oldest, 0),) if status == "fail" else (),
-        remedy=f"drillmaster fixture record URL --permit-host HOST --out {oldest or 'FILE'}, in a change of its owner's"
+        remedy=f"drillmaster fixture record URL --by NAME --plan staging.yaml --permit-host HOST --out {oldest or 'FILE'}, "
+        "in its owner's own change"
         if why
         else "",
     )

@@ -224,7 +224,7 @@ class Oracle(Gate[OracleChange], frozen=True, kw_only=True, tag="oracle"):
         return _check(
             "self-files",
             status,
-            f"what judges the change (list, policy, workflows, hooks, conftest) is {self.self_owner}'s to change",
+            f"what judges the change (list, policy, workflows, hooks, conftest) is for {self.self_owner} to change",
             paths=files if status != "pass" else [],
             why=why,
             remedy="take these files out of the change; their owner changes them in one of their own, or vouches for it with a "

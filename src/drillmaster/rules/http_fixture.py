@@ -59,7 +59,7 @@ def read_fixture(data: bytes, *, place: str) -> tuple[Fixture, int]:
     """Read a fixture, with its time in ns. Raises Problem where it is none, or its digest does not hold."""
     fixture = strict.load_as(data, Fixture, place=place, fmt="json", cap_bytes=CAP_BYTES)
     recorded_ns = parse_rfc3339(fixture.recorded_at)
-    again = f"drillmaster fixture record URL --permit-host {fixture.host or 'HOST'} --out {place}"
+    again = f"drillmaster fixture record URL --by NAME --plan staging.yaml --permit-host {fixture.host or 'HOST'} --out {place}"
     if recorded_ns is None:
         raise Problem(
             f"{place}: /recorded_at", found=repr(fixture.recorded_at[:40]), wanted="RFC 3339 with a zone", remedy=again

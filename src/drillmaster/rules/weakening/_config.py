@@ -1,9 +1,6 @@
 """Settings of test runners: what they leave out, and how strict they are, before and after."""
 
-import configparser
-import json
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -138,6 +135,10 @@ def _shown(value: Any) -> str:
 
 def _read(path: str, data: bytes) -> dict[str, Any]:
     """Give the settings of test runners in one file, flat."""
+    import configparser  # these three cost 10 ms that a change without settings need not pay
+    import json
+    import tomllib
+
     name = path.rpartition("/")[2]
     try:
         text = data.decode("utf-8")

@@ -65,6 +65,8 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the policy has a decision table."""
     by_bound: bool = False
     """Whether the thresholds judge the 95 % upper bound; else what was seen."""
+    block_s: float | None = None
+    """Of the thresholds: how long a block of time is, of which calls count as one; None: they do not say."""
     thresholds: bool = True
     """Whether there were any; without them the verdict is refused."""
     run: InterviewRun | None = None
@@ -138,16 +140,18 @@ def judge_run(
     budget: BudgetNote | None = None,
     version: str = drillmaster.__version__,
     changed: LastChange | Literal["ask"] | None = "ask",
+    lies_at: Path | None = None,
 ) -> Judged:
     """Judge a sealed run by its thresholds. Raises Problem; Refused where the run is not as it was sealed.
 
-    `changed` is what git said of the thresholds' last change when they judged; "ask" asks it now.
+    `changed` is what git said of the thresholds' last change when they judged; "ask" asks it now. `lies_at` is where they lie
+    in a repository, where `policy` is a copy.
     """
     read_run = open_interview_run(run_dir)
     thresholds = read_thresholds(policy)
     interview, manifest = read_run.interview, read_run.manifest
     if changed == "ask":
-        changed = last_change(policy, at=str((manifest.code or {}).get("commit") or "") or None)
+        changed = last_change(lies_at or policy, at=str((manifest.code or {}).get("commit") or "") or None)
     not_the_drivers, more_stamps = apart(
         changed,
         driver=manifest.seats.get("driver", ""),
@@ -184,6 +188,7 @@ def judge_run(
         page=screened(_page(read_run, thresholds.place)),
         decides_kinds=thresholds.gate.decision is not msgspec.UNSET,
         by_bound=thresholds.gate.decide == "bound",
+        block_s=None if thresholds.gate.block_s is msgspec.UNSET else thresholds.gate.block_s,
         run=read_run,
         changed=changed,
     )

@@ -38,10 +38,11 @@ class Upheld(msgspec.Struct, frozen=True):
     told: Verdict
 
 
-def upheld(name: str, asked: Asked, default: Path | None, judge: Callable[[Path], Verdict]) -> Upheld:
+def upheld(name: str, asked: Asked, default: Path | None, judge: Callable[[Path, Path], Verdict]) -> Upheld:
     """Judge by one gate over a run, and hold the verdict against base and ledger. Raises Problem.
 
-    `default` is the policy where none is named and there is no base; `judge` takes the path of one.
+    `default` is the policy where none is named and there is no base; `judge` takes the path of one, and of where it lies
+    in a repository, which is another one where it was taken from the base.
     """
     must_go_red(name, asked.state)
     if asked.base is None:
@@ -55,7 +56,7 @@ def upheld(name: str, asked: Asked, default: Path | None, judge: Callable[[Path]
         policy = Path(asked.policy) if asked.policy else default
         if policy is None:
             raise no_policy(name, "--policy")
-        return _attempted(name, asked, judge(policy), read_bytes(policy, _CAP_BYTES), policy.name, ())
+        return _attempted(name, asked, judge(policy, policy), read_bytes(policy, _CAP_BYTES), policy.name, ())
     authority = Authority(Repository.at(asked.repo), asked.base, asked.head, now_ns=asked.now_ns, event=asked.event)
     named = asked.policy or f"{FOLDER}/{name}-policy.yaml"
     path = inside(authority, named)
@@ -64,7 +65,7 @@ def upheld(name: str, asked: Asked, default: Path | None, judge: Callable[[Path]
         beside = sorted(Path(named).parent.glob("*.sig"))
         signatures = tuple(read_bytes(one, 1 << 16) for one in beside if one.name.startswith(f"{Path(named).name}."))
         signed = authority.policy_check(named, data, signatures)
-        verdict = judge(Path(named))
+        verdict = judge(Path(named), Path(named))
     else:
         found = authority.repo.read(authority.base, path, cap_bytes=_CAP_BYTES)
         if found is None:
@@ -72,7 +73,9 @@ def upheld(name: str, asked: Asked, default: Path | None, judge: Callable[[Path]
         data = found
         signed = authority.policy_check(path, data, authority.signatures(authority.base, path))
         with _laid_out(authority, path, data) as copy:
-            verdict = _as_named(lambda: judge(copy), copy, f"{path} at {authority.base[:12]}")
+            verdict = _as_named(
+                lambda: judge(copy, authority.repo.path / path), copy, f"{path} at {authority.base[:12]}"
+            )
     checks: tuple[Check, ...] = (signed,) if signed else ()
     if authority.head is not None:
         own, stamps = authority.self_check([path] if path else [])

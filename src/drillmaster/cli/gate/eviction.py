@@ -87,7 +87,7 @@ def _judge_run(path: Path, asked: "Asked", *, record: bool) -> "Verdict":
     _not_live(path)
     run = open_run(path)
     said = upheld(
-        "eviction", asked, path / "policy.yaml", lambda policy: judge_eviction(run, policy, now_ns=asked.now_ns)
+        "eviction", asked, path / "policy.yaml", lambda policy, _: judge_eviction(run, policy, now_ns=asked.now_ns)
     )
     if record:
         keep(said.kept, path)

@@ -10,6 +10,7 @@
    is followed, no proxy asked. A token comes from the environment, goes into no file, and over no open wire to another machine.
 """
 
+import contextlib
 import json
 import math
 import socket
@@ -138,41 +139,45 @@ def reach(
     return Collector(parts=parts, outside=permit is not None and not is_loopback(host), token=token)
 
 
-def asking(collector: Collector) -> Ask:
-    """Make the function that asks over HTTP. Each question has its own connection; none outlives it."""
+def asking(collector: Collector, *, limit_s: float = TIME_LIMIT_S) -> Ask:
+    """Make the function that asks over HTTP, each question on a connection of its own, for `limit_s` at most from end to end."""
 
     def ask(path: str) -> bytes:
         from http.client import HTTPConnection, HTTPException, HTTPSConnection
+        from threading import Event, Timer
 
         parts = collector.parts
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        connection = kind(parts.hostname or "", parts.port, timeout=TIME_LIMIT_S)
+        connection = kind(parts.hostname or "", parts.port, timeout=limit_s)
         headers = {"accept": "application/json", "user-agent": f"drillmaster/{drillmaster.__version__}"}
         if collector.token is not None:
             headers["authorization"] = f"Bearer {collector.token}"
+        late = Event()
+
+        def cut() -> None:
+            late.set()
+            with contextlib.suppress(OSError, AttributeError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+
+        # A socket's own limit starts again with each byte that drips in.
+        timer = Timer(limit_s, cut)
+        timer.daemon = True
+        timer.start()
         try:
             connection.connect()
-            peer = connection.sock.getpeername()[0] if isinstance(connection.sock, socket.socket) else ""
-            if not collector.outside and not is_loopback(peer):
-                raise Refused(
-                    collector.host,
-                    found=f"the address {peer}, which is not loopback",
-                    wanted="loopback: the connected address counts",
-                    remedy=f"write a plan with `permit:`, then: --plan PLAN.yaml --permit-host {parts.hostname}",
-                )
+            _may_be(connection.sock, collector)
             connection.request("GET", parts.path.rstrip("/") + path, headers=headers)
             answer = connection.getresponse()
             body = answer.read(_CAP_BYTES + 1)
             status = answer.status
         except (OSError, HTTPException, ValueError) as error:
-            raise Problem(
-                collector.host,
-                found=one_line(getattr(error, "strerror", None) or type(error).__name__).lower(),
-                wanted="a Prometheus that answers",
-                remedy="see that it runs there: curl -sS URL/-/ready",
-            ) from None
+            found = one_line(getattr(error, "strerror", None) or type(error).__name__).lower()
+            raise _silent(collector, limit_s if late.is_set() else None, found) from None
         finally:
+            timer.cancel()
             connection.close()
+        if late.is_set():
+            raise _silent(collector, limit_s, "")
         if len(body) > _CAP_BYTES:
             raise Problem(collector.host, found="an answer over 1 MiB", wanted="a few numbers", remedy=_LOAD)
         if status != 200:
@@ -186,6 +191,27 @@ def asking(collector: Collector) -> Ask:
         return body
 
     return ask
+
+
+def _may_be(sock: socket.socket, collector: Collector) -> None:
+    """Refuse a connection that a name led to another machine."""
+    peer = sock.getpeername()[0]
+    if not collector.outside and not is_loopback(peer):
+        raise Refused(
+            collector.host,
+            found=f"the address {peer}, which is not loopback",
+            wanted="loopback: the connected address counts",
+            remedy=f"write a plan with `permit:`, then: --plan PLAN.yaml --permit-host {collector.parts.hostname}",
+        )
+
+
+def _silent(collector: Collector, limit_s: float | None, found: str) -> Problem:
+    return Problem(
+        collector.host,
+        found=found if limit_s is None else f"no whole answer in {limit_s:g} s",
+        wanted="a Prometheus that answers",
+        remedy="see that it runs there: curl -sS URL/-/ready",
+    )
 
 
 def canary_metrics(ask: Ask, *, host: str, service: str, artifact: str, now_ns: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import msgspec
 
 from drillmaster import strict
 from drillmaster.clock import parse_rfc3339
-from drillmaster.errors import Problem
+from drillmaster.errors import Problem, one_line
 from drillmaster.gates import Gate
 from drillmaster.gates.free_tier import FreeTier, Interviewed, Stay
 from drillmaster.intake import is_there, read_bytes
@@ -73,7 +73,7 @@ def open_stay(runs: Path, ledger: Path, gate: FreeTier, *, now_ns: int) -> tuple
         try:
             said = _said(folder)
         except Problem as problem:
-            unreadable.append(f"{folder.name}: {problem.found}")
+            unreadable.append(f"{one_line(folder.name)}: {problem.found}")
             continue
         if said.get("drill") != "interview" or (said.get("job"), said.get("url")) != (gate.job, gate.url):
             continue
@@ -146,7 +146,7 @@ def _interviewed(folder: Path, label: str, started_ns: int) -> Interviewed:
     try:
         read = open_interview_run(folder)
     except Problem as problem:
-        return Interviewed(run=folder.name, ended_ns=started_ns, unusable=problem.found)
+        return Interviewed(run=one_line(folder.name), ended_ns=started_ns, unusable=problem.found)
     interview, manifest = read.interview, read.manifest
     level, cold, drain = interview.level(label), interview.level("cold"), interview.level("drain")
     told = Interviewed(

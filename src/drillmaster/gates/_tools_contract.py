@@ -7,7 +7,6 @@
    folder, a shell, a helper) is not for a contract to say.
 """
 
-import posixpath
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -78,6 +77,9 @@ _SERVER_FIELDS = frozenset(
         "type", "transport", "command", "args", "env", "envFile", "cwd", "url", "headers", "headersHelper", "oauth", "auth",
         "timeout", "alwaysLoad", "disabled", "description", "gallery", "version", "dev", "sandboxEnabled", "sandbox", "name",
         "icon", "tools",
+        # Of other clients, which these leave alone; none decides what runs.
+        "enabled", "isActive", "timeout_ms", "timeoutMs", "initTimeout", "startupTimeout", "displayName", "title", "comment",
+        "_comment", "$comment", "notes", "tags",
     }
 )  # fmt: skip  # words, a line at a time
 _TRANSPORTS = {
@@ -92,6 +94,7 @@ _LOADING = (
     r"DOCKER_(HOST|CONFIG|CONTEXT)|COMPOSE_.*|DOTNET_STARTUP_HOOKS|CORECLR_.*|PHPRC|PHP_INI_SCAN_DIR|R_PROFILE.*|JULIA_.*|"
     r"SSL_CERT_.*|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|HOME|USERPROFILE|TMPDIR)"
 )
+_BRIDGES = r"(^|[/@])(mcp-remote|mcp-proxy|mcp-bridge|supergateway|mcp-superassistant-proxy)(@|==|$)"
 _HARMLESS_ENV = r"(PYTHONWARNINGS|GIT_(AUTHOR|COMMITTER)_(NAME|EMAIL)|GIT_TERMINAL_PROMPT)"
 _CHANGES = (
     r"(^|_)(delete|remove|drop|destroy|purge|wipe|truncate|kill|write|overwrite|create|update|insert|push|merge|exec|execute|run|"
@@ -138,7 +141,7 @@ def of_tool(tool: dict[str, Any], gate: "ToolsGate", *, ours: bool, servers: fro
         if "command" in tool:
             yield Reason("command-shape", who, "a command beside a server: one of the two starts it")
     else:
-        yield from of_command(tool.get("command"), who, gate.listed())
+        yield from of_command(tool.get("command"), who, gate)
     for wrong in schema_open.faults(tool.get("inputSchema")):
         check, word = _SCHEMA.get(wrong.kind, ("schema-invalid", ""))
         yield Reason(check, who, f"inputSchema{wrong.at}: {wrong.found}", word)
@@ -204,7 +207,7 @@ def _privileges(tool: dict[str, Any], who: str, gate: "ToolsGate") -> Iterator[R
 def contradictions(tool: dict[str, Any], privileges: list[str], who: str, gate: "ToolsGate") -> Iterator[Reason]:
     """Say where a tool's own hints and its privileges cannot both be true. A hint that is absent says nothing."""
     hints = tool.get("annotations")
-    if not isinstance(hints, dict):
+    if not isinstance(hints, dict) or not privileges:
         return
     reads_only = all(gate.privileges.get(one) == "reads" for one in privileges)
     if reads_only and hints.get("destructiveHint") is True:
@@ -228,10 +231,15 @@ def sounds_like_more(tool: dict[str, Any], gate: "ToolsGate") -> Iterator[Side]:
             yield Side("name-says-more", named(tool), f"its name says {match[2]}, and it may only read")
 
 
-def of_command(command: object, who: str, listed: argv.Listed) -> Iterator[Reason]:
-    for fault in argv.faults(command, listed):
+def of_command(command: object, who: str, gate: "ToolsGate") -> Iterator[Reason]:
+    for fault in argv.faults(command, gate.listed()):
         check, word = _ARGV.get(fault.kind, ("command-not-listed", ""))
         yield Reason(check, who, f"command/{fault.at}: {fault.found}", word)
+    words = [word for word in command if isinstance(word, str)] if isinstance(command, list | tuple) else []
+    if any(re.search(_BRIDGES, word) for word in words[:8]):
+        for word in words:
+            if re.match(r"(https?|wss?|sse):", word, re.IGNORECASE) and (url_wrong(word) or word not in gate.urls):
+                yield Reason("remote-server", who, f"a bridge to {_shown_url(word)}, which the policy does not name")
 
 
 def of_words(value: object, who: str) -> Iterator[Reason]:
@@ -283,7 +291,7 @@ def _local(value: dict[str, Any], who: str, gate: "ToolsGate", commands: list[li
         command: object = program  # one line for a shell
     else:
         command = [program, *args]
-    yield from of_command(command, who, gate.listed())
+    yield from of_command(command, who, gate)
     if isinstance(command, list) and _plain(command) not in [_plain(one) for one in commands]:
         yield Reason("server-not-listed", who, "its command is no command of the allow-list, word for word")
     yield from of_environment(value.get("env"), who)
@@ -383,7 +391,11 @@ def _plain(command: list[Any]) -> list[str]:
 def _inside(cwd: object) -> bool:
     if not isinstance(cwd, str) or not cwd:
         return False
-    return cwd in (".", "./") or argv.within(cwd) is not None or posixpath.normpath(cwd) == "${workspaceFolder}"
+    return (
+        cwd in (".", "./")
+        or argv.within(cwd) is not None
+        or re.fullmatch(r"\$\{(workspaceFolder|CLAUDE_PROJECT_DIR(:-\.)?|CLAUDE_PLUGIN_ROOT)\}/?", cwd) is not None
+    )
 
 
 def _said(tool: dict[str, Any], field: str) -> str:

@@ -249,7 +249,7 @@ class ToolsGate(Gate[Tools], frozen=True, kw_only=True, tag="tools"):
                 if "command" in server:
                     yield Reason("remote-server", who, "a command and a URL")
             else:
-                yield from of_command(server.get("command"), who, self.listed())
+                yield from of_command(server.get("command"), who, self)
             yield from of_environment(server.get("env"), who)
             yield from of_words({"withheld": withheld}, who)
 

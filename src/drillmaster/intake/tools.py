@@ -305,7 +305,7 @@ class _Commits:
         base = self._authority.base
         listing = self._list(base)[0]
         command, env = _started_by(name, listing, base)
-        wrong = [one.found for one in of_command(command, name, gate.listed())]
+        wrong = [one.found for one in of_command(command, name, gate)]
         if wrong:
             raise Refused(
                 f"--live {name}",

@@ -46,7 +46,7 @@ MAX_CHARS = 32_768
 _WINDOWS = r"[A-Za-z]:[\\/]|\\\\"
 _SYSTEM = r"(?i)/(.*/)?s?bin/[^/]+|(/usr)?/lib(32|64)?/.*|/nix/.*|[A-Za-z]:[\\/].*|\\\\.*|.*\.exe"
 _OPEN = ("/tmp/", "/var/tmp/", "/dev/", "/proc/", "/run/user/", "/sys/", "/private/tmp/")  # noqa: S108 - refused, not used
-_HERE = r"\$\{(workspaceFolder|CLAUDE_PROJECT_DIR(:-\.)?)\}(?=/|$)"
+_HERE = r"\$\{(workspaceFolder|CLAUDE_PROJECT_DIR(:-\.)?|CLAUDE_PLUGIN_ROOT)\}(?=/|$)"
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

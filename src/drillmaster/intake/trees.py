@@ -180,7 +180,7 @@ class _Walk:
         elif kind == "file":
             self._file(fd, name, path, status, out)
         elif kind == "link":
-            self._add(path, kind, status, leads=self._leads(fd, name, path), out=out)
+            self._add(path, kind, status, leads=self._leads(path), out=out)
         else:
             self._add(path, kind, status, out=out)
 
@@ -308,16 +308,14 @@ class _Walk:
         n = self._names[shown] = self._names.get(shown, 0) + 1
         return shown if n == 1 else f"{shown}#{n}"
 
-    def _leads(self, fd: int, name: str, path: str) -> str:
-        with contextlib.suppress(OSError):
-            os.readlink(name, dir_fd=fd)
-            target = os.path.realpath(os.path.join(self._root, path))  # noqa: PTH118 - a path that may be no UTF-8, joined as text
-            if not os.path.lexists(target):
-                return "nowhere"
-            below = target == self._root or target.startswith(self._root.rstrip("/") + "/")
-            # A circle: what it leads to is a folder that holds it.
-            return "inside" if below and not os.path.isdir(target) else "outside" if not below else "inside"  # noqa: PTH112 - likewise
-        return "nowhere"
+    def _leads(self, path: str) -> str:
+        full = f"{self._root}/{path}"
+        try:
+            os.stat(full)  # noqa: PTH116 - a path that may be no UTF-8, and is text here
+        except OSError:
+            return "nowhere"  # or in a circle
+        target = os.path.realpath(full)
+        return "inside" if target == self._root or target.startswith(self._root.rstrip("/") + "/") else "outside"
 
 
 class _Trouble(Exception):

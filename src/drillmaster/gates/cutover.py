@@ -14,7 +14,7 @@
 
 import math
 from collections.abc import Iterator
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 
@@ -58,38 +58,7 @@ _Seconds = Annotated[float, msgspec.Meta(gt=0, le=366 * 86_400)]
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
-class _Judge(Gate[Evidence], frozen=True, kw_only=True):
-    """What both have in common: the exit codes, and the article's words."""
-
-    ARTICLE_CODES: ClassVar[dict[str, int]] = {}
-    ARTICLE_REFUSED: ClassVar[int] = 1
-    """A plan that is not accepted is rejected; 2 is for a wrong call, which no verdict comes from."""
-
-    def headline(self, evidence: Evidence) -> tuple[str, ...]:
-        when = {"ahead": "is ahead", "inside": "is now", "over": "is over", "unknown": "is none"}
-        return (f"plan {evidence.digest}; its window {when[phase(evidence.plan, evidence.now_ns)]}",)
-
-    def closing(self, evidence: Evidence, verdict: Verdict) -> tuple[str, ...]:
-        if verdict.status == "pass":
-            accepted = "cutover plan accepted: timed fields are pinned"
-            again = f"inside the window, before each shift: add --digest {evidence.digest}"
-            return (accepted,) if phase(evidence.plan, evidence.now_ns) == "over" else (accepted, again)
-        missed = [check for check in verdict.checks if check.status != "pass"]
-        lines = [MESSAGES.get(check.id) or f"{check.title}: {check.why or 'not so'}" for check in missed]
-        return ("cutover plan rejected:", *(f"- {line}" for line in dict.fromkeys(lines)))
-
-
-class CutoverArticle(_Judge, frozen=True, kw_only=True):
-    """The plan alone, by the article's own numbers: nobody has signed them."""
-
-    def checks(self, evidence: Evidence) -> Iterator[Check]:
-        yield from plan_checks(evidence.plan, ARTICLE, now_ns=evidence.now_ns)
-        yield _digest(evidence, must_name=False)
-        if evidence.tied is not None:
-            yield from tied_checks(evidence, evidence.tied)
-
-
-class Cutover(_Judge, frozen=True, kw_only=True, tag="cutover"):
+class Cutover(Gate[Evidence], frozen=True, kw_only=True, tag="cutover"):
     """Whether a dual-write cutover may be shifted by its plan, now.
 
     Happens: two stores are written for a while, traffic moves to the new one by percents, and at a set time the old one
@@ -101,7 +70,8 @@ class Cutover(_Judge, frozen=True, kw_only=True, tag="cutover"):
 
     The article's `plan.json` is read as it is. Beside it lie, where the policy judges, `error-budget.json`,
     `halt-drill.json` (`drillmaster cutover rehearse`), inside the window `freeze-proof.json`, and the signatures of two
-    reviewers (`drillmaster policy sign plan.json --key KEY`).
+    reviewers (`drillmaster policy sign plan.json --key KEY`). With the articles' exit codes a plan that is not accepted
+    exits 1; 2 is for a wrong call, and for what is no JSON.
     """
 
     service: _Text
@@ -167,6 +137,12 @@ class Cutover(_Judge, frozen=True, kw_only=True, tag="cutover"):
         yield from self._budget(evidence)
         yield from self._drill(evidence)
         yield from self._freeze(evidence)
+
+    def headline(self, evidence: Evidence) -> tuple[str, ...]:
+        return _headline(evidence)
+
+    def closing(self, evidence: Evidence, verdict: Verdict) -> tuple[str, ...]:
+        return _closing(evidence, verdict)
 
     def _budget(self, evidence: Evidence) -> Iterator[Check]:
         budget, plan = evidence.budget, evidence.plan
@@ -332,7 +308,39 @@ class Cutover(_Judge, frozen=True, kw_only=True, tag="cutover"):
         )
 
 
+class CutoverArticle(Gate[Evidence], frozen=True, kw_only=True, tag="cutover"):
+    """The plan alone, by the article's own numbers: nobody has signed them."""
+
+    def checks(self, evidence: Evidence) -> Iterator[Check]:
+        yield from plan_checks(evidence.plan, ARTICLE, now_ns=evidence.now_ns)
+        yield _digest(evidence, must_name=False)
+        if evidence.tied is not None:
+            yield from tied_checks(evidence, evidence.tied)
+
+    def headline(self, evidence: Evidence) -> tuple[str, ...]:
+        return _headline(evidence)
+
+    def closing(self, evidence: Evidence, verdict: Verdict) -> tuple[str, ...]:
+        return _closing(evidence, verdict)
+
+
 gate = Cutover
+
+
+def _headline(evidence: Evidence) -> tuple[str, ...]:
+    when = {"ahead": "is ahead", "inside": "is now", "over": "is over", "unknown": "is none"}
+    return (f"plan {evidence.digest}; its window {when[phase(evidence.plan, evidence.now_ns)]}",)
+
+
+def _closing(evidence: Evidence, verdict: Verdict) -> tuple[str, ...]:
+    """Say it in the article's words, and what it has none for in ours."""
+    if verdict.status == "pass":
+        accepted = "cutover plan accepted: timed fields are pinned"
+        again = f"inside the window, before each shift: add --digest {evidence.digest}"
+        return (accepted,) if phase(evidence.plan, evidence.now_ns) == "over" else (accepted, again)
+    missed = [check for check in verdict.checks if check.status != "pass"]
+    lines = [MESSAGES.get(check.id) or f"{check.title}: {check.why or 'not so'}" for check in missed]
+    return ("cutover plan rejected:", *(f"- {line}" for line in dict.fromkeys(lines)))
 
 
 def _digest(evidence: Evidence, *, must_name: bool) -> Check:

@@ -153,6 +153,9 @@ BROKEN: list[tuple[str, Callable[[dict[str, Any]], None], set[str]]] = [
     ("a form of the body gone", at(*PUT, "requestBody", "content", "application/xml", drop=True), {"request-media-type-removed"}),
     ("a form of the answer gone", at(*OK, "content", "text/csv", drop=True), {"response-media-type-removed"}),
     ("an answer gone", at(*PUT, "responses", to={"201": {"description": "x"}}), {"response-success-removed"}),
+    ("a version of a form gone", lambda r: versioned(r, "application/json; v=2"), {"response-media-type-removed"}),
+    ("a parameter as JSON now", lambda r: as_content(r), {"parameter-style-changed"}),
+    ("a tuple that ends", at("components", "schemas", "Order", "properties", "lines", "items", to=False), {"request-value-removed"}),
     ("a header gone", at(*OK, "headers", drop=True), {"response-header-removed"}),
     ("a header may be missing", at(*OK, "headers", "ETag", "required", to=False), {"response-header-became-optional"}),
     # the answer's field was promised: the case that a known tool once missed
@@ -179,6 +182,16 @@ BROKEN: list[tuple[str, Callable[[dict[str, Any]], None], set[str]]] = [
 @pytest.mark.parametrize(("name", "edit", "found"), BROKEN, ids=[row[0] for row in BROKEN])
 def test_what_breaks_a_caller_is_told(name: str, edit: Callable[[dict[str, Any]], None], found: set[str]) -> None:
     assert rules(edit) == found
+
+
+def versioned(root: dict[str, Any], name: str) -> None:
+    content = root["paths"]["/orders/{id}"]["get"]["responses"]["200"]["content"]
+    content[name] = content.pop("application/json")
+
+
+def as_content(root: dict[str, Any]) -> None:
+    parameter = root["paths"]["/orders/{id}"]["get"]["parameters"][0]
+    parameter["content"] = {"application/json": {"schema": parameter.pop("schema")}}
 
 
 def renamed_parameter(root: dict[str, Any]) -> None:

@@ -179,7 +179,8 @@ class _Api:
             other = b.get((where, renamed.get(name, name)) if where == "path" else key)
             if other is None:
                 says = f"{place}: a caller that still sends the {where} parameter `{name}` is not heard, or is refused"
-                yield Break(rule="parameter-removed", level="break", was=part.at, at=step(new.at, method), says=says)
+                level: Level = "note" if self._ended(part.value) else "break"
+                yield Break(rule="parameter-removed", level=level, was=part.at, at=step(new.at, method), says=says)
                 continue
             yield from self._parameter(place, where, name, part, other, asks)
         for key, part in b.items():
@@ -189,7 +190,7 @@ class _Api:
             if part.value.get("required") is True:
                 defaulted = "default" in _fields(part.value.get("schema"))
                 says = f"{place}: a caller that still leaves out the {where} parameter `{name}` is refused"
-                level: Level = "note" if defaulted else "break"
+                level = "note" if defaulted else "break"
                 yield Break(rule="required-parameter-added", level=level, at=part.at, says=says)
 
     def _path_names(self, old: Part, new: Part, place: str) -> dict[str, str]:
@@ -210,7 +211,7 @@ class _Api:
             )
         style = [one.get("style", _STYLES.get(where)) for one in (a, b)]
         spread = [one.get("explode", one.get("style", _STYLES.get(where)) == "form") for one in (a, b)]
-        if style[0] != style[1] or spread[0] != spread[1]:
+        if style[0] != style[1] or spread[0] != spread[1] or ("content" in a) != ("content" in b):
             says = f"{trail}: a caller that still writes it as {style[0]} is not understood"
             yield Break(rule="parameter-style-changed", level="break", at=new.at, was=old.at, says=says)
         if "schema" in a and "schema" in b:
@@ -394,7 +395,9 @@ def _template(path: str) -> str:
 
 
 def _media_name(name: str) -> str:
-    return name.partition(";")[0].strip().lower()
+    """A media type with its parameters, which may hold a version; the charset is no part of a contract in JSON."""
+    kind, *parameters = (part.strip().lower() for part in name.split(";"))
+    return "; ".join([kind, *sorted(one for one in parameters if one and not one.startswith("charset="))])
 
 
 def _ways(security: Any) -> list[dict[str, frozenset[str]]]:

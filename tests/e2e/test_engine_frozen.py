@@ -73,6 +73,7 @@ def test_an_engine_says_how_long_others_had_its_core(tmp_path: Path, stage: dict
         burner.stdout.close()
     ended = Ran(code, told, lab.folder).ended("s1")
     assert ended["run_delay_s"] > 0.02 * ended["wall_s"]
+    assert 0 < ended["long_delay_s"] <= ended["run_delay_s"]
     assert ended["run_delay_s"] + ended["cpu_s"] < 1.1 * ended["wall_s"]
     assert 0 < ended["delay_p99_ms"] <= ended["longest_delay_ms"] <= ended["run_delay_s"] * 1e3
 

@@ -126,11 +126,14 @@ def test_what_the_machine_does_on_its_own_voids_nothing(tmp_path: Path) -> None:
     [
         # Each call waits for what the client uses and for what it waits for.
         (
-            {"cpu_s": 0.14, "run_delay_s": 0.14},
+            {"cpu_s": 0.14, "run_delay_s": 0.14, "long_delay_s": 0.14},
             "used 47% of a core and was not let run for 47% of the time: it had no room",
         ),
-        ({"cpu_s": 0.01, "run_delay_s": 0.27}, "it had no room to measure"),
-        ({"cpu_s": 0.1, "run_delay_s": 0.08}, "the client took 3e+04 µs a call, what it waited for a core among it"),
+        ({"cpu_s": 0.01, "run_delay_s": 0.27, "long_delay_s": 0.27}, "it had no room to measure"),
+        (
+            {"cpu_s": 0.1, "run_delay_s": 0.08, "long_delay_s": 0.08},
+            "the client took 3e+04 µs a call, what it waited for a core among it",
+        ),
         (
             {"longest_delay_ms": 60.0, "delay_p99_ms": 10.5},
             "ready and not let run for 10.5 ms at a time (p99 of moments)",
@@ -142,7 +145,7 @@ def test_a_level_in_which_the_client_waited_for_a_core_is_void(tmp_path: Path, w
 
 
 def test_a_wait_for_a_core_that_a_busy_neighbour_makes_voids_nothing_and_is_the_clients_own(tmp_path: Path) -> None:
-    warm = {"cpu_s": 0.01, "run_delay_s": 0.02, "longest_delay_ms": 60.0, "delay_p99_ms": 9.9}
+    warm = {"cpu_s": 0.01, "run_delay_s": 0.02, "long_delay_s": 0.02, "longest_delay_ms": 60.0, "delay_p99_ms": 9.9}
     read = open_interview_run(run(tmp_path, warm=warm))
     assert void(read) == ()
     level = read.interview.level("warm_c2")
@@ -151,6 +154,11 @@ def test_a_wait_for_a_core_that_a_busy_neighbour_makes_voids_nothing_and_is_the_
     one = read.fitness["warm_c2"]
     assert (one.run_delay_s, one.delay_p99_s, one.longest_delay_s) == (0.02, 0.0099, 0.06)
     assert one.delay_share == pytest.approx(0.0667, abs=1e-3)
+
+
+def test_what_any_wake_up_takes_voids_nothing(tmp_path: Path) -> None:
+    warm = {"cpu_s": 0.14, "run_delay_s": 0.15, "long_delay_s": 0.0, "longest_delay_ms": 0.9, "delay_p99_ms": 0.9}
+    assert void(open_interview_run(run(tmp_path, warm=warm))) == ()
 
 
 def test_a_run_of_before_says_nothing_of_such_waits(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_a_cold_call_in_which_the_client_was_frozen_is_void(
 def test_what_engines_wait_for_each_others_core_voids_where_it_shows(
     tmp_path: Path, members: tuple[dict[str, Any], ...], delay_p99_ms: float, is_void: bool
 ) -> None:
-    two = {"delay_p99_ms": delay_p99_ms, "longest_delay_ms": 12.0, "run_delay_s": 0.02}
+    two = {"delay_p99_ms": delay_p99_ms, "longest_delay_ms": 12.0, "run_delay_s": 0.02, "long_delay_s": 0.02}
     level = run(tmp_path, two=two, members=members).interview.level("warm_c3")
     assert level is not None
     said = ["engine 2: the client was ready and not let run for 10.5 ms at a time" in why for why in level.void]
@@ -200,14 +200,14 @@ def test_engines_without_a_core_of_their_own_are_let_off_less(
         [record(300 + 20 * turn, 20) for turn in range(3) for _ in range(2)],
         [record(300 + 20 * n, 20) for n in range(3)],
     )
-    two = {"delay_p99_ms": 3.0, "longest_delay_ms": 3.0, "run_delay_s": 0.01}
+    two = {"delay_p99_ms": 3.0, "longest_delay_ms": 3.0, "run_delay_s": 0.01, "long_delay_s": 0.01}
     level = run(tmp_path, files, two=two, members=members).interview.level("warm_c3")
     assert level is not None
     assert ["engine 2: the client was ready and not let run for 3 ms" in why for why in level.void] == [True] * is_void
 
 
 def test_engines_that_take_turns_on_a_core_have_no_room_each(tmp_path: Path) -> None:
-    half = {"cpu_s": 0.14, "run_delay_s": 0.15}
+    half = {"cpu_s": 0.14, "run_delay_s": 0.15, "long_delay_s": 0.15}
     level = run(tmp_path, one=half, two=half).interview.level("warm_c3")
     assert level is not None
     assert [

@@ -17,6 +17,7 @@ SPENT = {
     "longest_turn_ms": 1.0,
     "turn_p99_ms": 1.0,
     "run_delay_s": 0.2,
+    "long_delay_s": 0.1,
     "longest_delay_ms": 4.0,
     "delay_p99_ms": 3.0,
 }
@@ -65,6 +66,7 @@ def test_waits_for_a_core_add_up_and_the_longest_is_that_of_who_waited_longest()
     assert (own["run_delay_s"], own["longest_delay_ms"], own["delay_p99_ms"]) == (0.25, 12.0, 2.0)
     _, over = both.hear(1, ended(9, 4))
     assert (over["run_delay_s"], over["longest_delay_ms"], over["delay_p99_ms"]) == (0.45, 12.0, 3.0)
+    assert (own["long_delay_s"], over["long_delay_s"]) == (0.1, 0.2)
 
 
 def test_one_engine_says_it_itself() -> None:

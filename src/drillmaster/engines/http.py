@@ -207,6 +207,7 @@ class Engine:
             longest_turn_ms=self._longest_turn_ns / 1e6,
             turn_p99_ms=min(self._longest_turn_ns, turn_at(0.99, self._long_turns_ns, ended_ns - begun_ns)) / 1e6,
             run_delay_s=delay.whole_ns / 1e9,
+            long_delay_s=sum(delay.long_ns) / 1e9,
             run_delay_counted=delay.is_counted,
             longest_delay_ms=delay.longest_ns / 1e6,
             delay_p99_ms=delay_p99_ns / 1e6,

@@ -21,6 +21,7 @@ from drillmaster.intake.written import write_new
 from drillmaster.ladder import InterviewPlan, LoadPermit, Step
 from drillmaster.ladder.checking import Place, check, support
 from drillmaster.load.driving import Drive
+from drillmaster.load.hopeless import remedy_of
 from drillmaster.load.idle import Neighbours
 from drillmaster.load.manifest import COLD, EVENTS, LADDER, part
 from drillmaster.load.preparing import LoadOptions, Ready, look_up, reach, ready_for, room_for, target_lock
@@ -41,25 +42,6 @@ LOOK_EVERY_S = 0.25
 SILENT_S = 30.0
 """An engine says something four times a second; one that is silent for so long is stuck."""
 OF_A_TEAM = frozenset({"worker_clock", "worker_lost", "worker_late"})
-_CANNOT_WORK = {
-    400: "the body is not what this API wants: see --dialect, --model and --payloads",
-    401: "give the key from the environment: --header Authorization=NAME_OF_THE_VARIABLE",
-    402: "the account has no credit",
-    403: "the key may not do that: see --header",
-    404: "mend the path of the URL, or the model's name",
-    405: "mend the path of the URL: it takes another method",
-    410: "mend the path of the URL",
-    413: "send a smaller payload",
-    415: "the body is not what this API wants: see --dialect",
-    422: "the body is not what this API wants: see --dialect, --model and --payloads",
-    501: "this server does not know the method: --query makes it a GET, all else is a POST",
-}
-_NO_WEBSOCKET = (
-    "see whether a WebSocket is opened at that path, and which subprotocol it wants: target.websocket of a plan"
-)
-_CANNOT_OPEN = _CANNOT_WORK | dict.fromkeys((400, 405, 413, 415, 422, 426, 501), _NO_WEBSOCKET)
-_CANNOT_OPEN |= {404: "mend the path of the URL"}
-"""Of a WebSocket, whose upgrade has no body, no model and no method to choose."""
 
 
 class LoadResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -303,18 +285,13 @@ class _Run:
             return
         (kind,) = tally.failed
         status = tally.first_status
-        remedy = (_CANNOT_OPEN if self._plan.target.is_websocket else _CANNOT_WORK).get(status)
-        if kind == "protocol":
-            remedy = "see whether it speaks HTTP/1.1 at all, with http or https, and a certificate that ca_file trusts"
-        elif 300 <= status < 400:
-            remedy = "write the URL that it leads to: redirects are not followed"
+        remedy = remedy_of(kind, status, websocket=self._plan.target.is_websocket)
         if remedy is None:
             self._progress.line(f"the cold call failed: {kind}")
             return
-        what = f"status {status}" if status > 0 else "no HTTP that could be read"
         raise Refused(
             f"cold call to {self._ready.url}",
-            found=what,
+            found=f"status {status}" if status > 0 else "no HTTP that could be read",
             wanted="an answer: no ladder is run on a plan that cannot work",
             remedy=remedy,
         )

@@ -4,9 +4,9 @@
 2. A level is void where the client is a visible part of what it measured: it held under 90 % of the calls it was to hold; how late
    it sent (99th percentile), or the turns in which it was for more than 1 % of the time, are over 10 % of the level's median; it
    used over 90 % of a core, or over half of one and what it takes for a call, times the callers, is over 10 % of the median. What
-   is under `FLOOR_S` and `TURN_FLOOR_S` is the machine's own and voids nothing. Time in which it was ready and others had its core
-   counts as its own: towards what it used, and, where the waits that made up more than 1 % of the time are over 10 % of the median
-   and over `TURN_FLOOR_S`, on its own; over `FLOOR_S` where several engines have no core each, for that is the plan's doing.
+   is under `FLOOR_S` and `TURN_FLOOR_S` is the machine's own and voids nothing. Waits of a millisecond and more for a core that
+   others had count as its own: towards what it used, and, where those that made up more than 1 % of the time are over 10 % of the
+   median and over `TURN_FLOOR_S`, by themselves; over `FLOOR_S` where several engines have no core each: that is the plan's doing.
 3. A level that was stopped before its end is void. One that was planned and never begun is declared and is not there.
 4. The cold call is void where somebody else called the endpoint in the idle time, and where the client's longest turn was over
    10 % of it, and over `COLD_FLOOR_S`.
@@ -68,13 +68,16 @@ class Fitness(msgspec.Struct, frozen=True, kw_only=True):
     turn_p99_s: float | None = None
     """Of all moments 99 % lay in turns no longer than this; None: the engine did not say."""
     run_delay_s: float | None = None
-    """How long it was ready and others had its core, in all; None: the engine did not say. The next two as of turns."""
+    """How long it was ready and others had its core, in all; None, of all of these: the engine did not say."""
+    long_delay_s: float | None = None
+    """Of that what came in waits of a millisecond and more: the rest is what a wake-up takes on any machine."""
     longest_delay_s: float | None = None
+    """This and the next: as of turns."""
     delay_p99_s: float | None = None
     cpu_s: float
     cpu_share: float | None
     delay_share: float | None = None
-    """`run_delay_s` in the step's time; None: not known."""
+    """`long_delay_s` in the step's time."""
     seconds: float
     """From the first call to the last answer."""
     engines: tuple["Fitness", ...] = ()
@@ -260,7 +263,7 @@ def _fold(
 
 def _fitness(callers: int, tally: StepTally, ended: dict[str, Any] | None) -> Fitness:
     wall_s = None if ended is None else max(ended["wall_s"], 1e-6)
-    run_delay_s = None if ended is None else ended.get("run_delay_s")
+    long_delay_s = None if ended is None else ended.get("long_delay_s")
     return Fitness(
         callers=callers,
         held=tally.held(),
@@ -268,12 +271,13 @@ def _fitness(callers: int, tally: StepTally, ended: dict[str, Any] | None) -> Fi
         late_p99_s=tally.late_s(0.99),
         longest_turn_s=_seconds(ended, "longest_turn_ms"),
         turn_p99_s=_seconds(ended, "turn_p99_ms"),
-        run_delay_s=run_delay_s,
+        run_delay_s=None if ended is None else ended.get("run_delay_s"),
+        long_delay_s=long_delay_s,
         longest_delay_s=_seconds(ended, "longest_delay_ms"),
         delay_p99_s=_seconds(ended, "delay_p99_ms"),
         cpu_s=0.0 if ended is None else ended["cpu_s"],
         cpu_share=None if ended is None or wall_s is None else ended["cpu_s"] / wall_s,
-        delay_share=None if run_delay_s is None or wall_s is None else run_delay_s / wall_s,
+        delay_share=None if long_delay_s is None or wall_s is None else long_delay_s / wall_s,
         seconds=tally.seconds,
     )
 
@@ -427,7 +431,7 @@ def _burdened(fitness: Fitness, asked: int, calls: int, median_s: float | None, 
         found.append(f"the client used {used:.0%} of a core{not_let}: it had no room to measure")
     elif share > BUSY_CPU and median_s is not None:
         # Answers that come together are read one after another: the last waits for as many as there are callers.
-        each_s = (fitness.cpu_s + (fitness.run_delay_s or 0.0)) / calls
+        each_s = (fitness.cpu_s + (fitness.long_delay_s or 0.0)) / calls
         queue_s = each_s * min(asked, calls)
         if queue_s > VISIBLE * median_s:
             among = ", what it waited for a core among it" if not_let else ""

@@ -16,7 +16,10 @@ __all__ = ["Together"]
 Said = Mapping[str, Any]
 
 _COUNTS = ("ns", "in_flight", "connections", "done", "failed")
-_SPENT = ("wall_s", "cpu_s", "longest_turn_ms", "turn_p99_ms", "run_delay_s", "longest_delay_ms", "delay_p99_ms")
+_SPENT = (
+    *("wall_s", "cpu_s", "longest_turn_ms", "turn_p99_ms"),
+    *("run_delay_s", "long_delay_s", "longest_delay_ms", "delay_p99_ms"),
+)
 _MOST = 1 << 62
 
 
@@ -141,6 +144,7 @@ class Together:
             "longest_turn_ms": round(max(said["longest_turn_ms"] for said in ended.values()), 3),
             "turn_p99_ms": round(max(said["turn_p99_ms"] for said in ended.values()), 3),
             "run_delay_s": round(sum(said["run_delay_s"] for said in ended.values()), 6),
+            "long_delay_s": round(sum(said["long_delay_s"] for said in ended.values()), 6),
             "run_delay_counted": all(said.get("run_delay_counted", False) for said in ended.values()),
             "longest_delay_ms": round(max(said["longest_delay_ms"] for said in ended.values()), 3),
             "delay_p99_ms": round(max(said["delay_p99_ms"] for said in ended.values()), 3),
@@ -156,6 +160,7 @@ class Together:
             "longest_turn_ms": round(said["longest_turn_ms"], 3),
             "turn_p99_ms": round(said["turn_p99_ms"], 3),
             "run_delay_s": round(said["run_delay_s"], 6),
+            "long_delay_s": round(said["long_delay_s"], 6),
             "run_delay_counted": bool(said.get("run_delay_counted", False)),
             "longest_delay_ms": round(said["longest_delay_ms"], 3),
             "delay_p99_ms": round(said["delay_p99_ms"], 3),

@@ -98,7 +98,7 @@ class LevelView(msgspec.Struct, frozen=True, kw_only=True):
     cpu_share: float | None
     """Of one core."""
     delay_share: float | None = None
-    """In so large a part of the time it was ready and others had its core; None: that is not known."""
+    """In so large a part of the time it was ready and others had its core, for a millisecond and more; None: not known."""
     delay_p99_s: float | None = None
     """Of all moments 99 % lay in waits for a core no longer than this, or in none; None: not known."""
     dots: tuple[Dot, ...] = ()

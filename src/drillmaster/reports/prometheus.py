@@ -158,7 +158,7 @@ def _interview(verdict: Verdict, view: InterviewView) -> list[str]:
     metric("client_cpu_ratio", "Share of one core that the client used.", each({x.label: x.cpu_share for x in levels}))
     metric(
         "client_delay_ratio",
-        "Share of the time in which the client was ready and others had its core.",
+        "Share of the time in which the client was ready and others had its core, for a millisecond and more.",
         each({x.label: x.delay_share for x in levels}),
     )
     if view.knee_callers is not None:

@@ -394,7 +394,7 @@ class ToolsGate(Gate[Tools], frozen=True, kw_only=True, tag="tools"):
             why=_told(more) + ("" if enough else f"; signed by {', '.join(evidence.signers) or 'nobody'}"),
             remedy=""
             if enough
-            else "have a second person sign the same bytes: drillmaster policy sign FILE --key KEY --second"
+            else "have a second person sign the same bytes: drillmaster policy sign FILE --key KEY --as second"
             if evidence.signing != "not demanded"
             else "put .drillmaster/allowed_signers on the base first: without it nobody's signature can be told",
         )

@@ -330,3 +330,12 @@ def test_a_record_with_a_bad_signature_is_refused_and_a_good_one_lifts_the_stamp
         said = gate(repo, "--base", "main")
         assert said.code == 2
         assert "halt-drill" in said.out
+
+
+def test_a_key_is_its_owners_by_whichever_of_its_names_the_roster_has(repo: Repo, gate: Gate, keys: Keys) -> None:
+    lists = keys.allowed("ada", "bo", "cleo")
+    for names, missed in (("ada@laptop.example,ada", []), ("ada,bo", ["timed-fields-commit"])):
+        repo.git("checkout", "-q", "main")
+        repo.commit({".drillmaster/allowed_signers": lists.replace("ada ", f"{names} ", 1)}, by=BO)
+        repo.git("checkout", "-q", "change")
+        assert gate(repo, "--base", "main").missed() == missed

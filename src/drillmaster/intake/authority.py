@@ -133,7 +133,7 @@ class Authority:
 
         Raises Refused where nobody is left, or one signature is nobody's; Problem where it cannot be told.
         """
-        signers = verify_bytes(
+        found = verify_bytes(
             data,
             signatures,
             self.allowed or b"",
@@ -142,6 +142,8 @@ class Authority:
             at_ns=self.now_ns,
             place=place,
         )
+        # By the name that the roster has: two names of one person are one.
+        signers = tuple({one.identity: one for one in map(self._by_roster, found)}.values())
         shut_out = set(but_not)
         for signer in signers:
             person = person_of_identity(self.roster, signer.identity, now_ns=self.now_ns)
@@ -186,7 +188,15 @@ class Authority:
             )
         except Refused:
             return commit  # unsigned as far as anybody here can tell
-        return msgspec.structs.replace(commit, signer=signers[0].identity)
+        return msgspec.structs.replace(commit, signer=self._by_roster(signers[0]).identity)
+
+    def _by_roster(self, signer: Signer) -> Signer:
+        """Call a signer as the roster does, where allowed_signers has several names for the key; whoever has left is known too."""
+        known = [name for name in signer.names if person_of_identity(self.roster, name, now_ns=0) is not None]
+        if len(known) > 1:
+            # One key of two people is nobody's: a name that no roster has.
+            return msgspec.structs.replace(signer, identity=" or ".join(known))
+        return msgspec.structs.replace(signer, identity=known[0]) if known else signer
 
     def self_check(self, own: Iterable[str]) -> tuple[Check, tuple[str, ...]]:
         """Judge what the change does to the files that judge it (rules 3 and 4), with stamps; `own` are the gate's."""

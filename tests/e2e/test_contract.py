@@ -352,6 +352,28 @@ def test_another_file_passes_from_any_lane(shop: Shop, monkeypatch: pytest.Monke
     assert shop.gate()[0] == 0
 
 
+def test_a_credential_in_a_contract_is_refused(shop: Shop) -> None:
+    token = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"
+    noted = {**NOTED, "examples": [{"order_id": token}]}
+    shop.base()
+    shop.repo.commit({ORDER: text(noted)})
+    shop.lock(pending={ORDER: sha(noted)})
+    code, said = shop.gate(mapped=False)
+    assert (code, token in said) == (1, False)
+    assert "secret-bytes" in said or "brings a credential" in said
+
+
+@pytest.mark.parametrize("form", ["text", "json", "junit", "sarif", "github", "markdown"])
+def test_every_form_holds_whatever_a_path_is_called(shop: Shop, form: str) -> None:
+    shop.base()
+    odd_name(shop)
+    shop.repo.commit({"contracts/\x1b[31m\u202e|`<b>%0A::x.json": "{}", "contracts/a\nb.json": "{"})
+    code, said = shop.gate("--format", form, mapped=False)
+    assert code == 1
+    assert "\x1b" not in said
+    assert form == "json" or "\u202e" not in said
+
+
 # -- the owner's commands
 
 PEND = ("--reviewer", "bo", "--expires", "2026-12-10")

@@ -44,6 +44,7 @@ __all__ = [
     "class_of",
     "contracts_of",
     "readings",
+    "secrets_in",
 ]
 
 ContractClass = Literal["schema", "tools", "webhooks", "migrations", "interfaces", "iam", "audit", "gate"]
@@ -54,6 +55,7 @@ COMPARED: frozenset[ContractClass] = frozenset({"schema", "tools", "webhooks"})
 _SIDES: dict[SideName, Sides] = {"request": REQUEST, "response": RESPONSE, "both": BOTH}
 _FORMATS: dict[str, strict.Format] = {"json": "json", "yaml": "yaml", "yml": "yaml"}
 _VERSION = re.compile(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?(?:[-+.].*)?", re.IGNORECASE)
+_LOOK_BYTES = 1 << 20
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
@@ -137,6 +139,8 @@ class ContractChange(msgspec.Struct, frozen=True, kw_only=True):
     """Why fixtures could not be tried at all, with the command that mends it."""
     unowned: tuple[str, ...] | None = None
     """Touched contracts that the base's CODEOWNERS gives to nobody; None: it has no such file that can be read."""
+    secrets: tuple[tuple[str, str], ...] = ()
+    """Contracts whose new bytes hold a credential that the old ones did not, with its kind."""
     second_opinion: tuple[str, ...] = ()
     """What another program said of the same documents."""
     now_ns: int = 0
@@ -178,6 +182,19 @@ def readings(contracts: tuple[Contract, ...], sides: Mapping[SideName, Globs], *
             continue
         side = next((_SIDES[name] for name, globs in sides.items() if globs.any(one.path)), BOTH)
         yield _reading(one, _FORMATS[suffix], side, today)
+
+
+def secrets_in(contracts: tuple[Contract, ...]) -> Iterator[tuple[str, str]]:
+    """Find credentials that a change brings into a contract. Long files are looked at in their first MiB."""
+    from drillmaster.rules.secrets import look
+
+    def held(data: bytes | None) -> set[tuple[str, str]]:
+        hits = look(data[:_LOOK_BYTES]).hits if data else ()
+        return {(hit.kind, hit.fingerprint) for hit in hits if hit.group == "secret"}
+
+    for one in contracts:
+        new = held(one.file.after)
+        yield from ((one.path, kind) for kind, _ in sorted(new - held(one.file.before) if new else ()))
 
 
 def _reading(one: Contract, fmt: strict.Format, sides: Sides, today: str) -> Reading:

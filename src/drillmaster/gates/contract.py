@@ -6,8 +6,8 @@ Rules, in the order the checks are listed:
    a change that touches none of what it names.
 2. A contract is changed by people. A lane that is free or unknown may draft one on a branch of its own and merges none;
    records of incidents and what decides who may do what are not even drafted there.
-3. Every touched contract stands in the lock, with the bytes that it has now, final or pending; so does its deletion. A
-   link or a submodule in the place of a contract is none.
+3. No contract brings a credential. Every touched contract stands in the lock, with the bytes that it has now, final or
+   pending; so does its deletion. A link or a submodule in the place of a contract is none.
 4. The lock is in order: digests, chain, nothing final under review, reviews that are dated, of somebody else, apart.
 5. What breaks somebody has a new version; a value leaves a list after its notice; what touches identity, money or
    deletion was reviewed by two.
@@ -107,6 +107,7 @@ class ContractGate(Gate[ContractChange], frozen=True, kw_only=True, tag="contrac
         yield self._origin(evidence)
         yield self._forbidden(evidence)
         yield self._links(evidence)
+        yield self._secrets(evidence)
         yield from lock_checks(evidence, self.lock, self.pending_days)
         yield from compared_checks(evidence, self.enum_window_days, self.sensitive)
         yield from fixture_checks(evidence, demanded=self.fixtures_are == "demanded", manifest=self.fixtures)
@@ -223,6 +224,16 @@ class ContractGate(Gate[ContractChange], frozen=True, kw_only=True, tag="contrac
             (f"{one.path} is {kinds[one.file.mode_after]}, whose bytes lie elsewhere" for one in bad),
             remedy="commit the file itself in its place",
             cites=(one.path for one in bad),
+            examined=len(change.contracts),
+        )
+
+    def _secrets(self, change: ContractChange) -> Check:
+        return outcome(
+            "secret-bytes",
+            "no contract brings a credential with it",
+            (f"{path} holds {kind}" for path, kind in change.secrets),
+            remedy="take it out, also of the commits, and have it replaced where it is valid",
+            cites=(path for path, _ in change.secrets),
             examined=len(change.contracts),
         )
 

@@ -28,6 +28,7 @@ from drillmaster.gates._contract_evidence import (
     class_of,
     contracts_of,
     readings,
+    secrets_in,
 )
 from drillmaster.gates._contract_locked import makers_of
 from drillmaster.gates.contract import ContractGate
@@ -73,6 +74,7 @@ def gather(gate: Gate[Any], asked: Asked, authority: Authority | None) -> Gather
         at_head=_at_head(repo, head, base_lock, head_lock),
         signed=_signed(authority, diff, contracts, gate.lock, head, base_lock, head_lock),
         unowned=_unowned(repo, base, contracts),
+        secrets=tuple(secrets_in(contracts)),
         second_opinion=tuple(line for one in contracts for line in second_opinion(one)),
         now_ns=asked.now_ns,
     )
@@ -88,6 +90,8 @@ def gather(gate: Gate[Any], asked: Asked, authority: Authority | None) -> Gather
         evidence=change,
         subject=f"{base[:12]}..{head[:12]}",
         digest=f"sha256:{digest.hexdigest()}",
+        # What it has no field for was not looked at: chain, expiry, reviewers.
+        stamps=("ARTICLE LOCK",) if head_lock is not None and head_lock.article else (),
         counts={
             "files": len(diff.files),
             "commits": len(diff.commits),

@@ -185,6 +185,8 @@ def cases() -> Iterator[Case]:
     yield case("link", "fail", changed(file(ORDER, BEFORE, b"/etc/passwd", mode="120000")))
     yield case("link", "fail", changed(file("contracts", None, b"elsewhere", mode="120000")))
 
+    yield case("secret-bytes", "fail", _replaced(good, secrets=((ORDER, "aws-key"),)))
+
     unknown = Lock(files={}, pending={}, digest="b" * 64)
     yield case("not-in-lock", "fail", changed(GOOD, pair=(unknown, unknown)))
     yield case("unsigned-digest", "fail", _replaced(good, head_lock=good.base_lock))

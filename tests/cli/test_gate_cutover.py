@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -10,7 +11,11 @@ import pytest
 
 from drillmaster import cli
 from drillmaster.gates._cases.cutover import DRILL
+from drillmaster.intake.blanks import blanks, template
 from drillmaster.intake.cutover import record_digest
+from drillmaster.judge import decode_gate, load_policy
+from drillmaster.scaffold import fill
+from drillmaster.strict.yamltext import strict_yaml
 
 PLAN: dict[str, Any] = {
     "plan_id": "cutover-ledger-2026-09-19",
@@ -216,3 +221,38 @@ def test_a_record_whose_digest_is_its_own_is_read(gate: Runs) -> None:
     said = gate(write(PLAN), "--policy", "policy.yaml", "--drill", "elsewhere.json")
     assert "PASS drift was found within 60 s" in said.output
     assert "UNSIGNED halt-drill.json" in said.output
+
+
+def test_the_template_that_init_writes_is_a_policy_once_its_blanks_are_filled() -> None:
+    text = template("cutover")["cutover-policy.yaml"]
+    examples = blanks(text)
+    assert all(examples.values())
+    loaded: dict[str, object] = {
+        pointer: strict_yaml(f"x: {example}\n")[0]["x"] for pointer, example in examples.items()
+    }
+    policy, _ = load_policy(fill(text, loaded).encode(), place="policy.yaml", fmt="yaml")
+    assert decode_gate(policy, "cutover", place="policy.yaml")
+
+
+def test_a_policy_with_blanks_is_refused(gate: Runs) -> None:
+    Path("policy.yaml").write_text(template("cutover")["cutover-policy.yaml"])
+    assert gate(write(PLAN), "--policy", "policy.yaml").exit_code == 2
+
+
+def test_a_plan_that_is_a_pipe_is_refused_without_waiting(gate: Runs) -> None:
+    os.mkfifo("plan.json")
+    assert gate("plan.json").exit_code == 2
+
+
+def test_a_huge_plan_is_refused(gate: Runs) -> None:
+    Path("plan.json").write_bytes(b" " * (1 << 21))
+    assert gate("plan.json").exit_code == 2
+
+
+@pytest.mark.parametrize("form", ["text", "json", "junit", "sarif", "github", "markdown"])
+def test_a_plan_with_hostile_text_is_told_in_every_form(form: str, gate: Runs) -> None:
+    plan = {**PLAN, "service": "x]]>&<\x1b[31m::error::|`@all\u202e", "\x1b[0m": 1}
+    said = gate(write(plan), "--format", form)
+    assert said.exit_code == 2
+    assert "\x1b" not in said.output
+    assert "\u202e" not in said.output

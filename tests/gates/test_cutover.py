@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from drillmaster.changes import Person
 from drillmaster.clock import parse_rfc3339
@@ -16,6 +18,7 @@ from drillmaster.gates._cutover_plan import MESSAGES
 from drillmaster.gates._selftest import selftest
 from drillmaster.gates.cutover import Cutover, CutoverArticle, Evidence, Set
 from drillmaster.rules.cutover_plan import TIMED, read_plan
+from drillmaster.rules.free_lane import human, pinned_spec, shaky_runtime
 from drillmaster.strict import as_type
 from drillmaster.verdict import Check, Status, Verdict, conclude
 
@@ -406,3 +409,47 @@ def test_no_limit_has_a_default(field: str) -> None:
     del entry[field]
     with pytest.raises(Problem, match=field):
         as_type(entry, Cutover, place="policy.yaml")
+
+
+POINTERS = [
+    *(f"/{group}/{field}" for group, part in SAMPLE.items() if isinstance(part, dict) for field in part),
+    *(f"/{group}" for group in SAMPLE),
+    "/other",
+    "/traffic/other",
+]
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.sampled_from(POINTERS), VALUES)
+def test_whatever_stands_there_there_is_an_answer_and_it_is_told(pointer: str, value: object) -> None:
+    loaded = copy.deepcopy(SAMPLE)
+    *groups, field = pointer.strip("/").split("/")
+    part = loaded
+    for group in groups:
+        part = part[group]
+    was = part.get(field, ABSENT)
+    part[field] = value
+    evidence = Evidence(plan=read_plan(loaded), digest=DIGEST, now_ns=NOW_NS)
+    for gate in (CutoverArticle(), LIMITS):
+        verdict = verdict_of(tuple(gate.checks(evidence)))
+        assert gate.closing(evidence, verdict)
+        if type(value) is not type(was):
+            assert verdict.status == "refused"
+
+
+@given(VALUES)
+def test_whatever_is_read_for_a_plan_there_is_an_answer(value: object) -> None:
+    evidence = Evidence(plan=read_plan(value), digest=DIGEST, now_ns=NOW_NS)
+    assert conclude(tuple(CutoverArticle().checks(evidence))) == "refused"
+
+
+@given(st.text())
+def test_whoever_is_named_there_is_an_answer(name: str) -> None:
+    for given_name in (name, f"human:{name}", f"human-pinned:{name}"):
+        for judged in (human(given_name), pinned_spec(given_name)):
+            assert bool(judged[0]) != bool(judged[1])
+        assert isinstance(shaky_runtime(given_name), str)

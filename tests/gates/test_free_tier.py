@@ -97,6 +97,8 @@ STAY: dict[str, Stay] = {
     "one red flag": but(flags=("mean-only",)),
     "no entry but that nothing happened": but(incidents=(), spent=(), flags=()),
     "a gap just as long as may be": but(runs=(night(4), night(2), night(0))),
+    "a lost night between two good ones": nights({}, {}, {"lost": "stopped"}, {}),
+    "a lost night at the end": nights({}, {}, {}, {"lost": "stopped"}),
     "a cold start of another night": nights({}, {"idle_s": 60.0}, {"idle_s": None}),
 }
 
@@ -115,6 +117,9 @@ REFUSED: dict[str, Stay] = {
     "undated": nights({"ended_ns": 0}, {}, {}),
     "a night that was not sealed": nights({}, {"unusable": "it was not sealed"}, {}, {}),
     "a bad night and a good one that was lost": nights(SLOW, {"unusable": "altered"}, {}, {}),
+    "a lost night beside a slow one": nights({}, {}, SLOW, {"lost": "stopped"}),
+    "a lost night between two slow ones": nights(SLOW, {"lost": "stopped"}, SLOW, {}, {}),
+    "more lost nights than may be": nights({}, {"lost": "stopped"}, {}, {"lost": "busy"}, {}),
     "one night under two names": nights({"digest": "sha256:7"}, {"digest": "sha256:7"}, {}),
     "a call too few": nights({}, {}, {"calls": 199}),
     "no silence": nights(*({"idle_s": 1799.9},) * 3),

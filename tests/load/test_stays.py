@@ -201,8 +201,18 @@ def test_a_night_that_is_not_as_it_was_sealed_is_never_left_out(tmp_path: Path, 
 def test_a_night_that_was_cut_short_is_told(tmp_path: Path, more: dict[str, Any], said: str) -> None:
     good(tmp_path)
     interview(tmp_path / "runs", 4, **more)
-    code, out = judged(tmp_path)
+    none_lost = POLICY | {"gates": [msgspec.to_builtins(LIMITS) | {"max_lost_runs": 0}]}
+    code, out = judged(tmp_path, policy=none_lost)
     assert (code, said in out) == (2, True), out
+
+
+def test_one_night_that_was_stopped_is_told_and_does_no_harm(tmp_path: Path) -> None:
+    good(tmp_path)
+    interview(tmp_path / "runs", 4, status="aborted")
+    code, out = judged(tmp_path)
+    assert (code, "4 of 5 did, 1 did not" in out) == (0, True), out
+    interview(tmp_path / "runs", 5, ms=19_000)  # beside it a slow one
+    assert judged(tmp_path)[0] == 2
 
 
 def test_one_night_under_two_names_is_one(tmp_path: Path) -> None:

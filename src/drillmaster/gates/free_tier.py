@@ -1,7 +1,8 @@
 """The free-tier gate: may the job stay on an endpoint that nobody pays for? Sealed interviews in a row, and a ledger, say.
 
 1. One night proves little and can be repeated until it is good. Interviews of one job at one endpoint are looked at in the
-   order in which they were taken, all of a span, and none of them may be unreadable, unsealed or cut short.
+   order in which they were taken, all of a span, and none of them may be unreadable, unsealed or changed. So many as the policy
+   says may have measured nothing; beside a bad night such a one is not taken for a good one.
 2. What was not measured is not in order: too few runs, a gap between two, a newest one that is old, no cold start after real
    silence, no ledger, or one that nobody keeps. Each is refused.
 3. The criteria for leaving are agreed on while it is calm, and are the policy's: p95 some times over its budget in runs in a
@@ -55,6 +56,8 @@ class Interviewed(msgspec.Struct, frozen=True, kw_only=True):
     digest: str = ""
     unusable: str = ""
     """Why it is no evidence; empty: it is."""
+    lost: str = ""
+    """Why it measured nothing, as it was sealed: it was stopped, or its numbers are the client's own."""
     calls: int = 0
     """Of the level that is judged."""
     p50_s: Measure = Absent("not measured")
@@ -154,6 +157,8 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
     min_calls: Annotated[int, msgspec.Meta(ge=59)]
     """Of the level, in each run. Fewer than 59 bound no p95."""
     min_runs: Annotated[int, msgspec.Meta(ge=2, le=1000)]
+    max_lost_runs: Annotated[int, msgspec.Meta(ge=0, le=1000)]
+    """So many in the span may have measured nothing: stopped, or the client's own numbers."""
     span_s: _Seconds
     """How far back runs are looked at."""
     max_gap_s: _Seconds
@@ -173,7 +178,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
 
     def checks(self, evidence: Stay) -> Iterator[Check]:
         stay = evidence
-        usable = [one for one in stay.runs if not one.unusable]
+        usable = _measured(stay)
         yield self._subject(stay)
         yield self._all_usable(stay)
         yield self._enough(usable)
@@ -191,7 +196,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
             f"the kind of job, {self.workload}, may be on a free tier where the numbers allow it",
             why=_NEVER.get(self.workload, ""),
         )
-        yield self._slow(usable)
+        yield self._slow(stay)
         yield self._failing(usable)
         yield self._retries(usable)
         if self.batch_window_s != "none":
@@ -201,7 +206,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
         yield self._flags(stay, usable)
 
     def headline(self, evidence: Stay) -> tuple[str, ...]:
-        usable = [one for one in evidence.runs if not one.unusable]
+        usable = _measured(evidence)
         lines = [f"{self.job} at {self.url}: {len(usable)} interviews, {_day(usable, 0)} to {_day(usable, -1)}"]
         cold = self._coldest(usable)
         if cold is not None:
@@ -226,7 +231,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
             wrong.append(f"the interviews are of {stay.job} at {stay.url}")
         if not stay.ledger and stay.ledger_job != self.job:
             wrong.append(f"the ledger is of {stay.ledger_job or 'nobody'}")
-        payloads = {one.payload_sha256 for one in stay.runs if not one.unusable}
+        payloads = {one.payload_sha256 for one in _measured(stay)}
         if len(payloads) > 1:
             wrong.append(f"{len(payloads)} different payloads were asked: their numbers are no series")
         return _check(
@@ -240,16 +245,21 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
 
     def _all_usable(self, stay: Stay) -> Check:
         bad = [f"{one.run}: {one.unusable}" for one in stay.runs if one.unusable] + list(stay.unreadable)
+        lost = [f"{one.run}: {one.lost}" for one in stay.runs if one.lost and not one.unusable]
+        if len(lost) > self.max_lost_runs:
+            bad += lost
         more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
         return _check(
             "runs-usable",
             "admission",
             "refused" if bad else "pass",
-            f"every interview of the span is sealed, whole and the endpoint's own: {len(stay.runs)}",
-            observed=Exact(len(stay.runs) - sum(bool(one.unusable) for one in stay.runs)),
+            f"every interview of the span is as it was sealed, and at most {self.max_lost_runs} measured nothing: "
+            f"{len(_measured(stay))} of {len(stay.runs)} did, {len(lost)} did not",
+            observed=Exact(len(lost), n=len(stay.runs)),
+            limit=self.max_lost_runs,
             why="; ".join(bad[:5]) + more,
-            remedy="a bad night that is left out is the one that counts: take it again, and begin the series after it "
-            "(span_s), or look at it with: drillmaster verify RUN",
+            remedy="a bad night that is left out is the one that counts: look at it with drillmaster verify RUN, and begin the "
+            "series behind it (span_s)",
         )
 
     def _enough(self, usable: Sequence[Interviewed]) -> Check:
@@ -257,7 +267,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
             "runs",
             "admission",
             "pass" if len(usable) >= self.min_runs else "refused",
-            f"at least {self.min_runs} interviews in {seconds_text(self.span_s)}",
+            f"at least {self.min_runs} interviews in {_span(self.span_s)}",
             observed=Exact(len(usable)),
             limit=self.min_runs,
             why=f"found {len(usable)}",
@@ -297,7 +307,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
             "fresh",
             "admission",
             "pass" if ok else "refused",
-            f"the newest interview is at most {seconds_text(self.max_age_s)} old",
+            f"the newest interview is at most {_span(self.max_age_s)} old",
             observed=Exact(age_s) if usable else Absent("there is none"),
             limit=self.max_age_s,
             unit="s",
@@ -313,13 +323,13 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
             "gaps",
             "admission",
             "pass" if longest[0] <= self.max_gap_s and not disorder else "refused",
-            f"no more than {seconds_text(self.max_gap_s)} lie between two interviews",
+            f"no more than {_span(self.max_gap_s)} lie between two interviews",
             observed=Exact(longest[0]),
             limit=self.max_gap_s,
             unit="s",
             why="they are not in order"
             if disorder
-            else f"{seconds_text(round(longest[0]))} between {longest[1]} and {longest[2]}",
+            else f"{_span(round(longest[0]))} between {longest[1]} and {longest[2]}",
             remedy="runs on both sides of a gap are not in a row: interview on, until the span has none",
         )
 
@@ -330,11 +340,11 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
             "cold-start",
             "admission",
             "pass" if found is not None else "refused",
-            f"a cold start was measured after {seconds_text(self.min_idle_s)} of silence"
+            f"a cold start was measured after {_span(self.min_idle_s)} of silence"
             + ("" if found is None else f" (observed {_shown(found.cold_s, 's')})"),
             observed=Absent("no cold call after such a silence") if found is None else found.cold_s,
-            why="" if idle is None else f"the longest silence was {seconds_text(idle)}",
-            remedy=f"interview it with --idle {self.min_idle_s:g}",
+            why="" if idle is None else f"the longest silence was {_span(idle)}",
+            remedy=f"interview it with --idle {self.min_idle_s:g}, or idle_s: {self.min_idle_s:g} in the plan",
         )
 
     def _coldest(self, usable: Sequence[Interviewed]) -> Interviewed | None:
@@ -366,7 +376,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
             "ledger-kept",
             "admission",
             "pass" if ok else "refused",
-            f"somebody wrote into it in the last {seconds_text(self.max_ledger_silence_s)}",
+            f"somebody wrote into it in the last {_span(self.max_ledger_silence_s)}",
             observed=Exact(silent_s) if math.isfinite(silent_s) else Absent("nobody ever did"),
             limit=self.max_ledger_silence_s,
             unit="s",
@@ -376,15 +386,16 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
 
     # The criteria for leaving
 
-    def _slow(self, usable: Sequence[Interviewed]) -> Check:
+    def _slow(self, stay: Stay) -> Check:
         cap = self.p95_budget_s * self.leave_over_budgets
-        each = [at_most(one.p95_s, cap) for one in usable]
+        nights = [one for one in stay.runs if not one.unusable]
+        each: list[Status] = ["refused" if one.lost else at_most(one.p95_s, cap) for one in nights]
         status: Status = "pass"
         if _in_a_row(each, {"fail"}) >= self.consecutive_runs:
             status = "fail"
         elif not each or _in_a_row(each, {"fail", "refused"}) >= self.consecutive_runs:
             status = "refused"
-        last = ", ".join(_shown(one.p95_s, "s") for one in usable[-4:])
+        last = ", ".join("lost" if one.lost else _shown(one.p95_s, "s") for one in nights[-4:])
         return _check(
             "p95",
             "judgement",
@@ -394,7 +405,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
             observed=Exact(_in_a_row(each, {"fail"}), n=len(each)),
             limit=self.consecutive_runs - 1,
             unit="runs",
-            remedy="interview with a longer --timeout: a call that was cut is at least as slow as that",
+            remedy="interview on: a night that measured nothing is no good one; where calls are cut, with a longer --timeout",
         )
 
     def _failing(self, usable: Sequence[Interviewed]) -> Check:
@@ -431,7 +442,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
             "drain",
             "judgement",
             at_most(observed, cap),
-            f"a batch is worked off in its window of {seconds_text(window_s)} and {share_text(self.leave_over_window_ratio)} "
+            f"a batch is worked off in its window of {_span(window_s)} and {share_text(self.leave_over_window_ratio)} "
             f"more in the newest run (observed {_shown(observed, 's')})",
             observed=observed,
             limit=cap,
@@ -489,6 +500,17 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
             unit="flags",
             why="; ".join(FLAGS.get(one, one) for one in sorted(standing)),
         )
+
+
+def _measured(stay: Stay) -> list[Interviewed]:
+    return [one for one in stay.runs if not one.unusable and not one.lost]
+
+
+def _span(seconds: float) -> str:
+    """Write a span of hours or days as people say it."""
+    if seconds >= 172_800 and seconds % 3600 == 0:
+        return f"{seconds / 86_400:g} days"
+    return f"{seconds / 3600:g} h" if seconds >= 7200 and seconds % 60 == 0 else seconds_text(seconds)
 
 
 def _in_month(stay: Stay, at_ns: int) -> bool:

@@ -1,8 +1,9 @@
 """A job's time on a free tier, from a folder of sealed interviews and a ledger, for the free-tier gate.
 
 1. All interviews of the job at the endpoint that were begun in the span are looked at, whoever ran them and however they
-   ended. One that cannot be read as it was sealed, or did not come to its end, is told as that and never left out.
-2. A level that the client could not hold, or the cold call that may not have been cold, is no measurement of the endpoint.
+   ended. One that cannot be read as it was sealed is told as that and never left out.
+2. One that did not come to its end, or whose client could not hold the level, measured nothing and is told as that; nor is a
+   cold call that may not have been cold a measurement.
 3. A folder whose manifest nobody can read may be one of them. It is told too.
 """
 
@@ -154,6 +155,7 @@ def _interviewed(folder: Path, label: str, started_ns: int) -> Interviewed:
         ended_ns=interview.ended_wall_ns or 0,
         digest=interview.digest,
         unusable=_why_not(read, level, label),
+        lost=_lost(read, level, label),
         idle_s=interview.idle_s,
         max_attempts=_attempts(manifest.plan),
         payload_sha256=interview.payload_sha256,
@@ -172,15 +174,15 @@ def _interviewed(folder: Path, label: str, started_ns: int) -> Interviewed:
 
 
 def _why_not(read: InterviewRun, level: Level | None, label: str) -> str:
-    if read.ended != "completed":
-        return f"it did not come to its end ({read.ended or 'whoever ran it was killed'})"
     if any(stamp.startswith(("COMPRESSED", "DEMO")) for stamp in read.manifest.stamps):
         return f"it is stamped {', '.join(read.manifest.stamps)}"
-    if level is None or not level.n:
-        return f"it has no level {label}"
-    if level.void:
-        return f"{label} is the client's own: {'; '.join(level.void)}"
-    return ""
+    return f"it has no level {label}" if read.ended == "completed" and (level is None or not level.n) else ""
+
+
+def _lost(read: InterviewRun, level: Level | None, label: str) -> str:
+    if read.ended != "completed":
+        return f"it did not come to its end ({read.ended or 'whoever ran it was killed'})"
+    return f"{label} is the client's own: {'; '.join(level.void)}" if level is not None and level.void else ""
 
 
 def _drain(drain: Level | None) -> Measure:

@@ -35,6 +35,7 @@ LIMITS = FreeTier(
     leave_at_red_flags=2,
     min_calls=200,
     min_runs=3,
+    max_lost_runs=1,
     span_s=30 * 86_400.0,
     max_gap_s=2 * 86_400.0,
     max_age_s=2 * 86_400.0,
@@ -103,6 +104,7 @@ def _red() -> Iterator[tuple[str, Status, Stay]]:
     yield "subject", "refused", but(ledger_job="another job")
     yield "subject", "refused", nights({}, {}, {"payload_sha256": "sha256:0000"})
     yield "runs-usable", "refused", nights({}, {"unusable": "it was not sealed"}, {}, {})
+    yield "runs-usable", "refused", nights({}, {"lost": "it was stopped"}, {"lost": "it was stopped"}, {}, {})
     yield "runs-usable", "refused", but(unreadable=("2026-11-28: an empty file",))
     yield "runs", "refused", nights({}, {})
     yield "runs", "refused", but(runs=())
@@ -120,6 +122,7 @@ def _red() -> Iterator[tuple[str, Status, Stay]]:
     yield "p95", "fail", nights({}, SLOW, CUT)
     yield "p95", "fail", nights(SLOW, SLOW, {})
     yield "p95", "refused", nights({}, SLOW, UNKNOWN)
+    yield "p95", "refused", nights({}, SLOW, {"lost": "it was stopped"}, {})
     yield "error-rate", "fail", nights({}, {}, {"error_ratio": Exact(0.02004, n=200)})
     yield "error-rate", "refused", nights({}, {}, {"error_ratio": Absent("not measured")})
     yield "retries", "fail", nights({}, {"max_attempts": 4}, {})
@@ -135,6 +138,8 @@ def _red() -> Iterator[tuple[str, Status, Stay]]:
 
 def _green() -> Iterator[tuple[str, Stay]]:
     yield "p95", nights(SLOW, {}, SLOW, {})
+    yield "p95", nights({}, {"lost": "it was stopped"}, {}, {})
+    yield "runs-usable", nights({}, {"lost": "it was stopped"}, {}, {})
     yield "p95", nights({"p95_s": Exact(18.0)}, {"p95_s": Exact(18.0)}, {"p95_s": Exact(18.0)})
     yield "error-rate", nights({"error_ratio": Exact(0.5)}, {}, {"error_ratio": Exact(0.02)})
     yield "drain", nights({}, {}, {"drain_s": Exact(4320.0)})

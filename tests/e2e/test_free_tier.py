@@ -1,0 +1,94 @@
+"""A job's nights on a free tier, made by the interview itself, and the gate's word on them."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from drillmaster.gates._cases.free_tier import LIMITS
+from tests.e2e.interviewlab import Lab, answer, interviewing, server
+from tests.e2e.test_engine import GOOD
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    yield from interviewing(tmp_path)
+
+
+def policy(folder: Path, url: str, **more: Any) -> None:
+    limits = msgspec.to_builtins(LIMITS) | {
+        "job": "nightly lint",
+        "url": url,
+        "level": "warm_c4",
+        "p95_budget_s": 0.5,
+        "batch_window_s": 2.0,
+        "min_calls": 60,
+        "min_runs": 2,
+        "min_idle_s": 0.5,
+        "max_attempts_per_call": 3,
+    }
+    told = {
+        "kind": "policy",
+        "version": 1,
+        "source": "free-tier-exit",
+        "owner": "Ada",
+        "review_by": "2199-02-28",
+        "gates": [limits | more],
+    }
+    (folder / "policy.json").write_text(json.dumps(told))
+
+
+def told(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "drillmaster", *words],
+        cwd=folder,
+        env={**os.environ, "DRILLMASTER_STATE": str(folder / "state")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def night(lab: Lab, url: str, number: int, *more: str) -> None:
+    done = lab.run(
+        url, "--job", "nightly lint", "--levels", "4", "--warm", "60", "--idle", "0.6", "--timeout", "5",
+        "--drain", "20", "--out", f"night-{number}.json", "--rehearsal", *more,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_good_nights_stay_slow_ones_leave_and_a_changed_one_refuses(lab: Lab) -> None:
+    gate = ("gate", "free-tier", "runs", "--policy", "policy.json")
+    took_s = 0.15
+    with server(lambda _: (took_s, answer(GOOD))) as (url, _):
+        policy(lab.folder, url)
+        for number in (1, 2):
+            night(lab, url, number, "--retry-after", "3:5")
+        nobody = told(lab.folder, *gate)
+        assert (nobody.returncode, "drillmaster ledger open" in nobody.stdout) == (2, True), nobody.stdout
+        assert told(lab.folder, "ledger", "open", "--job", "nightly lint", "--by", "ada").returncode == 0
+        stay = told(lab.folder, *gate)
+        assert stay.returncode == 0, stay.stdout + stay.stderr
+        assert "stay: no criterion for leaving is met" in stay.stdout
+        assert "PASS one call is sent 3 times at most (observed 3)" in stay.stdout
+        assert "REHEARSAL" in stay.stdout.splitlines()[0]
+        policy(lab.folder, url, p95_budget_s=0.02)
+        leave = told(lab.folder, *gate)
+        assert (leave.returncode, "leave:\n- p95:" in leave.stdout) == (1, True), leave.stdout
+        policy(lab.folder, url, batch_window_s=0.05)
+        late = told(lab.folder, *gate)
+        assert (late.returncode, "- drain:" in late.stdout) == (1, True), late.stdout
+    samples = sorted((lab.folder / "runs").glob("*/samples.bin"))[0]
+    samples.write_bytes(samples.read_bytes()[:-40])
+    policy(lab.folder, url)
+    changed = told(lab.folder, *gate)
+    assert (changed.returncode, "REFUSED every interview of the span" in changed.stdout) == (2, True), changed.stdout

@@ -21,6 +21,7 @@ import msgspec
 from drillmaster import strict
 from drillmaster.errors import Problem
 from drillmaster.gates import Gate
+from drillmaster.gates._cutover_plan import ARTICLE
 from drillmaster.gates.cutover import (
     Cutover,
     CutoverArticle,
@@ -50,7 +51,7 @@ F = TypeVar("F", HaltDrill, ErrorBudget, FreezeProof)
 ALONE = PolicyRead(
     gate=CutoverArticle(),
     pin=None,
-    digest="",
+    digest=strict.digest(msgspec.to_builtins(ARTICLE)),
     place="",
     limits_from="the article's own script",
 )

@@ -24,6 +24,8 @@ __all__ = [
     "MADE_AGAIN",
     "QUANTILES",
     "TIMES",
+    "WAITED_MS",
+    "WAITS",
     "Bound",
     "Calls",
     "Interview",
@@ -41,7 +43,9 @@ Time = Literal["latency", "service", "ttfb", "ttft", "itl", "tpot", "connect", "
 TIMES: tuple[Time, ...] = get_args(Time)
 QUANTILES = {"p50": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
 MADE_AGAIN = "calls made again on a kept connection"
-"""Under this they are counted in a verdict, where there are any."""
+"""Under this they are counted in a verdict, where there are any; so with the next two."""
+WAITS = "calls that waited for Retry-After"
+WAITED_MS = "ms that they waited"
 _GOOD, _CUT = 0, 1
 
 
@@ -90,6 +94,10 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
     """Infinite: it lies among calls that were cut. None: too few calls, or too short a time."""
     few: bool = False
     short: bool = False
+    by_calls: float | None = None
+    """By single calls alone; None: too few."""
+    by_blocks: float | None = None
+    """By blocks of time alone; None: too short, or nobody says how long a stall is."""
     calls: int
     """So many would do."""
     seconds: float | None
@@ -122,6 +130,15 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
     """What may be the client's own in any time of it, at 99 % of its moments; None: nobody says."""
     longest_turn_s: float | None = None
     """The longest that the client did not look at its connections: it was busy, or not let run."""
+    waits: int = 0
+    """Calls that waited because the endpoint asked them to, by `Retry-After`."""
+    waited_s: float = 0.0
+    """All of them together; it is in their latencies."""
+    sessions: int = 0
+    """Sessions that it had; 0: its calls stood on their own."""
+    first_turns_s: tuple[float, ...] = ()
+    """Latencies of good first turns of sessions, and of later ones."""
+    later_turns_s: tuple[float, ...] = ()
     made_again: int = 0
     """Calls made once more on a new connection, since the kept one turned out to have been closed: each is one call, and its
     latency holds both."""
@@ -160,13 +177,14 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
         else:
             samples = [(0.0, value) for value in (*(self.ok_s or ()), *(math.inf for _ in self.cut_s))]
         by_call = order_bound([value for _, value in samples], q, confidence=confidence)
-        by_block: float | None = -math.inf
-        if block_s is not None:
-            by_block = block_bound(samples, q, block_s=block_s, confidence=confidence)
+        by_block = None if block_s is None else block_bound(samples, q, block_s=block_s, confidence=confidence)
+        short = block_s is not None and by_block is None
         return Bound(
-            value=None if by_call is None or by_block is None else max(by_call, by_block),
+            value=None if by_call is None or short else max(by_call, -math.inf if by_block is None else by_block),
             few=by_call is None,
-            short=by_block is None,
+            short=short,
+            by_calls=by_call,
+            by_blocks=by_block,
             calls=samples_for_bound(q, confidence),
             seconds=None if block_s is None else blocks_for_bound(q, confidence) * block_s,
             blocks=None if block_s is None else blocks_for_bound(q, confidence),
@@ -230,6 +248,17 @@ def counted(levels: Sequence[Level]) -> dict[str, int]:
     """What was looked at, in numbers."""
     again = sum(level.made_again for level in levels)
     found = {"levels": len(levels), "calls": sum(level.n for level in levels)}
+    waits = sum(level.waits for level in levels)
+    if waits:
+        waited_ms = round(sum(level.waited_s for level in levels) * 1e3)
+        found |= {WAITS: waits, WAITED_MS: waited_ms}
+    sessions = sum(level.sessions for level in levels)
+    if sessions:
+        found |= {
+            "sessions": sessions,
+            "good first turns": sum(len(level.first_turns_s) for level in levels),
+            "good later turns": sum(len(level.later_turns_s) for level in levels),
+        }
     return found | ({MADE_AGAIN: again} if again else {})
 
 

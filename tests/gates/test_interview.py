@@ -519,3 +519,20 @@ def test_failures_that_nobody_limited_are_named() -> None:
     check = by_id(verdict)["warm_c1.failures"]
     assert check.why == "1 http_500, 1 reset: they are in no latency, and no limit says how many may fail"
     assert check.remedy == "sign an error_rate for warm_c1"
+
+
+def test_both_bounds_stand_beside_what_was_observed_and_the_larger_is_said_to_decide() -> None:
+    level = timed("warm_c1", [9.0 if at // 12 in (10, 61) else 1.0 for at in range(1_200)], every_s=5 / 12)
+    said = by_id(raw(COLD, level, decide="bound", block_s=5, p95_s=2.0))["warm_c1.p95"].title
+    assert said.endswith("; 95 % sure only of 1 s by calls and of 9 s by blocks of 5 s, which decides)")
+    seen = by_id(raw(COLD, level, decide="observed", block_s=5, p95_s=2.0))["warm_c1.p95"]
+    assert seen.status == "pass"  # what was observed decides, and the bounds are told
+    assert seen.title.endswith("; 95 % sure only of 1 s by calls and of 9 s by blocks of 5 s)")
+    calm = timed("warm_c1", [1.0] * 1_200, every_s=5 / 12)
+    assert "95 % sure only of 1 s, by calls and by blocks of 5 s alike)" in (
+        by_id(raw(COLD, calm, decide="bound", block_s=5, p95_s=2.0))["warm_c1.p95"].title
+    )
+    short = timed("warm_c1", [1.0] * 1_000, every_s=0.01)
+    assert "95 % sure only of 1 s by calls, and by blocks of 5 s so short a time bounds nothing, 295 s would do" in (
+        by_id(raw(COLD, short, decide="observed", block_s=5, p95_s=2.0))["warm_c1.p95"].title
+    )

@@ -16,7 +16,7 @@ import msgspec
 
 from drillmaster import reports
 from drillmaster.clock import ManualClock, parse_rfc3339
-from drillmaster.evidence.samples import OUTCOMES, RECORD, header
+from drillmaster.evidence.samples import MORE, OUTCOMES, RECORD, header
 from drillmaster.load.manifest import InterviewManifest
 from drillmaster.load.showing import judged_again, keep_thresholds, view_of
 from drillmaster.passports import judge_run
@@ -56,23 +56,29 @@ gates:
 class Tape:
     """Records and gaps of one engine, in the order they end."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, long: bool = False) -> None:
+        self.long = long
+        self.calls = 100_000
         self.records = b""
         self.gaps = b""
 
     def call(
         self, stage: int, due_ms: float, took_ms: float, *, outcome: str = "ok", words: int = 0, first_ms: float = 0.0,
         status: int = 200, late_ms: float = 0.0, connect_ms: float = 0.0, tokens: int = -1,
-        again: int = 0,
+        again: int = 0, long: tuple[int, int, int, int, int] | None = None,
     ) -> None:  # fmt: skip
         due, end = round(due_ms * MS), round((due_ms + took_ms) * MS)
         sent = 0 if outcome == "dropped" else round((due_ms + late_ms + connect_ms) * MS)
         word = round((due_ms + first_ms) * MS) if words else 0
         first = round((due_ms + (first_ms or took_ms) - 1) * MS) if outcome == "ok" else 0
-        self.records += RECORD.pack(
-            due, sent, first, word, end if sent else 0, round(connect_ms * MS), 0, 90, 400, words, tokens, 0, stage, status,
+        packed = RECORD.pack(
+            due, sent, first, word, end if sent else due, round(connect_ms * MS), 0, 90, 400, words, tokens, 0, stage, status,
             OUTCOMES.index(outcome), again,
         )  # fmt: skip
+        if self.long:
+            packed += MORE.pack(*(long or (0, 0, self.calls, 0, 1)))
+        self.calls += 1
+        self.records += packed
         if words > 1:
             gap_us = round((took_ms - first_ms) * 1000 / (words - 1))
             self.gaps += struct.pack(f"<{words - 1}I", *([gap_us] * (words - 1)))
@@ -90,6 +96,7 @@ def folder(
     slow: float = 1.0,
     late_ms: float = 0.0,
     again: int = 0,
+    waits: int = 0,
     ended: str = "completed",
     name: str = "Ada",
     stamps: tuple[str, ...] = (),
@@ -98,7 +105,8 @@ def folder(
 ) -> Path:
     """Write and seal a run. `failing`, `cut`, `dropped`: of the open stage's calls; `late_ms`: of the client with four callers.
 
-    `again`: so many calls of one caller were made once more.
+    `again`: so many calls of one caller were made once more. `waits`: so many waited half a second at the endpoint's word, and all
+    calls are turns of sessions, three each.
     """
     rng = random.Random(11)
     path = runs / RUN
@@ -110,13 +118,13 @@ def folder(
     steps.append({"label": "open_r5", "kind": "open", "callers": 50, "calls": calls})
     steps.append({"label": "drain", "kind": "drain", "callers": max(levels), "calls": calls})
     words = 12 if stream else 0
-    cold, tape = Tape(), Tape()
+    cold, tape = Tape(), Tape(long=waits > 0)
     cold.call(0, 120_000, 4_812, words=words, first_ms=3_900, connect_ms=22, tokens=words or -1)
     at_ms = 126_000.0
     ends: dict[str, float] = {"cold": 124_812.0}
     for stage, step in enumerate(steps[1:]):
         kind, callers = step["kind"], step["callers"]
-        free = [at_ms] * callers
+        free, had = [at_ms] * callers, [0] * callers
         for n in range(step["calls"] if ended == "completed" or kind != "drain" else step["calls"] // 3):
             worker = min(range(callers), key=lambda w: free[w])
             due_ms = at_ms + 200.0 * n if kind == "open" else free[worker]
@@ -140,6 +148,11 @@ def folder(
                 more["again"] = 1
             if step["label"] == "warm_c4":
                 more["late_ms"] = late_ms
+            if waits and kind == "closed":
+                waited = step["label"] == "warm_c1" and n < waits
+                session = 1_000 * stage + 100 * worker + had[worker] // 3
+                more["long"] = (500 * MS * waited, 0, session, had[worker] % 3, 1 + waited)
+                had[worker] += 1
             tape.call(stage, due_ms, took_ms, **more)
             free[worker] = due_ms + took_ms
             ends[step["label"]] = max(ends.get(step["label"], 0.0), due_ms + took_ms)
@@ -181,7 +194,7 @@ def folder(
     lines = [msgspec.json.encode({"t": "2026-11-30T12:20:00Z", "ns": 1, **event}) for event in events]
     (path / "events" / "load.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
     (path / "samples.cold.bin").write_bytes(header(stages=["cold"]) + cold.records)
-    (path / "samples.bin").write_bytes(header(stages=[s["label"] for s in steps[1:]]) + tape.records)
+    (path / "samples.bin").write_bytes(header(stages=[s["label"] for s in steps[1:]], long=waits > 0) + tape.records)
     if stream:
         (path / "gaps.cold.bin").write_bytes(cold.gaps)
         (path / "gaps.bin").write_bytes(tape.gaps)

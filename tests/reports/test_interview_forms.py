@@ -429,3 +429,88 @@ def test_what_the_client_waited_for_a_core_is_on_every_form_that_says_how_it_far
     assert (row["delay_p99_s"], row["delay_ratio"]) == ("0.0035", "0.123")
     assert "drillmaster_interview_client_delay_ratio" in reports.form("prometheus").render(verdict, view)
     assert json.loads(reports.form("interview_json").render(verdict, view))["levels"][0]["delay_p99_s"] == 0.0035
+
+
+def test_waits_and_sessions_are_on_every_form(tmp_path: Path) -> None:
+    path = interviews.folder(tmp_path, waits=7)
+    interviews.judge(path)
+    verdict, view = interviews.shown(path)
+    one, four = view.levels[1], view.levels[2]
+    assert (one.waits, one.waited_s, one.sent_again, one.sessions, four.sessions) == (7, 3.5, 7, 20, 21)
+    assert one.first_turns is not None and one.later_turns is not None
+    assert (one.first_turns.n, one.later_turns.n) == (20, 40)
+    assert "calls that waited for Retry-After 7, " in reports.form("text").render(verdict, colour=False)
+    said = json.loads(reports.form("interview_json").render(verdict, view))
+    assert [level["waits"] for level in said["levels"]] == [0, 7, 0, 0, 0]
+    assert said["levels"][1]["waited_s"] == 3.5 and said["levels"][1]["first_turns"]["n"] == 20
+    counts = said["verdict"]["counts"]
+    assert [counts[name] for name in ("sessions", "good first turns", "good later turns", "ms that they waited")] == [
+        41, 41, 79, 3500,
+    ]  # fmt: skip
+    page = Page(reports.form("interview_html").render(verdict, view)).text
+    assert "Sessions, and waits that were asked for" in page and "3.5 s" in page and "n 40" in page
+    rows = list(csv.DictReader(io.StringIO(reports.form("csv").render(verdict, view))))
+    assert [(row["waits"], row["waited_s"], row["sessions"]) for row in rows][:3] == [
+        ("0", "0", "0"), ("7", "3.5", "20"), ("0", "0", "21"),
+    ]  # fmt: skip
+    assert float(rows[1]["first_turns_p50_s"]) > 0 and rows[0]["later_turns_p50_s"] == ""
+    families = {m.name: m for m in text_string_to_metric_families(reports.form("prometheus").render(verdict, view))}
+    [waited] = [s for s in families["drillmaster_interview_waited_seconds"].samples if s.labels["level"] == "warm_c1"]
+    assert waited.value == 3.5
+    wiki = reports.form("interview").render(verdict, view.page, view.decision)
+    assert "7 of them waited 3.5 s in all because Retry-After asked for it, turns of 41 sessions" in wiki
+
+
+def test_where_nothing_waited_and_nobody_talked_no_page_speaks_of_it(tmp_path: Path) -> None:
+    verdict, view = interviews.case("pass", tmp_path)
+    assert "waits that were asked for" not in reports.form("interview_html").render(verdict, view)
+    assert "Retry-After" not in reports.form("text").render(verdict, colour=False)
+    assert "sessions" not in reports.form("interview").render(verdict, view.page, view.decision)
+
+
+@pytest.mark.parametrize(
+    ("decide", "block_s", "decided"),
+    [("observed", 0.3, "observed"), ("bound", 0.1, "blocks"), ("bound", 5, "neither")],
+)
+def test_both_bounds_stand_on_each_form_and_which_decided(
+    tmp_path: Path, decide: str, block_s: float, decided: str
+) -> None:
+    path = interviews.folder(tmp_path, calls=240)
+    interviews.judge(
+        path, interviews.POLICY.replace("decide: observed\n", f"decide: {decide}\n    block_s: {block_s}\n")
+    )
+    verdict, view = interviews.shown(path)
+    level = next(level for level in view.levels if level.label == "warm_c1")
+    bound = level.bounds["p95"]
+    assert (view.block_s, bound.decided, view.levels[0].bounds) == (block_s, decided, {})
+    assert isinstance(bound.by_calls, Exact)
+    rows = list(csv.DictReader(io.StringIO(reports.form("csv").render(verdict, view))))
+    assert rows[1]["p95_decided_by"] == decided and float(rows[1]["p95_bound_calls_s"]) == pytest.approx(
+        bound.by_calls.value
+    )
+    assert (rows[1]["p95_bound_blocks_s"] == "") is (decided == "neither")
+    said = json.loads(reports.form("interview_json").render(verdict, view))
+    assert said["run"]["block_s"] == block_s and said["run"]["decides"] == decide
+    assert said["levels"][1]["bounds"]["p95"]["decided"] == decided
+    page = Page(reports.form("interview_html").render(verdict, view)).text
+    assert " by calls" in page and f"by blocks of {block_s:g}" in page
+    if decided == "neither":
+        assert isinstance(bound.by_blocks, Absent)
+        assert "none by blocks: 59 would do" in page
+    else:
+        assert isinstance(bound.by_blocks, Exact) and " by blocks" in page
+    assert ("by blocks, decided" in page) is (decided == "blocks")
+    assert ("what was observed decided" in page) is (decided == "observed")
+
+
+def test_each_row_of_the_ladder_has_one_unit(tmp_path: Path) -> None:
+    path = interviews.folder(tmp_path, slow=0.15)  # p50 under, and limits of a second and over it
+    interviews.judge(path)
+    verdict, view = interviews.shown(path)
+    html = reports.form("interview_html").render(verdict, view)
+    table = html[html.index("<caption>Latency and errors</caption>") :]
+    rows = re.findall(r"<tr><th scope=\"row\">(.*?)</tr>", table[: table.index("</table>")], re.S)
+    assert len(rows) == len(view.levels)
+    for row in rows:
+        units = set(re.findall(r"[0-9.]+ (s|ms|µs)<", row))
+        assert len(units) == 1, row

@@ -6,22 +6,21 @@ drawn open, never with an end that nobody measured.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 import msgspec
 
 from drillmaster.charts import Point
 from drillmaster.charts.drawing import SHAPES, Kind, Tone, colour_of, line, marks_path, opened, tenth, text
+from drillmaster.charts.placing import Box, Place, Room, width_of
+from drillmaster.spans import SpanUnit, unit_of
 
-__all__ = ["Panel", "Ridge", "Rung", "Stroke", "panels", "ridges", "rungs", "seconds_text"]
+__all__ = ["Panel", "Ridge", "Rung", "Stroke", "panels", "ridges", "rungs"]
 
 _WIDTH: Final = 960.0
 _LEFT: Final = 58.0
 _RIGHT: Final = 14.0
-_CHAR: Final = 6.6
-"""About how wide a character is."""
-_STRONG: Final = 7.6
-"""The same in bold."""
 
 
 class Stroke(msgspec.Struct, frozen=True):
@@ -68,32 +67,34 @@ class Ridge(msgspec.Struct, frozen=True):
     lines: tuple[tuple[str, float], ...] = ()
 
 
-def seconds_text(seconds: float) -> str:
-    """Write a time with three digits and the unit that fits: `43.1 ms`, `1.2 s`."""
-    seconds = float(f"{seconds:.3g}")  # 999.6 ms is a second
-    if seconds < 0.001:
-        return f"{seconds * 1e6:.3g} µs"
-    if seconds < 1:
-        return f"{seconds * 1e3:.3g} ms"
-    return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:.0f} s"
-
-
 def rungs(
     levels: Sequence[Rung], *, kinds: Mapping[str, Kind], title: str, description: str, y_title: str, prefix: str = "g"
 ) -> str:
     """Draw figures of levels side by side, each with its bounds as a line, and its limit as a dashed one."""
-    top, bottom, height = 40.0, 300.0, 372.0
-    seen = [v for r in levels for s in r.strokes for v in (s.value, s.low, s.high) if v is not None]
-    seen += _near([s.limit for r in levels for s in r.strokes if s.limit is not None], seen)
-    up = _scale(seen, bottom, top + 14)
     width = (_WIDTH - _LEFT - _RIGHT) / max(1, len(levels))
+    names = [
+        next((n for n in (r.label, r.label.rpartition("_")[2]) if width_of(n, strong=True) < 2 * width - 8), "")
+        for r in levels
+    ]
+    tight = any((width_of(a, strong=True) + width_of(b, strong=True)) / 2 + 8 > width for a, b in pairwise(names))
+    top, bottom = 40.0, 300.0
+    lower = 15.0 if tight else 0.0
+    height = 372.0 + lower
+    said = [v for r in levels for s in r.strokes for v in (s.value, s.low, s.high) if v is not None]
+    limits = [s.limit for r in levels for s in r.strokes if s.limit is not None]
+    unit, seen = unit_of([*said, *limits]), said + _near(limits, said)
+    up = _scale(seen, bottom, top + 14)
     out = [opened(_WIDTH, height, title=title, description=description, prefix=prefix)]
-    out += _upright(seen, up, _LEFT, _WIDTH - _RIGHT)
+    out += _upright(seen, up, _LEFT, _WIDTH - _RIGHT, unit=unit)
     marks: dict[str, str] = {}
+    room = Room(_LEFT, _WIDTH)
+    values: list[tuple[bool, str, list[Place]]] = []
+    caps: list[tuple[str, list[Place]]] = []
     for place, rung in enumerate(levels):
         middle = _LEFT + width * (place + 0.5)
         if rung.barred:
             out.append(_shade(middle - width / 2 + 3, top - 18, width - 6, bottom - top + 18))
+            room.take(Place(middle, top - 4).box(rung.barred))
             out.append(text(middle, top - 4, rung.barred, anchor="middle", strong=True))
         step = min(58.0, width / (len(rung.strokes) + 0.05))
         for number, stroke in enumerate(rung.strokes):
@@ -101,37 +102,42 @@ def rungs(
             y = up(stroke.value)
             colour = colour_of(kinds[stroke.kind].tone)
             roof = up(stroke.high) if stroke.high is not None else y
+            floor = up(stroke.low) if stroke.low is not None else y
             if stroke.low is not None or stroke.high is not None:
-                floor = up(stroke.low) if stroke.low is not None else y
                 out.append(_whisker(x, floor, roof, colour))
             if stroke.censored or (stroke.high is None and stroke.bounded):
                 out.append(_open_end(x, y, colour))
                 roof = y - 20
+            room.take(Box(x - 5, roof - 3, x + 5, floor + 3))
             marks[stroke.kind] = (
                 marks.get(stroke.kind, "") + f"M{tenth(x)} {tenth(y)}{SHAPES[kinds[stroke.kind].shape][0]}"
             )
-            over = stroke.limit is not None and stroke.limit > 10.0 ** _range(seen)[1]
-            cap_y = None if stroke.limit is None else top + 14 if over else up(stroke.limit)
-            # A limit just above a figure takes the place of its label, and one among its bounds is named beneath them.
-            above = cap_y is not None and roof - 24 < cap_y < roof - 2
             if step > 42 or stroke.kind == "p95":
-                said = ("≥ " if stroke.censored else "") + seconds_text(stroke.value)
-                foot = up(stroke.low) if stroke.low is not None else y
-                out.append(text(x, foot + 16 if above else roof - 8, said, anchor="middle", halo=True))
+                value = ("≥ " if stroke.censored else "") + unit.text(stroke.value)
+                beside = [Place(x + side * 9, y + 4, "start" if side > 0 else "end") for side in (1, -1)]
+                off = [Place(x, roof - 21), Place(x, roof - 26), Place(x, floor + 29)]
+                values.append((stroke.kind == "p95", value, [Place(x, roof - 8), Place(x, floor + 16), *beside, *off]))
                 out.append(text(x, bottom + 16, stroke.kind, anchor="middle", quiet=True))
-            if stroke.limit is not None and cap_y is not None:
+            if stroke.limit is not None:
+                over = stroke.limit > 10.0 ** _range(seen)[1]
+                cap_y = top + 14 if over else up(stroke.limit)
                 out.append(_limit(x - 16, x + 16, cap_y))
-                if step > 26:
-                    said = f"limit {seconds_text(stroke.limit)}{', above' if over else ''}"
-                    half = len(said) * _CHAR / 2
-                    beside = cap_y + 14 if roof - 2 <= cap_y < roof + 26 else cap_y - 5
-                    out.append(text(min(x, _WIDTH - half), beside, said, anchor="middle", halo=True))
-        named = next((n for n in (rung.label, rung.label.rpartition("_")[2]) if len(n) * _STRONG < width), "")
-        out.append(text(middle, bottom + 34, named, anchor="middle", strong=True))
-        if len(rung.note) * _CHAR < width:
-            out.append(text(middle, bottom + 49, rung.note, anchor="middle", quiet=True))
+                room.take(Box(x - 16, cap_y - 1, x + 16, cap_y + 1))
+                above = [Place(x, cap_y + off) for off in (-5, 14, -19, 28, -33)]
+                aside = [Place(x + 20, cap_y + 4, "start"), Place(x - 20, cap_y + 4, "end")]
+                word = f"limit {unit.text(stroke.limit)}{', above' if over else ''}"
+                caps.append((word, [*above[:2], *aside, *above[2:]]))
+        # Names that would touch stand in two rows by turns.
+        out.append(text(middle, bottom + 34 + lower * (place % 2), names[place], anchor="middle", strong=True))
+        if width_of(rung.note) < width:
+            out.append(text(middle, bottom + 49 + lower, rung.note, anchor="middle", quiet=True))
+    words = [(s, p) for first, s, p in values if first] + caps + [(s, p) for first, s, p in values if not first]
+    for word, places in words:
+        free = room.place(word, places)
+        if free is not None:
+            out.append(text(free.x, free.y, word, anchor=free.anchor, halo=True))
     out += [marks_path(marks[name], kind) for name, kind in kinds.items() if name in marks]
-    out.append(text(_LEFT, bottom + 69, y_title, anchor="start", quiet=True))
+    out.append(text(_LEFT, bottom + 69 + lower, y_title, anchor="start", quiet=True))
     out.append("</svg>")
     return "".join(out)
 
@@ -154,7 +160,9 @@ def panels(
     height = row_height * rows + 20
     width = (_WIDTH - _LEFT - _RIGHT) / across
     seen = [p.y for level in levels for p in level.points if p.y is not None]
-    seen += _near([level.limit for level in levels if level.limit is not None], seen)
+    limits = [level.limit for level in levels if level.limit is not None]
+    unit, along = unit_of([*seen, *limits]), unit_of(level.x_end for level in levels)
+    seen += _near(limits, seen)
     out = [opened(_WIDTH, height, title=title, description=description, prefix=prefix)]
     marks: dict[str, list[str]] = {}
     for place, level in enumerate(levels):
@@ -165,10 +173,10 @@ def panels(
         up = _scale(seen, floor, roof)
         if level.barred:
             out.append(_shade(left, base + 22, right - left, floor - base - 22))
-        out += _upright(seen, up, left, right, named=column == 0)
+        out += _upright(seen, up, left, right, unit=unit, named=column == 0)
         heading = f"{level.label} {level.barred}".rstrip()
         out.append(text(left, base + 14, heading, anchor="start", strong=True))
-        if (len(heading) + len(level.note) + 2) * _CHAR < right - left:
+        if width_of(heading, strong=True) + width_of(level.note) + 12 < right - left:
             out.append(text(right, base + 14, level.note, anchor="end", quiet=True))
         if with_lane:
             out.append(line(left, base + 38, right, base + 38, dashed=True))
@@ -176,11 +184,11 @@ def panels(
                 out.append(text(_LEFT - 8, base + 34, lane, anchor="end", quiet=True))
         out.append(line(left, floor, right, floor))
         out.append(text(left, floor + 15, "0", anchor="start", quiet=True))
-        out.append(text(right, floor + 15, seconds_text(level.x_end), anchor="end", quiet=True))
+        out.append(text(right, floor + 15, along.text(level.x_end), anchor="end", quiet=True))
         if level.limit is not None:
             over = level.limit > 10.0 ** _range(seen)[1]
             y = roof if over else up(level.limit)
-            said = f"{level.limit_name} {seconds_text(level.limit)}{', above' if over else ''}"
+            said = f"{level.limit_name} {unit.text(level.limit)}{', above' if over else ''}"
             out.append(_limit(left, right, y))
             out.append(text(right, y - 4 if y - 16 > base + 18 else y + 13, said, anchor="end", halo=True))
         for point in level.points:
@@ -217,10 +225,12 @@ def ridges(
         return left + (_WIDTH - _RIGHT - left) * min(1.0, share)
 
     out = [opened(_WIDTH, bottom + 38, title=title, description=description, prefix=prefix)]
-    for value in _ticks(10.0**start, 10.0**end):
+    ticks = _ticks(10.0**start, 10.0**end)
+    unit = unit_of([*ticks, *(value for row in rows for _, value in row.lines)])
+    for value in ticks:
         x = across(value)
         out.append(line(x, top, x, bottom + 4))
-        out.append(text(x, bottom + 18, seconds_text(value), anchor="middle", quiet=True))
+        out.append(text(x, bottom + 18, unit.text(value), anchor="middle", quiet=True))
     for place, row in enumerate(rows):
         floor = top + row_height * (place + 1) - 4
         out.append(text(left - 12, floor - 22, row.label, anchor="end", strong=True))
@@ -245,13 +255,13 @@ def ridges(
                 f'<path d="{half}" style="fill:none;stroke:{colour_of("worst")};stroke-width:1.5" stroke-dasharray="3 2"/>'
             )
         for place, (name, value) in enumerate(row.lines):
-            x, said = across(value), f"{name} {seconds_text(value)}"
+            x, said = across(value), f"{name} {unit.text(value)}"
             out.append(
                 f'<path d="M{tenth(x)} {tenth(floor)}v{tenth(-room - 4)}" style="fill:none;stroke:var(--ink,#1c1d1f)"/>'
             )
             # The first line's name stands to its left and the last one's to its right, so that they cannot meet.
             before = place < len(row.lines) - 1
-            side = -1 if before and x - len(said) * _CHAR > left else 1
+            side = -1 if before and x - width_of(said) > left else 1
             out.append(text(x + 4 * side, floor - room + 4, said, anchor="end" if side < 0 else "start", halo=True))
     out.append(text(left, bottom + 34, x_title, anchor="start", quiet=True))
     out.append("</svg>")
@@ -314,14 +324,20 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _upright(
-    values: Sequence[float], up: Callable[[float], float], left: float, right: float, *, named: bool = True
+    values: Sequence[float],
+    up: Callable[[float], float],
+    left: float,
+    right: float,
+    *,
+    unit: SpanUnit,
+    named: bool = True,
 ) -> list[str]:
     low, high = _range(values)
     out = []
     for value in _ticks(10.0**low, 10.0**high):
         out.append(line(left, up(value), right, up(value)))
         if named:
-            out.append(text(_LEFT - 8, up(value) + 4, seconds_text(value), anchor="end", quiet=True))
+            out.append(text(_LEFT - 8, up(value) + 4, unit.text(value), anchor="end", quiet=True))
     return out
 
 

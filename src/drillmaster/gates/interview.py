@@ -358,7 +358,8 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
             role="judgement",
             status=status,
             title=f"{level.label} {_WORDS[time]}{name} at most {cap:g} s (observed {shown(observed)}, "
-            f"n {level.n if time == 'latency' or isinstance(observed, Absent) else observed.n}{_support(observed, name, bound)})",
+            f"n {level.n if time == 'latency' or isinstance(observed, Absent) else observed.n}"
+            f"{_support(observed, name, bound, by_bound=self.decide == 'bound')})",
             observed=observed,
             limit=cap,
             unit="s",
@@ -497,16 +498,28 @@ def _rounded_up(value: float, *, digits: int) -> float:
     return math.ceil(round(value / 10.0**power, 6)) * 10.0**power
 
 
-def _support(observed: Measure, name: str, bound: Bound | None) -> str:
-    """Say what so many calls over so long a time can support, to follow what was observed."""
+def _sure(seconds: float) -> str:
+    return f"{seconds:.3g} s" if math.isfinite(seconds) else "what cut calls would have taken"
+
+
+def _support(observed: Measure, name: str, bound: Bound | None, *, by_bound: bool) -> str:
+    """Say what so many calls over so long a time can support, to follow what was observed, and which bound decides."""
     if not isinstance(observed, Exact) or name == "max":
         return ""
     q, n = QUANTILES[name], observed.n or 0
-    if bound is not None and bound.value is not None:
-        sure = f"{bound.value:.3g} s" if math.isfinite(bound.value) else "what cut calls would have taken"
-        return f"; 95 % sure only of {sure}"
-    if bound is not None and not bound.few and bound.seconds is not None:
-        return f"; so short a time bounds nothing, {seconds_text(bound.seconds)} would do for 95 %"
+    if bound is not None and bound.by_calls is not None:
+        if bound.blocks is None or bound.seconds is None:
+            return f"; 95 % sure only of {_sure(bound.by_calls)}"
+        block = f"by blocks of {bound.seconds / bound.blocks:g} s"
+        if bound.by_blocks is None:
+            wanted = f"{block} so short a time bounds nothing, {seconds_text(bound.seconds)} would do for 95 %"
+            return f"; 95 % sure only of {_sure(bound.by_calls)} by calls, and {wanted}"
+        if bound.by_calls == bound.by_blocks:
+            return f"; 95 % sure only of {_sure(bound.by_calls)}, by calls and {block} alike"
+        ways = [(bound.by_calls, "by calls"), (bound.by_blocks, block)]
+        (_, less), (most, more) = sorted(ways, key=lambda way: way[0])
+        low = _sure(min(bound.by_calls, bound.by_blocks))
+        return f"; 95 % sure only of {low} {less} and of {_sure(most)} {more}{', which decides' if by_bound else ''}"
     return f"; the largest of so few bounds it with {1 - q**n:.0%}, {samples_for_bound(q)} calls would do for 95 %"
 
 

@@ -462,6 +462,7 @@ def _calls(
 
 def _level(step: dict[str, Any], tally: StepTally, void: tuple[str, ...], fitness: Fitness, calls: Calls) -> Level:
     each = fitness.engines or (fitness,)
+    by_turn = tally.ok_by_turn_s()
     return Level(
         label=step["label"],
         kind=_KINDS[step["kind"]],
@@ -475,5 +476,10 @@ def _level(step: dict[str, Any], tally: StepTally, void: tuple[str, ...], fitnes
         longest_turn_s=None
         if fitness.longest_turn_s is None
         else max(fitness.longest_turn_s, fitness.longest_delay_s or 0.0),
+        waits=tally.waits,
+        waited_s=tally.waited_s,
+        sessions=0 if by_turn is None else tally.sessions,
+        first_turns_s=() if by_turn is None else by_turn[0],
+        later_turns_s=() if by_turn is None else by_turn[1],
         made_again=tally.made_again,
     )

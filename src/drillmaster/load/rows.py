@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from drillmaster.load.tally import StepTally
+from drillmaster.spans import span_text, unit_of
 from drillmaster.stats import quantile
 from drillmaster.verdict import Exact
 
@@ -61,18 +62,22 @@ def row_said(row: Row) -> dict[str, Any]:
 
 def row_text(row: Row, tally: StepTally) -> str:
     """The row for a person: the kinds of failure are named."""
-    text = f"{row.label:<9} n {row.n:<5} p50 {_s(row.p50_s)}  p95 {_s(row.p95_s)}  max {_s(row.max_s)}  errors {row.error_rate:.3g}"
+    unit = unit_of([row.p50_s, row.p95_s, row.max_s, row.first_turns_p50_s, row.later_turns_p50_s])
+    spans = "  ".join(
+        f"{name} {unit.text(one)}" for name, one in (("p50", row.p50_s), ("p95", row.p95_s), ("max", row.max_s))
+    )
+    text = f"{row.label:<9} n {row.n:<5} {spans}  errors {row.error_rate:.3g}"
     kinds = ", ".join(f"{count} {kind}" for kind, count in tally.failed.most_common())
     if tally.cut_s():
         kinds += "; a call that was cut counts as at least so long"
     text += f"  ({kinds})" if kinds else ""
     if row.waits:
         who = "1 call waited" if row.waits == 1 else f"{row.waits} calls waited"
-        text += f"  {who} {row.waited_s:.3g} s because the endpoint asked for it, {row.requests} requests"
+        text += f"  {who} {span_text(row.waited_s or 0.0)} because the endpoint asked for it, {row.requests} requests"
     if row.made_again:
         text += f"  {row.made_again} call{'s' * (row.made_again > 1)} made again on a kept connection that was closed"
     if row.first_turns_p50_s is not None and row.later_turns_p50_s is not None:
-        text += f"  first turns p50 {_s(row.first_turns_p50_s)}, later ones {_s(row.later_turns_p50_s)}"
+        text += f"  first turns p50 {unit.text(row.first_turns_p50_s)}, later ones {unit.text(row.later_turns_p50_s)}"
     return text
 
 
@@ -81,10 +86,6 @@ def file_text(rows: list[Row], **said: object) -> str:
     kept = [row for row in rows if row.label == "cold" or row.label.startswith("warm_c")]
     data = {**said, "results": [row_said(row) for row in kept]}
     return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"
-
-
-def _s(seconds: float) -> str:
-    return f"{seconds:.3f} s" if seconds >= 0.1 else f"{seconds * 1e3:.3g} ms"
 
 
 def _median(taken_s: Sequence[float]) -> float | None:

@@ -28,11 +28,22 @@ from drillmaster.load.knee import knee_text
 from drillmaster.load.reading import Fitness
 from drillmaster.passports import Judged, judge_run, unjudged
 from drillmaster.reports import form, screened
-from drillmaster.reports._levels import QUANTILES, CallKind, Dot, LevelView, Spread, bin_edge, bin_of, thin_places
+from drillmaster.reports._levels import (
+    QUANTILES,
+    BoundView,
+    CallKind,
+    Decided,
+    Dot,
+    LevelView,
+    Spread,
+    bin_edge,
+    bin_of,
+    thin_places,
+)
 from drillmaster.reports.interview import InterviewView
 from drillmaster.stats import quantile, rate_bound
 from drillmaster.timeline.opening import complaint, write_whole
-from drillmaster.verdict import AtLeast, Exact, Measure, Verdict
+from drillmaster.verdict import Absent, AtLeast, Exact, Measure, Verdict
 
 __all__ = ["judged_again", "keep_thresholds", "view_of"]
 
@@ -131,8 +142,7 @@ def view_of(judged: Judged, *, gate_command: str) -> InterviewView:
     manifest, interview = run.manifest, run.interview
     steps = {step["label"]: step for step in manifest.steps}
     levels = tuple(
-        _level(level, steps[level.label], run.fitness[level.label], manifest.plan, _judged(level, judged.verdict))
-        for level in interview.levels
+        _level(level, steps[level.label], run.fitness[level.label], manifest.plan, judged) for level in interview.levels
     )
     knee = run.knee()
     ladder = sum(level.kind == "closed" for level in interview.levels)
@@ -143,6 +153,7 @@ def view_of(judged: Judged, *, gate_command: str) -> InterviewView:
         decision=judged.decision,
         decided=decided_by(judged.decision, judged.verdict.status),
         by_bound=judged.by_bound,
+        block_s=judged.block_s,
         judged=judged.thresholds,
         levels=levels,
         not_run=tuple(label for label in interview.declared if interview.level(label) is None),
@@ -171,9 +182,8 @@ def _judged(level: Level, verdict: Verdict) -> dict[str, Measure]:
     return {name: observed[f"{level.label}.{name}"] for name in QUANTILES if f"{level.label}.{name}" in observed}
 
 
-def _level(
-    level: Level, step: dict[str, Any], fitness: Fitness, plan: dict[str, Any], judged: dict[str, Measure]
-) -> LevelView:
+def _level(level: Level, step: dict[str, Any], fitness: Fitness, plan: dict[str, Any], judged: Judged) -> LevelView:
+    by_gate = _judged(level, judged.verdict)
     calls = level.calls or Calls(due_s=(), end_s=(), outcome=(), kind=(), times={})
     opened = [
         connect_s + (0.0 if math.isnan(tls_s) else tls_s)
@@ -196,7 +206,8 @@ def _level(
         void=level.void,
         started_s=min(calls.due_s, default=0.0),
         seconds=fitness.seconds,
-        latency=msgspec.structs.replace(latency, quantiles={**latency.quantiles, **judged}),
+        latency=msgspec.structs.replace(latency, quantiles={**latency.quantiles, **by_gate}),
+        bounds=_bounds(level, by_gate, judged),
         first_byte=_spread(calls, "ttfb"),
         first_word=_spread(calls, "ttft"),
         gaps=_spread(calls, "itl"),
@@ -205,6 +216,11 @@ def _level(
         connect_max_s=max(opened, default=0.0),
         sent_again=sum(max(0, attempts - 1) for attempts in calls.attempts),
         made_again=level.made_again,
+        waits=level.waits,
+        waited_s=level.waited_s,
+        sessions=level.sessions,
+        first_turns=_spread_of(level.first_turns_s, ()) if level.sessions else None,
+        later_turns=_spread_of(level.later_turns_s, ()) if level.sessions else None,
         held=fitness.held,
         held_overall=fitness.held_overall,
         late_p99_s=fitness.late_p99_s,
@@ -214,6 +230,34 @@ def _level(
         delay_p99_s=max(delays, default=None),
         dots=_dots(level, calls),
     )
+
+
+def _bounds(level: Level, by_gate: dict[str, Measure], judged: Judged) -> dict[str, BoundView]:
+    """The bounds of p95, and of what the gate looked at; a census and a cold call have none."""
+    if level.kind == "cold" or level.calls is None or not (level.ok_s or level.cut_s):
+        return {}
+    found = {}
+    for name in QUANTILES:
+        if name == "max" or (name not in by_gate and name != "p95"):
+            continue
+        bound = level.bound("latency", name, block_s=judged.block_s)
+        decided: Decided = "observed"
+        if judged.by_bound:
+            decided = "neither"
+            if bound.by_calls is not None and bound.by_blocks is not None:
+                decided = "calls" if bound.by_calls > bound.by_blocks else "blocks"
+        found[name] = BoundView(
+            by_calls=_bound(bound.by_calls, f"{bound.calls} calls would do"),
+            by_blocks=None if judged.block_s is None else _bound(bound.by_blocks, f"{bound.blocks} would do"),
+            decided=decided,
+        )
+    return found
+
+
+def _bound(seconds: float | None, why: str) -> Measure:
+    if seconds is None:
+        return Absent(why)
+    return Exact(seconds) if math.isfinite(seconds) else Absent("among calls that were cut")
 
 
 def _dots(level: Level, calls: Calls) -> tuple[Dot, ...]:

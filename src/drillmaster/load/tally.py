@@ -17,6 +17,7 @@
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from os import SEEK_END
 from struct import Struct
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ from drillmaster.evidence.samples import LONG_RECORD, MAX_HEADER_BYTES, OUTCOMES
 from drillmaster.stats import quantile
 from drillmaster.verdict import AtLeast, Exact
 
-__all__ = ["Batches", "Call", "Figures", "StepTally", "Tail", "batches"]
+__all__ = ["Batches", "Call", "Figures", "Recent", "StepTally", "Tail", "batches"]
 
 _SHORT = OUTCOMES.index("short")
 assert OUTCOMES[: _SHORT + 1] == ("ok", "short")
@@ -40,6 +41,8 @@ _FEW = 10
 """So many fields has a call of the first format."""
 assert (_FIELDS.size, _LONG_FIELDS.size) == (RECORD.size, LONG_RECORD.size)
 
+RECENT = 1_000
+"""So many of the last calls are looked at for a person who looks on."""
 Figures = dict[str, float]
 """`p50_s`, `p95_s`, `max_s`, `error_rate`."""
 
@@ -156,6 +159,11 @@ class StepTally:
         return len(self._due) + self.unsent_turns
 
     @property
+    def sessions(self) -> int:
+        """Sessions that were begun; 0 where the records do not say."""
+        return len(self._sessions)
+
+    @property
     def requests(self) -> int:
         """How often something was sent."""
         return len(self._due) - self._unsent + self._more_attempts
@@ -218,7 +226,7 @@ class StepTally:
         found["error_rate"] = self.failures / self.n
         return found
 
-    def p95_s(self, last: int = 1_000) -> float | None:
+    def p95_s(self, last: int = RECENT) -> float | None:
         """The 95th percentile of the good ones among the last calls: for a person who looks on."""
         n = len(self._due)
         found = self._took_s(at for at in range(max(0, n - last), n) if at not in self._bad)
@@ -344,3 +352,40 @@ class Tail:
             return
         self._at += len(data)
         yield from self._cutter.cut(data)
+
+
+class Recent:
+    """The last calls of a samples file that an engine is writing: for a person who looks on, where records come later."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._begin = 0
+        """Of the first record; 0: the header has not been read."""
+        self._record: Struct = RECORD
+
+    def p95_s(self, stage: int, *, since_ns: int | None = None) -> float | None:
+        """The 95th percentile of the good ones of that step; None: there is none. `since_ns`: all were due then, as a batch is."""
+        try:
+            with open(self._path, "rb") as file:  # noqa: PTH123 - looked into four times a second
+                if not self._begin:
+                    line = file.readline(MAX_HEADER_BYTES)
+                    if not line.endswith(b"\n"):
+                        return None
+                    _, self._record = read_header(line)
+                    self._begin = len(line)
+                size = self._record.size
+                whole = (file.seek(0, SEEK_END) - self._begin) // size
+                first = max(0, whole - RECENT)
+                file.seek(self._begin + first * size)
+                data = file.read((whole - first) * size)
+        except (OSError, ValueError):
+            return None
+        fields = _LONG_FIELDS if self._record is LONG_RECORD else _FIELDS
+        calls = (Call(*row) for row in fields.iter_unpack(data[: len(data) - len(data) % size]))
+        took_s = [
+            (call.end_ns - (call.due_ns if since_ns is None else since_ns)) / 1e9
+            for call in calls
+            if call.stage == stage and call.outcome <= _SHORT
+        ]
+        measure = quantile(took_s, 0.95) if took_s else None
+        return measure.value if isinstance(measure, Exact) else None

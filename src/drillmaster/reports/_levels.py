@@ -16,7 +16,9 @@ from drillmaster.verdict import Measure
 
 __all__ = [
     "QUANTILES",
+    "BoundView",
     "CallKind",
+    "Decided",
     "Dot",
     "LevelView",
     "Spread",
@@ -29,6 +31,7 @@ __all__ = [
 QUANTILES = ("p50", "p90", "p95", "p99", "max")
 BINS_PER_DECADE = 20
 CallKind = Literal["ok", "cut", "failed", "dropped"]
+Decided = Literal["observed", "calls", "blocks", "neither"]
 
 
 class Dot(msgspec.Struct, frozen=True, array_like=True):
@@ -48,6 +51,16 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
     """Bin to how many; see `bin_edge`."""
     cut_bins: dict[int, int] = {}
     """Of calls that were cut: at least so long."""
+
+
+class BoundView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a quantile is surely (95 %) no more than, by each way to say so, in seconds. Absent says why there is none."""
+
+    by_calls: Measure
+    by_blocks: Measure | None
+    """None: the thresholds do not say how long a block is."""
+    decided: Decided
+    """What the verdict went by: what was seen, or the larger of the two; `neither` where one of them is not there."""
 
 
 class LevelView(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +85,8 @@ class LevelView(msgspec.Struct, frozen=True, kw_only=True):
     """From the first call to the last answer."""
     latency: Spread
     """From when a call was due; of good calls, and of cut ones as "at least"."""
+    bounds: dict[str, BoundView] = {}
+    """By quantile of the latency: of p95, and of those that were judged."""
     first_byte: Spread | None = None
     """From when a call was due; of good calls, and of cut ones as "at least"."""
     first_word: Spread | None = None
@@ -86,6 +101,16 @@ class LevelView(msgspec.Struct, frozen=True, kw_only=True):
     """The longest of them, TLS included; it is in the latency of its call."""
     sent_again: int = 0
     """How often a call was sent once more, at the endpoint's word."""
+    waits: int = 0
+    """Calls that waited because `Retry-After` asked them to."""
+    waited_s: float = 0.0
+    """All of them together; it is in their latencies."""
+    sessions: int = 0
+    """Sessions that it had; 0: its calls stood on their own."""
+    first_turns: Spread | None = None
+    """Latencies of good first turns; None: its calls were no sessions."""
+    later_turns: Spread | None = None
+    """The same of later turns, which have what was said before them."""
     made_again: int = 0
     """Calls made once more on a new connection, since the kept one turned out to have been closed; each is one call."""
     held: float

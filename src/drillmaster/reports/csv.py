@@ -3,8 +3,10 @@
 1. The first row names the columns; the unit is in the name. Runs, job and address stand in every row.
 2. A cell that is empty was not measured. A quantile that is only "at least" its value has `true` in its `_cut` column; a bound
    that so few calls do not give is empty.
-3. A level that is void says why in `void`; its figures stand there, and are the client's.
-4. RFC 4180: CRLF, quotes doubled. Text that a spreadsheet would take for a formula begins with an apostrophe.
+3. Bounds are the 95 % ones of p95, by single calls and by blocks of time; what decided is `observed`, `calls`, `blocks` or
+   `neither`, of which one was not there.
+4. A level that is void says why in `void`; its figures stand there, and are the client's.
+5. RFC 4180: CRLF, quotes doubled. Text that a spreadsheet would take for a formula begins with an apostrophe.
 """
 
 import csv
@@ -15,7 +17,7 @@ from typing import Final
 from drillmaster.reports import one_line
 from drillmaster.reports._levels import LevelView, Spread
 from drillmaster.reports.interview import InterviewView
-from drillmaster.verdict import AtLeast, Exact, Verdict
+from drillmaster.verdict import AtLeast, Exact, Measure, Verdict
 
 __all__ = ["COLUMNS", "render"]
 
@@ -29,6 +31,8 @@ COLUMNS: Final = (
     *(f"gap_{name}_s" for name in ("p50", "p95", "p99", "max")),
     "held", "late_p99_s", "busy_max_s", "cpu_ratio", "void", "made_again",
     "delay_p99_s", "delay_ratio",
+    "p95_bound_calls_s", "p95_bound_blocks_s", "p95_decided_by",
+    "waits", "waited_s", "sessions", "first_turns_p50_s", "later_turns_p50_s",
 )  # fmt: skip  # columns, in the order of the file
 _FORMULA = re.compile(r"[=+\-@\t\r]")
 
@@ -78,12 +82,20 @@ def _row(verdict: Verdict, view: InterviewView, level: LevelView) -> list[object
     found += _quantiles(level.first_word, _STREAM)
     found += _quantiles(level.gaps, ("p50", "p95", "p99", "max"))
     found += [level.held, level.late_p99_s, level.longest_turn_s, level.cpu_share, "; ".join(level.void)]
-    return [*found, level.made_again, level.delay_p99_s, level.delay_share]
+    found += [level.made_again, level.delay_p99_s, level.delay_share]
+    bound = level.bounds.get("p95")
+    found += [_exact(bound.by_calls), _exact(bound.by_blocks), bound.decided] if bound else [None, None, None]
+    found += [level.waits, level.waited_s, level.sessions]
+    return found + _quantiles(level.first_turns, ("p50",)) + _quantiles(level.later_turns, ("p50",))
 
 
 def _quantiles(spread: Spread | None, names: tuple[str, ...]) -> list[object]:
     taken = [None if spread is None else spread.quantiles.get(name) for name in names]
-    return [measure.value if isinstance(measure, Exact) else None for measure in taken]
+    return [_exact(measure) for measure in taken]
+
+
+def _exact(measure: Measure | None) -> float | None:
+    return measure.value if isinstance(measure, Exact) else None
 
 
 def _cell(value: object) -> str:

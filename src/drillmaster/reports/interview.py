@@ -7,15 +7,17 @@
 """
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from drillmaster.deciding import Decision, kind_text
-from drillmaster.interviews import MADE_AGAIN
+from drillmaster.interviews import MADE_AGAIN, WAITED_MS, WAITS
 from drillmaster.reports import clip, code_span, markdown_line, number, one_line
 from drillmaster.reports._levels import LevelView
 from drillmaster.reports.text import check_line, last_line
+from drillmaster.spans import span_text
 from drillmaster.verdict import Verdict
 
 __all__ = ["InterviewPage", "InterviewView", "LevelView", "render"]
@@ -56,6 +58,8 @@ class InterviewView(msgspec.Struct, frozen=True, kw_only=True):
     """Which row of the decision table decided; None: the verdict did, or there is no table."""
     by_bound: bool
     """Whether the thresholds judge the upper bound; else what was seen."""
+    block_s: float | None = None
+    """Of the thresholds: how long a block of time is, of which calls count as one; None: they do not say."""
     judged: bool
     """Whether thresholds were given at all."""
     levels: tuple[LevelView, ...]
@@ -114,7 +118,7 @@ def render(verdict: Verdict, page: InterviewPage, decision: Decision) -> str:
                 f"Budget note: {markdown_line(clip(decision.budget, 400))}  ",
                 f"Review date: {_review(decision)}",
                 "",
-                *_limits(page, decision, verdict.counts.get(MADE_AGAIN, 0)),
+                *_limits(page, decision, verdict.counts),
             ]
         )
         + "\n"
@@ -139,10 +143,16 @@ def _review(decision: Decision) -> str:
     return decision.review_on or "OPEN: the file does not say when it was measured"
 
 
-def _limits(page: InterviewPage, decision: Decision, made_again: int) -> list[str]:
+def _limits(page: InterviewPage, decision: Decision, counts: Mapping[str, int]) -> list[str]:
     idle = f"after {number(page.idle_s)} s of silence" if page.idle_s is not None else "after a silence nobody recorded"
     cut = f"cut at {number(page.time_limit_s)} s" if page.time_limit_s is not None else "cut at a time nobody recorded"
+    made_again, waits, sessions = (counts.get(name, 0) for name in (MADE_AGAIN, WAITS, "sessions"))
     again = f", {made_again} of them made again on a kept connection that had been closed" if made_again else ""
+    if waits:
+        waited = span_text(counts.get(WAITED_MS, 0) / 1e3)
+        again += f", {waits} of them waited {waited} in all because Retry-After asked for it"
+    if sessions:
+        again += f", turns of {sessions} sessions"
     return [
         f"Measured from: {_said(decision.measured_from)}  ",
         f"Sample: {decision.n} calls{again}, {cut}; the cold one {idle}  ",

@@ -17,15 +17,17 @@ import msgspec
 from markupsafe import Markup
 
 from drillmaster.charts import Kind, Point, mark
-from drillmaster.charts.levels import Panel, Ridge, Rung, Stroke, panels, ridges, rungs, seconds_text
+from drillmaster.charts.levels import Panel, Ridge, Rung, Stroke, panels, ridges, rungs
 from drillmaster.deciding import KINDS, RowName, allowed_by, kind_text
 from drillmaster.policy import share_text
 from drillmaster.reports import clip, limit, measure, number
+from drillmaster.reports._figures import bound_lines, cells, column, figure, spans_of, turns_and_waits
 from drillmaster.reports._levels import Dot, LevelView, Spread, bin_edge, thin
 from drillmaster.reports.html import MAX_BYTES, environment, frame, style
 from drillmaster.reports.interview import InterviewView
 from drillmaster.reports.interview_json import document
-from drillmaster.verdict import Absent, AtLeast, Exact, Measure, Verdict
+from drillmaster.spans import SpanUnit, span_text, unit_of
+from drillmaster.verdict import AtLeast, Exact, Verdict
 
 __all__ = ["render"]
 
@@ -143,13 +145,14 @@ def _page(
                 "Between two words of an answer (logarithmic)",
                 "q",
             ),
-            streams=[_stream(level) for level in shown if level.first_byte is not None],
+            streams=_streams([level for level in shown if level.first_byte is not None]),
+            courses=turns_and_waits(shown),
             kinds=sorted({kind for level in view.levels for kind in level.failed}),
             errors=[_errors(level) for level in shown],
-            clients=[_client(level) for level in shown],
+            clients=_clients(shown),
             others=_others(verdict, view),
             voids=[level for level in view.levels if level.void],
-            throughput=[_through(level) for level in shown],
+            throughput=_throughput(shown),
             made_again=_made_again(view),
             left=len(view.levels) - len(shown),
             whole_inside=whole_inside,
@@ -227,50 +230,31 @@ def _tiles(verdict: Verdict, tiles: list[dict[str, Any]]) -> list[dict[str, Any]
         if check.unit != "s" or check.observed is None or not isinstance(check.limit, float | int):
             found.append(tile | {"name": name})
             continue
-        value, bounds = _value(check.observed)
-        cap = seconds_text(check.limit)
+        unit = unit_of([*spans_of(check.observed), check.limit])
+        value, bounds = figure(check.observed, unit)
+        cap = unit.text(check.limit)
         found.append(tile | {"name": name, "observed": value, "limit": f"{cap}{f' · {bounds}' if bounds else ''}"})
     return found
 
 
-def _value(taken: Measure | None) -> tuple[str, str]:
-    """A quantile, and apart what bounds it."""
-    match taken:
-        case Exact(value=value, n=n, low=low, high=high):
-            if (low is None and high is None) or n == 1:
-                return seconds_text(value), ""
-            return seconds_text(value), _between(low, high)
-        case AtLeast(value=value):
-            return f"at least {seconds_text(value)}", ""
-        case Absent(why=why):
-            return "none", why
-    return "none", ""
-
-
-def _between(low: float | None, high: float | None) -> str:
-    """Two bounds of one figure, in one unit."""
-    if low is not None and high is not None:
-        (least, unit), (most, same) = seconds_text(low).split(), seconds_text(high).split()
-        if unit == same:
-            return f"{least} to {most} {unit}"
-    return f"{'open' if low is None else seconds_text(low)} to {'open' if high is None else seconds_text(high)}"
-
-
 def _row(level: LevelView, limits: dict[str, float], verdict: Verdict) -> dict[str, Any]:
     word, status = _standing(level, verdict)
-    cells = []
-    for name in _SHOWN:
-        value, bounds = _value(level.latency.quantiles.get(name))
-        if name == "max":
-            bounds = ""
-        cap = _limit_of(limits, level, name)
-        cells.append((value, bounds, f"limit {seconds_text(cap)}" if cap is not None else ""))
+    taken = level.latency.quantiles
+    caps = {name: _limit_of(limits, level, name) for name in _SHOWN}
+    by = [one for name in _SHOWN if (b := level.bounds.get(name)) for one in (b.by_calls, b.by_blocks)]
+    unit = unit_of([*spans_of(*(taken.get(name) for name in _SHOWN), *by), *caps.values()])
+    figures = []
+    for name, cap in caps.items():
+        value, bounds = figure(taken.get(name), unit)
+        notes = [bounds] if bounds and name != "max" else []
+        notes += bound_lines(level.bounds.get(name), unit)
+        figures.append((value, [*notes, *([f"limit {unit.text(cap)}"] if cap is not None else [])]))
     cap = limits.get(f"{level.label}.errors")
     return {
         "label": level.label,
         "what": _what(level),
         "n": level.n,
-        "cells": cells,
+        "cells": figures,
         "errors": share_text(level.failures / level.n) if level.n else "none",
         "error_note": f"{level.failures} of {level.n}; ≤ {share_text(level.error_bound)}",
         "error_limit": f"limit {share_text(cap)}" if cap is not None else "",
@@ -300,19 +284,24 @@ def _what(level: LevelView) -> str:
     return f"{level.callers} caller{'s' if level.callers > 1 else ''}"
 
 
-def _through(level: LevelView) -> dict[str, str]:
+def _throughput(levels: Sequence[LevelView]) -> list[dict[str, str]]:
+    took, connect = (unit_of(level.seconds for level in levels), unit_of(level.connect_max_s for level in levels))
+    return [_through(level, took, connect) for level in levels]
+
+
+def _through(level: LevelView, took: SpanUnit, connect: SpanUnit) -> dict[str, str]:
     good = level.good_per_s
     tokens = ""
     if level.tokens is not None and level.seconds > 0:
         tokens = f"{number(round(level.tokens / level.seconds, 1))}"
     return {
         "label": level.label,
-        "took": seconds_text(level.seconds),
+        "took": took.text(level.seconds),
         "good": "none" if good is None else number(round(good, 2)),
         "tokens": tokens or "not told",
         "total": "not told" if level.tokens is None else str(level.tokens),
         "connects": str(level.connects),
-        "connect": seconds_text(level.connect_max_s) if level.connects else "none",
+        "connect": connect.text(level.connect_max_s) if level.connects else "none",
         "again": str(level.sent_again),
     }
 
@@ -323,17 +312,21 @@ def _made_again(view: InterviewView) -> str:
     return ", ".join(f"{n} call{'s' * (n > 1)} of {label}" for label, n in calls.items())
 
 
-def _stream(level: LevelView) -> dict[str, Any]:
-    def cells(spread: Spread | None, names: Sequence[str]) -> list[tuple[str, str]]:
-        return [("none", "") if spread is None else _value(spread.quantiles[name]) for name in names]
-
-    return {
-        "label": level.label,
-        "byte": cells(level.first_byte, ("p50", "p95")),
-        "word": cells(level.first_word, ("p50", "p95", "max")),
-        "gap": cells(level.gaps, ("p50", "p95", "p99", "max")),
-        "gaps": 0 if level.gaps is None else level.gaps.n,
+def _streams(levels: Sequence[LevelView]) -> list[dict[str, Any]]:
+    names: dict[str, tuple[str, ...]] = {
+        "first_byte": ("p50", "p95"),
+        "first_word": ("p50", "p95", "max"),
+        "gaps": ("p50", "p95", "p99", "max"),
     }
+    units = {which: column([getattr(level, which) for level in levels], taken) for which, taken in names.items()}
+    return [
+        {
+            "label": level.label,
+            **{which: cells(getattr(level, which), taken, units[which]) for which, taken in names.items()},
+            "n_gaps": 0 if level.gaps is None else level.gaps.n,
+        }
+        for level in levels
+    ]
 
 
 def _errors(level: LevelView) -> dict[str, Any]:
@@ -346,17 +339,26 @@ def _errors(level: LevelView) -> dict[str, Any]:
     }
 
 
-def _client(level: LevelView) -> dict[str, Any]:
+def _clients(levels: Sequence[LevelView]) -> list[dict[str, Any]]:
+    units = (
+        unit_of(level.late_p99_s for level in levels),
+        unit_of(level.longest_turn_s for level in levels),
+        unit_of(level.delay_p99_s for level in levels),
+    )
+    return [_client(level, *units) for level in levels]
+
+
+def _client(level: LevelView, late: SpanUnit, turn: SpanUnit, delay: SpanUnit) -> dict[str, Any]:
     asked = f"at most {level.callers}" if level.kind == "open" else str(min(level.callers, level.n))
     return {
         "label": level.label,
         "asked": asked,
         "held": f"{level.held:.3g}",
         "overall": f"{level.held_overall:.3g}",
-        "late": seconds_text(level.late_p99_s),
-        "turn": "not told" if level.longest_turn_s is None else seconds_text(level.longest_turn_s),
+        "late": late.text(level.late_p99_s),
+        "turn": "not told" if level.longest_turn_s is None else turn.text(level.longest_turn_s),
         "cpu": "not told" if level.cpu_share is None else f"{number(round(level.cpu_share * 100, 1))} %",
-        "waited": "not told" if level.delay_p99_s is None else seconds_text(level.delay_p99_s),
+        "waited": "not told" if level.delay_p99_s is None else delay.text(level.delay_p99_s),
         "waited_share": ""
         if level.delay_share is None
         else f"{number(round(level.delay_share * 100, 1))} % of the time",
@@ -372,16 +374,17 @@ def _others(verdict: Verdict, view: InterviewView) -> list[dict[str, str]]:
         level = next((one.label for one in view.levels if check.id.startswith(f"{one.label}.")), None)
         if level is None or check.id in there or check.role != "judgement":
             continue
-        said = _value(check.observed)[0] if check.unit == "s" else measure(check.observed, check.unit)
         cap = check.limit
+        told, most = measure(check.observed, check.unit), limit(cap, check.unit)
+        if check.unit == "s" and isinstance(cap, float | int):
+            unit = unit_of([*spans_of(check.observed), cap])
+            told, most = figure(check.observed, unit)[0], unit.text(cap)
         found.append(
             {
                 "label": level,
                 "name": check.id[len(level) + 1 :].replace("_", " ").replace(".", " "),
-                "observed": said,
-                "limit": seconds_text(cap)
-                if check.unit == "s" and isinstance(cap, float | int)
-                else limit(cap, check.unit),
+                "observed": told,
+                "limit": most,
                 "title": check.title,
                 "status": check.status,
             }
@@ -412,7 +415,7 @@ def _manifest(view: InterviewView) -> list[tuple[str, str]]:
         ("Measured from", view.decision.measured_from or "OPEN"),
         ("Began", view.started_at),
         ("Ended", view.ended_at),
-        ("A call is cut at", seconds_text(page.time_limit_s) if page.time_limit_s is not None else ""),
+        ("A call is cut at", span_text(page.time_limit_s) if page.time_limit_s is not None else ""),
         ("Driver", page.driver or "OPEN"),
         ("Reader", page.reader or "OPEN"),
         ("Recorder", page.recorder or "OPEN"),
@@ -482,8 +485,9 @@ def _course_chart(levels: Sequence[LevelView], dots: dict[str, list[Dot]], limit
         )
     said = []
     for level in levels:
-        slowest = _value(level.latency.quantiles.get("max"))[0]
-        took = seconds_text(level.seconds)
+        most = level.latency.quantiles.get("max")
+        slowest = figure(most, unit_of(spans_of(most)))[0]
+        took = span_text(level.seconds)
         said.append(f"{level.label}: {level.n} calls in {took}, the slowest {slowest}, {level.failures} failed.")
     return Markup(  # noqa: S704  # our own SVG, whose texts are escaped
         panels(
@@ -509,7 +513,7 @@ def _ridges(levels: Sequence[LevelView], which: str, tone: Any, x_title: str, pr
             if isinstance(taken, Exact):
                 lines.append((name, taken.value))
         rows.append(Ridge(level.label, f"n {spread.n}", spread.bins, spread.cut_bins, tuple(lines)))
-        said.append(f"{level.label}: n {spread.n}, " + ", ".join(f"{n} {seconds_text(v)}" for n, v in lines) + ".")
+        said.append(f"{level.label}: n {spread.n}, " + ", ".join(f"{n} {span_text(v)}" for n, v in lines) + ".")
     if not rows:
         return None
     return Markup(  # noqa: S704  # our own SVG, whose texts are escaped

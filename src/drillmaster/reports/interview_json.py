@@ -3,7 +3,8 @@
     {"kind": "interview_report", "schema_version": 1, "verdict": {...}, "decision": {...}, "levels": [...], "run": {...}}
 
 `verdict` is what the form `json` renders. A figure is null or an object whose `type` is `exact` (`value`, `n`, `low`, `high`),
-`at_least` (`value`, `n`: calls that were cut) or `absent` (`why`); seconds. `bins` are pairs of a lower edge in seconds and a
+`at_least` (`value`, `n`: calls that were cut) or `absent` (`why`); seconds. `bounds` of a level are the 95 % ones of a quantile,
+`by_calls` and `by_blocks` of `block_s`, and what `decided`. `bins` are pairs of a lower edge in seconds and a
 count, 20 bins to a power of ten; `cut_bins` are of calls that were cut. UTF-8, two spaces of indentation, a newline at the end.
 The same run and verdict give the same bytes.
 """
@@ -20,7 +21,7 @@ from drillmaster.verdict import Verdict
 __all__ = ["SCHEMA_VERSION", "document", "render"]
 
 SCHEMA_VERSION: Final = 1
-_AS_SPREADS: Final = ("latency", "first_byte", "first_word", "gaps")
+_AS_SPREADS: Final = ("latency", "first_byte", "first_word", "gaps", "first_turns", "later_turns")
 
 
 def document(verdict: Verdict, view: InterviewView, *, bins: bool = True) -> dict[str, Any]:
@@ -61,6 +62,8 @@ def document(verdict: Verdict, view: InterviewView, *, bins: bool = True) -> dic
             "warmup_calls": view.warmup_calls,
             "torn_bytes": view.torn_bytes,
             "thresholds": view.page.thresholds or None,
+            "decides": "bound" if view.by_bound else "observed",
+            "block_s": view.block_s,
             "manifest": view.manifest,
         },
     }

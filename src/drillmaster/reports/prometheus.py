@@ -150,6 +150,16 @@ def _interview(verdict: Verdict, view: InterviewView) -> list[str]:
         each({x.label: float(x.made_again) for x in levels}),
     )
     metric(
+        "waits",
+        "Calls that waited because Retry-After asked them to.",
+        each({x.label: float(x.waits) for x in levels}),
+    )
+    metric(
+        "waited_seconds",
+        "How long they waited in all; it is in their latencies.",
+        each({x.label: x.waited_s for x in levels}),
+    )
+    metric(
         "held", "Calls in flight on average until a level's last call began.", each({x.label: x.held for x in levels})
     )
     metric(

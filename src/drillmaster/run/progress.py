@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol, TextIO
 
+from drillmaster.spans import span_text
+
 __all__ = ["Plain", "Progress", "Silent", "Step", "Terminal", "bar", "large", "progress_for"]
 
 PLAIN_EVERY_S = 10.0
@@ -260,9 +262,7 @@ def _bar(ratio: float | None, columns: int) -> str:
 
 
 def _so_far(step: Step) -> str:
-    p95 = (
-        "none yet" if step.p95_s is None else f"{step.p95_s:.3g} s" if step.p95_s >= 1 else f"{step.p95_s * 1e3:.3g} ms"
-    )
+    p95 = "none yet" if step.p95_s is None else span_text(step.p95_s)
     return f"p95 {p95}  errors {step.failed}"
 
 

@@ -311,3 +311,13 @@ WORD = st.sampled_from(
 def test_no_command_makes_it_fall_over(command: Any) -> None:
     for fault in faults(command, LISTED):
         assert fault.found.isprintable()
+
+
+@pytest.mark.parametrize(
+    "word", ["a==" + "1." * 15_000 + "!", "git+https://" + "#" * 30_000, "x." * 16_000, "@" * 30_000]
+)
+@pytest.mark.parametrize(
+    "launcher", [("/usr/bin/uvx",), ("/usr/bin/npx",), ("/usr/bin/go", "run"), ("/usr/bin/docker", "run")]
+)
+def test_a_long_word_takes_no_square_of_its_length(launcher: tuple[str, ...], word: str) -> None:
+    assert faults([*launcher, word], LISTED)

@@ -37,6 +37,7 @@ def of_offered(evidence: Tools, gate: "ToolsGate") -> Iterator[Reason]:
     if evidence.live is not None:
         offered += [Offered(place="live", server=evidence.live.server, tool=one) for one in evidence.live.tools]
     met: set[tuple[str, str]] = set()
+    index = _Index(listing)
     looks = {names.look(named(one)): named(one) for one in listing.tools}
     origins: dict[str, str] = {}
     for one in offered:
@@ -48,7 +49,7 @@ def of_offered(evidence: Tools, gate: "ToolsGate") -> Iterator[Reason]:
         for fault in names.name_faults(one.tool.get("name")):
             yield Reason("tool-name", who, fault.found)
         yield from of_words({key: value for key, value in one.tool.items() if key != "name"}, who)
-        entry = _entry(listing, one.server, name)
+        entry = index.entry(one.server, name)
         if entry is None:
             like = looks.get(names.look(name))
             if like is not None and like != name:
@@ -69,11 +70,21 @@ def of_offered(evidence: Tools, gate: "ToolsGate") -> Iterator[Reason]:
     yield from _removed(listing, offered, met)
 
 
-def _entry(listing: Listing, server: str, name: str) -> dict[str, Any] | None:
-    for one in listing.tools:
-        if one.get("name") == name and (not listing.ours or not server or one.get("server", server) == server):
-            return one
-    return None
+class _Index:
+    """The contracts of a list, found by server and name without going through all of them."""
+
+    def __init__(self, listing: Listing) -> None:
+        self._ours = listing.ours
+        self._by_name: dict[str, list[dict[str, Any]]] = {}
+        for one in listing.tools:
+            self._by_name.setdefault(named(one), []).append(one)
+
+    def entry(self, server: str, name: str) -> dict[str, Any] | None:
+        """Give the first contract of that name; `server` "": of whatever server."""
+        for one in self._by_name.get(name, ()):
+            if one.get("name") == name and (not self._ours or not server or one.get("server", server) == server):
+                return one
+        return None
 
 
 def _withheld(listing: Listing, server: str, name: str) -> bool:
@@ -121,11 +132,14 @@ def _removed(listing: Listing, offered: list[Offered], met: set[tuple[str, str]]
     if not offered:
         return
     asked = {one.server for one in offered}
+    names_met = {name for _, name in met}
+    names_anywhere = {name for where, name in met if not where}
     for entry in listing.tools:
         server = entry.get("server") if listing.ours else None
         if listing.ours and server not in asked and "" not in asked:
             continue  # nothing of that server was looked at
-        found = any(name == named(entry) and (not server or not where or where == server) for where, name in met)
+        name = named(entry)
+        found = name in (names_anywhere if server else names_met) or (server, name) in met
         if not found and (listing.ours or "" in asked):
             yield Reason("tool-removed", named(entry), "allowed, and no longer offered")
 
@@ -150,9 +164,10 @@ def expansions(evidence: Tools, gate: "ToolsGate") -> list[Reason]:
     if before is None or before.missing:
         return []
     granted = {one for tool in before.tools for one in _texts(tool)}
+    index = _Index(before)
     found = []
     for tool in evidence.listing.tools:
-        old = _entry(before, str(tool.get("server", "")), named(tool))
+        old = index.entry(str(tool.get("server", "")), named(tool))
         for one in _texts(tool):
             kind = gate.privileges.get(one)
             if old is not None and one not in _texts(old):
@@ -173,9 +188,10 @@ def changes(evidence: Tools) -> dict[str, list[Reason]]:
     before = evidence.before
     if before is None:
         return found
+    index = _Index(before)
     for tool in evidence.listing.tools:
         name = named(tool)
-        old = _entry(before, str(tool.get("server", "")), name) if not before.missing else None
+        old = index.entry(str(tool.get("server", "")), name) if not before.missing else None
         if old is None:
             found["schema-origin"].append(Reason("schema-origin", name, "a new tool"))
             continue

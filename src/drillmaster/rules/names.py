@@ -182,8 +182,10 @@ def _idle_joiner(text: str) -> bool:
 
 def instructs(text: str) -> tuple[Fault, ...]:
     """Name what in a text speaks to the model behind the person's back: rule 5."""
-    flat = unicodedata.normalize("NFKC", text)
-    flat = "".join(char for char in flat if char not in _ZERO and char not in _JOINERS)
+    flat = text
+    if not text.isascii():
+        flat = unicodedata.normalize("NFKC", text)
+        flat = "".join(char for char in flat if char not in _ZERO and char not in _JOINERS)
     found = []
     tag = re.search(_PSEUDO_TAG, flat) if "<" in flat or "[" in flat else None
     if tag:

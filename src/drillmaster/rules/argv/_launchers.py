@@ -18,8 +18,12 @@ _GO = r"[a-z0-9.-]+\.[a-z]+/[^\s@]+@v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+
 _SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh", "busybox", "env", "cmd", "pwsh", "powershell"})
 
 
+MAX_PACKAGE = 300
+"""Characters of the word that names a package; the patterns here take a square of it."""
+
+
 def _npm(text: str) -> bool:
-    return bool(re.fullmatch(_NPM, text) or (re.fullmatch(_COMMIT, text) and "#" in text))
+    return len(text) <= MAX_PACKAGE and bool(re.fullmatch(_NPM, text) or (re.fullmatch(_COMMIT, text) and "#" in text))
 
 
 def _pypi(text: str) -> bool:
@@ -55,7 +59,7 @@ _GO_RUN: _Walk = (
     frozenset({"-v", "-x", "-trimpath"}),
     frozenset(),
     frozenset(),
-    lambda text: bool(re.fullmatch(_GO, text)),
+    lambda text: len(text) <= MAX_PACKAGE and bool(re.fullmatch(_GO, text)),
 )
 LAUNCHERS = frozenset(
     {

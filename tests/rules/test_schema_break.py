@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillmaster.rules.schema_break import BOTH, REQUEST, RESPONSE, Sides, breaks, document_kind, version_of
+from drillmaster.rules.schema_break import BOTH, REQUEST, RESPONSE, Sides, breaks, document_kind, references, version_of
 
 S: dict[str, Any] = {"type": "string"}
 I: dict[str, Any] = {"type": "integer"}  # noqa: E741
@@ -202,6 +202,30 @@ def test_a_condition_whose_reference_moved_on_is_seen() -> None:
     old = {"type": "object", "not": {"$ref": "#/$defs/x"}, "$defs": {"x": obj("a")}}
     new = {"type": "object", "not": {"$ref": "#/$defs/x"}, "$defs": {"x": obj("b")}}
     assert rules(old, new) == {"condition-changed"}
+
+
+def test_a_field_may_be_called_as_a_word_of_schemas() -> None:
+    names = ("title", "description", "default", "enum", "id", "$ref", "example", "definitions", "properties", "type")
+    for name in names:
+        assert rules(obj(**{name: S}), obj(**{name: I}), REQUEST) == {"request-type-narrowed"}, name
+        old, new = ({"type": "object", "not": obj(**{name: one})} for one in (S, I))
+        assert rules(old, new) == {"condition-changed"}, name
+        inner = {"$defs": {name: S}, "properties": {"a": {"$ref": f"#/$defs/{name}"}}, "type": "object"}
+        assert rules(inner, {**inner, "$defs": {name: I}}, REQUEST) == {"request-type-narrowed"}, name
+        deep = obj(**{name: obj(a={"$ref": "https://example.com/x"})})
+        assert {one.rule for one in references(deep)} == {"remote-reference"}, name
+    assert references(obj(a={"type": "string", "default": {"$ref": "#/none"}, "examples": [{"$ref": "x"}]})) == []
+
+
+def test_a_tools_parameters_are_a_schema() -> None:
+    tool = {"name": "a", "parameters": {"$ref": "https://example.com/x"}}
+    assert {one.rule for one in references({"tools": [tool]})} == {"remote-reference"}
+
+
+def test_swagger_is_not_compared_and_words_in_it_may_change() -> None:
+    old = {"swagger": "2.0", "info": {"version": "1", "title": "a"}, "paths": {"/a": {"get": {"summary": "x"}}}}
+    assert breaks(old, {**old, "info": {"version": "1", "title": "b"}}) == []
+    assert rules(old, {**old, "paths": {}}) == {"not-compared"}
 
 
 def test_a_finding_says_who_gets_what_and_where() -> None:

@@ -271,6 +271,18 @@ def test_3_0_and_3_1_say_null_in_their_own_words() -> None:
     assert [one for one in breaks(old, new) if one.level != "note"] == []
 
 
+def test_null_beside_allof_is_meant_in_3_0() -> None:
+    old, new = api(), api()
+    for root in (old, new):
+        root["openapi"] = "3.0.3"
+        del root["webhooks"]
+        root["components"]["schemas"]["Order"]["properties"]["first"] = {
+            "allOf": [{"$ref": "#/components/schemas/Line"}]
+        }
+    new["components"]["schemas"]["Order"]["properties"]["first"]["nullable"] = True
+    assert {one.rule for one in breaks(old, new) if one.level != "note"} == {"response-became-nullable"}
+
+
 def test_an_answer_says_who_gets_what_and_where() -> None:
     old, new = api(), api()
     at("paths", "/orders/{id}", "put", drop=True)(new)

@@ -43,6 +43,7 @@ _SCHEMA_WORDS = frozenset({
     "$defs", "$id", "$ref", "$schema", "allOf", "anyOf", "const", "definitions", "enum", "items", "oneOf", "properties",
     "required",
 })  # fmt: skip  # words, a line at a time
+_WORDS = frozenset({"description", "summary", "title"})
 
 
 def document_kind(root: Any) -> DocumentKind:
@@ -76,11 +77,18 @@ def breaks(old: Any, new: Any, *, sides: Sides = BOTH, today: str = "") -> list[
             a, b = Document(old), Document(new)
             return Comparison(a, b, today=today).schemas(a.node("", old), b.node("", new), sides, "")
         case "swagger":
-            if old == new:
+            if _bare(old) == _bare(new):
                 return []
             says = "Swagger 2.0 is not compared; convert it to OpenAPI 3 to be told what breaks"
             return [Break(rule="not-compared", level="unclear", says=says)]
     return []
+
+
+def _bare(value: Any) -> Any:
+    """A document without words for people, where they are text."""
+    if isinstance(value, dict):
+        return {n: _bare(one) for n, one in value.items() if not (n in _WORDS and isinstance(one, str))}
+    return [_bare(one) for one in value] if isinstance(value, list) else value
 
 
 def references(root: Any) -> list[Break]:

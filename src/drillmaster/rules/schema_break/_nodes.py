@@ -24,6 +24,11 @@ ANNOTATIONS = frozenset({
 })  # fmt: skip  # words, a line at a time
 _DATA = frozenset({"const", "default", "enum", "example", "examples", "mapping"})
 """Words whose inside is data, whatever it looks like."""
+_MAPS = frozenset({
+    "$defs", "callbacks", "definitions", "dependentSchemas", "headers", "parameters", "paths", "patternProperties",
+    "properties", "requestBodies", "responses", "schemas", "securitySchemes", "webhooks",
+})  # fmt: skip  # words, a line at a time
+"""Words whose inside goes by names that people gave: a field may be called `title`, `default` or `$ref`."""
 _MAX_BRANCHES = 64
 _MAX_EXPANDED = 20_000
 _OLD_DRAFT = re.compile(r"draft-0[3467]/")
@@ -131,28 +136,39 @@ class Document:
         if isinstance(self.root, dict):
             own = self.root.get("$id", self.root.get("id"))
             self._base = own if isinstance(own, str) else ""
-        waiting: list[tuple[str, Any]] = [("", self.root)]
+        waiting: list[tuple[str, Any, bool]] = [("", self.root, False)]
         while waiting:
-            at, value = waiting.pop()
+            at, value, named = waiting.pop()
             if isinstance(value, list):
-                waiting += [(step(at, i), one) for i, one in enumerate(value)]
-            if not isinstance(value, dict):
-                continue
-            ref = _reference(value)
-            if ref is not None:
-                self.refs.setdefault(ref, at)
-            self.one_sided |= "readOnly" in value or "writeOnly" in value
-            for word in ("$id", "id"):
-                name = value.get(word)
-                if isinstance(name, str) and name.startswith("#"):
-                    self._anchors.setdefault(name[1:], at)
-                elif isinstance(name, str) and (word == "$id" or at == ""):
-                    self._ids.setdefault(_whole(self._base, name), at)
-            for word in ("$anchor", "$dynamicAnchor"):
-                name = value.get(word)
-                if isinstance(name, str):
-                    self._anchors.setdefault(name, at)
-            waiting += [(step(at, name), one) for name, one in value.items() if name not in _DATA]
+                waiting += [(step(at, i), one, False) for i, one in enumerate(value)]
+            elif isinstance(value, dict) and named:
+                waiting += [(step(at, name), one, False) for name, one in value.items()]
+            elif isinstance(value, dict):
+                self._names(at, value)
+                waiting += [
+                    (step(at, name), one, self._is_map(name)) for name, one in value.items() if name not in _DATA
+                ]
+
+    def _is_map(self, word: str) -> bool:
+        # A tool's `parameters` are one schema; those of an OpenAPI document go by their names.
+        return word in _MAPS and (word != "parameters" or "openapi" in self.root)
+
+    def _names(self, at: str, value: dict[str, Any]) -> None:
+        """Note what one object is called, what it refers to, and whose fields it has."""
+        ref = _reference(value)
+        if ref is not None:
+            self.refs.setdefault(ref, at)
+        self.one_sided |= "readOnly" in value or "writeOnly" in value
+        for word in ("$id", "id"):
+            name = value.get(word)
+            if isinstance(name, str) and name.startswith("#"):
+                self._anchors.setdefault(name[1:], at)
+            elif isinstance(name, str) and (word == "$id" or at == ""):
+                self._ids.setdefault(_whole(self._base, name), at)
+        for word in ("$anchor", "$dynamicAnchor"):
+            name = value.get(word)
+            if isinstance(name, str):
+                self._anchors.setdefault(name, at)
 
     def unresolved(self) -> list[Missing]:
         """List the references that lead nowhere within the document."""
@@ -215,6 +231,8 @@ class Document:
             if not isinstance(value, dict) or part.at in seen:
                 continue
             seen.add(part.at)
+            # OpenAPI 3.0 wants `type` beside it; people write it beside `allOf` and mean it.
+            flat.null |= self.nullable and value.get("nullable") is True and "type" not in value
             ref = _reference(value)
             if ref is not None:
                 target = self.resolve(ref, part.at)
@@ -290,7 +308,7 @@ class Document:
         left = _MAX_EXPANDED
         active: list[str] = []
 
-        def write(at: str, value: Any) -> Any:
+        def write(at: str, value: Any, *, named: bool = False) -> Any:
             nonlocal left
             left -= 1
             if left < 0 or len(active) > 30:
@@ -299,9 +317,11 @@ class Document:
                 return [write(step(at, i), one) for i, one in enumerate(value)]
             if not isinstance(value, dict):
                 return value
+            if named:
+                return {name: write(step(at, name), one) for name, one in value.items()}
             ref = _reference(value)
             out = {
-                name: write(step(at, name), one)
+                name: one if name in _DATA else write(step(at, name), one, named=self._is_map(name))
                 for name, one in value.items()
                 if name not in ANNOTATIONS and name not in ("$ref", "$dynamicRef", "$recursiveRef")
             }

@@ -13,6 +13,7 @@ import pytest
 
 from drillmaster.gates._cases.free_tier import LIMITS
 from tests.e2e.interviewlab import Lab, answer, interviewing, server
+from tests.e2e.repolab import Repo
 from tests.e2e.test_engine import GOOD
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
@@ -92,3 +93,25 @@ def test_good_nights_stay_slow_ones_leave_and_a_changed_one_refuses(lab: Lab) ->
     policy(lab.folder, url)
     changed = told(lab.folder, *gate)
     assert (changed.returncode, "REFUSED every interview of the span" in changed.stdout) == (2, True), changed.stdout
+
+
+@pytest.mark.needs("git")
+def test_lines_of_the_ledger_that_the_base_has_are_still_there(tmp_path: Path) -> None:
+    repo = Repo(tmp_path / "repo")
+    url = LIMITS.url
+    policy(repo.path, url)
+    assert told(repo.path, "ledger", "open", "--job", "nightly lint", "--by", "ada").returncode == 0
+    assert told(repo.path, "ledger", "add", "nothing", "--by", "ada").returncode == 0
+    assert told(repo.path, "ledger", "add", "incident", "--cause", "capacity", "--by", "ada").returncode == 0
+    repo.commit()
+    (repo.path / "runs").mkdir()
+    gate = ("gate", "free-tier", "runs", "--policy", "policy.json", "--base", "main")
+    whole = "PASS there is a ledger to which lines were only ever added: 1 incidents"
+    assert whole in told(repo.path, *gate).stdout
+    assert told(repo.path, "ledger", "add", "nothing", "--by", "bea").returncode == 0
+    assert whole in told(repo.path, *gate).stdout
+    ledger = repo.path / "free-tier-ledger.jsonl"
+    ledger.write_bytes(b"".join(ledger.read_bytes().splitlines(keepends=True)[:2]))  # a whole chain, and shorter
+    said = told(repo.path, *gate).stdout
+    assert "REFUSED there is a ledger" in said
+    assert "are not there, or are others" in said

@@ -26,9 +26,21 @@ from drillmaster.gates.free_tier import Flag, Incident, Spent
 from drillmaster.intake import is_there, read_bytes
 from drillmaster.timeline.opening import complaint, open_append
 
-__all__ = ["Flagged", "Happened", "Hours", "Ledger", "Line", "Nothing", "Opened", "add", "open_new", "read_ledger"]
+__all__ = [
+    "LEDGER_CAP_BYTES",
+    "Flagged",
+    "Happened",
+    "Hours",
+    "Ledger",
+    "Line",
+    "Nothing",
+    "Opened",
+    "add",
+    "open_new",
+    "read_ledger",
+]
 
-_CAP_BYTES = 16 << 20
+LEDGER_CAP_BYTES = 16 << 20
 _FIRST = "0" * 64
 _SKEW_NS = 60 * 10**9
 _LINE_CAP_BYTES = 4096
@@ -137,7 +149,7 @@ def read_ledger(path: Path) -> Ledger:
             wanted="a ledger",
             remedy=f'drillmaster ledger open --ledger {one_line(place)} --job "JOB" --by NAME',
         )
-    data = read_bytes(path, _CAP_BYTES)
+    data = read_bytes(path, LEDGER_CAP_BYTES)
     return _whole(data, place)
 
 
@@ -201,12 +213,12 @@ def _line(fields: dict[str, Any], now_ns: int, before: str, place: str) -> bytes
 
 def _content(descriptor: int) -> bytes:
     size = os.fstat(descriptor).st_size
-    return os.pread(descriptor, min(size, _CAP_BYTES + 1), 0) if size else b""
+    return os.pread(descriptor, min(size, LEDGER_CAP_BYTES + 1), 0) if size else b""
 
 
 def _whole(data: bytes, place: str) -> Ledger:
     raws = data.split(b"\n")
-    if raws.pop() != b"" or len(data) > _CAP_BYTES:
+    if raws.pop() != b"" or len(data) > LEDGER_CAP_BYTES:
         raise _broken(place, len(raws) + 1, "a line that was cut off")
     lines: list[Line] = []
     before, last_ns = _FIRST, 0

@@ -5,8 +5,10 @@
 2. One that did not come to its end, or whose client could not hold the level, measured nothing and is told as that; nor is a
    cold call that may not have been cold a measurement.
 3. A folder whose manifest nobody can read may be one of them. It is told too.
+4. With a base ref the ledger goes on where the base's ends: what a chain cannot show, that its last lines were cut off, git does.
 """
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from drillmaster.gates.free_tier import FreeTier, Interviewed, Stay
 from drillmaster.intake import is_there, read_bytes
 from drillmaster.intake.authority import Authority
 from drillmaster.intake.judging import Asked, Gathered
-from drillmaster.intake.ledger import Ledger, read_ledger
+from drillmaster.intake.ledger import LEDGER_CAP_BYTES, Ledger, read_ledger
 from drillmaster.interviews import Level
 from drillmaster.load.reading import InterviewRun, open_interview_run
 from drillmaster.verdict import Absent, AtLeast, Exact, Measure
@@ -42,6 +44,9 @@ class StayIntake:
         """Read the evidence for a gate. Raises Problem."""
         assert isinstance(gate, FreeTier)
         stay, stamps, seals = open_stay(self._runs, self._ledger, gate, now_ns=asked.now_ns)
+        lost = "" if authority is None or stay.ledger else _cut_off(self._ledger, authority)
+        if lost:
+            stay = msgspec.structs.replace(stay, ledger=lost)
         dates = [one.ended_ns for one in stay.runs if one.ended_ns > 0]
         return Gathered(
             evidence=stay,
@@ -100,6 +105,18 @@ def open_stay(runs: Path, ledger: Path, gate: FreeTier, *, now_ns: int) -> tuple
     )
     seals = {"runs": [[one.run, one.digest, one.unusable] for one in found], "unreadable": unreadable}
     return stay, tuple(sorted(stamps)), seals | {"ledger": book.digest if book else why}
+
+
+def _cut_off(ledger: Path, authority: Authority) -> str:
+    """Say whether the ledger lacks lines that the base has; empty: it does not, or the base has none."""
+    written, top = Path(os.path.normpath(Path.cwd().resolve() / ledger)), authority.repo.path.resolve()
+    if not written.is_relative_to(top):
+        return ""
+    inside = written.relative_to(top).as_posix()
+    before = authority.repo.read(authority.base, inside, cap_bytes=LEDGER_CAP_BYTES)
+    if before is None or read_bytes(ledger, LEDGER_CAP_BYTES).startswith(before):
+        return ""
+    return f"{inside}: lines that it has at {authority.base[:12]} are not there, or are others"
 
 
 def _booked(book: Ledger | None) -> dict[str, Any]:

@@ -27,9 +27,9 @@ def _npm(text: str) -> bool:
 
 
 def _pypi(text: str) -> bool:
-    return bool(
-        re.fullmatch(_PYPI, text) or (re.fullmatch(_COMMIT, text) and text.startswith("git+"))
-    ) and not text.endswith(".*")
+    if len(text) > MAX_PACKAGE or text.endswith(".*"):
+        return False
+    return bool(re.fullmatch(_PYPI, text) or (re.fullmatch(_COMMIT, text) and text.startswith("git+")))
 
 
 Pins = Callable[[str], bool]

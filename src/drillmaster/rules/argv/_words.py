@@ -20,7 +20,11 @@ def named(path: str) -> str:
     """Give what a program is called: no folder, no suffix of Windows, no version; `python3.11` is python, `bash5` bash."""
     name = re.split(r"[/\\]", path.strip())[-1].strip().casefold()
     name = re.sub(r"(\.(exe|cmd|bat|com|ps1))+$", "", name)
-    plain = re.sub(r"[-_.]?[0-9][0-9.]*$", "", name)
+    # By hand: a pattern that is anchored at the end alone takes a square of a long name.
+    plain = name.rstrip("0123456789.")
+    if not any(char.isdigit() for char in name[len(plain) :]):
+        return name
+    plain = plain[:-1] if plain.endswith(("-", "_")) else plain
     return plain or name
 
 

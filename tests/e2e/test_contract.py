@@ -528,6 +528,18 @@ def test_the_first_lock_passes_in_a_change_of_its_own(shop: Shop) -> None:
     assert shop.gate(mapped=False)[0] == 1
 
 
+def test_the_change_that_begins_is_let_in_and_says_so(shop: Shop) -> None:
+    shop.repo.commit({ORDER: text(SCHEMA)})
+    shop.repo.branch("change")
+    shop.repo.commit({".drillmaster/contract-policy.yaml": POLICY, ".drillmaster/roster.yaml": ROSTER})
+    assert shop.contract("lock")[0] == 0
+    shop.repo.commit()
+    code, said = shop.gate(mapped=False)
+    assert (code, "BOOTSTRAP" in said) == (0, True), said
+    shop.repo.commit({ORDER: text(NOTED)})
+    assert shop.gate(mapped=False)[0] == 1
+
+
 # -- signatures
 
 

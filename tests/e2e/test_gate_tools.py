@@ -212,8 +212,8 @@ def repo(tmp_path: Path, keys: Keys) -> Repo:
     made = Repo(tmp_path / "repo", keys)
     made.write(
         {
-            ".drillmaster/allowed_signers": keys.allowed("ada", "bo", "robot"),
-            ".drillmaster/roster.yaml": ROSTER,
+            ".drillmaster/allowed_signers": keys.allowed("ada", "bo", "cy", "robot"),
+            ".drillmaster/roster.yaml": ROSTER + "  - {identity: cy, emails: [cy@example.com]}\n",
             ".drillmaster/tools-policy.yaml": policy(),
             "tools.allow.json": json.dumps(ARTICLE),
             "tools/repo-read.js": b"// reads\\n",
@@ -271,6 +271,13 @@ def test_a_privilege_more_wants_two(repo: Repo, keys: Keys, state: Path) -> None
     code, said, _ = gate(repo, state=state)
     assert code == 1
     assert "FAIL a privilege more is signed by two people" in said
+    sign(repo.path / "tools.allow.json", keys.private("ada"), namespace=POLICY, second=True)
+    repo.commit(signed="ada")
+    assert gate(repo, state=state)[0] == 1  # the one who wrote it is no second person
+    sign(repo.path / "tools.allow.json", keys.private("cy"), namespace=POLICY, second=True)
+    repo.commit(signed="ada")
+    code, said, _ = gate(repo, state=state)
+    assert code == 0, said
 
 
 def test_a_configuration_that_a_bot_adds_is_its_patch(repo: Repo, state: Path) -> None:

@@ -6,8 +6,8 @@
 2. A word is a word: `jeffree-lane`, `freelancer` and `freebsd` hold `free` and name no free lane.
 3. A person is written `human:NAME`. A name has a letter in it, no character that cannot be seen, stands in no free lane,
    and is no model's, no bot's, and no placeholder.
-4. Some people are called Claude. The word alone, or with what models are called by, is the model's; with a surname it is
-   a person's. A roster, where there is one, knows better than this file: it is asked too.
+4. Some people are called Claude. That word alone, or with what models are called by, is the model's; with a surname it is
+   a person's. A roster, where there is one, is asked besides.
 5. A controller's runtime is free where `free` stands alone in it or with what hosts are called by (`free-tier`, `freebox`),
    and is not to be relied on where it says of itself that it is for trying, is lent, or goes away (`scratch`, `spot`).
 """
@@ -33,9 +33,32 @@ _MARKERS = (("free", "lane"), ("free", "model"), ("free", "server"), ("chat", "d
 
 _BRANDS = frozenset(
     {
-        *("gpt", "chatgpt", "copilot", "codex", "gemini", "gemma", "llama", "mistral", "mixtral", "qwen", "deepseek"),
-        *("grok", "kimi", "glm", "sonnet", "opus", "haiku", "openai", "anthropic", "perplexity", "cursor", "windsurf"),
-        *("monkeycode", "dependabot", "renovate"),
+        *(
+            "gpt",
+            "chatgpt",
+            "copilot",
+            "codex",
+            "gemini",
+            "llama",
+            "mixtral",
+            "qwen",
+            "deepseek",
+            "grok",
+            "glm",
+            "sonnet",
+        ),
+        *(
+            "opus",
+            "haiku",
+            "openai",
+            "anthropic",
+            "perplexity",
+            "cursor",
+            "windsurf",
+            "monkeycode",
+            "dependabot",
+            "renovate",
+        ),
     }
 )
 _ROLES = frozenset(
@@ -46,16 +69,53 @@ _ROLES = frozenset(
 )
 _MODEL_ID = re.compile(
     r"(?:(?:chat)?gpt|claude|gemini|gemma|llama|mistral|mixtral|qwen|deepseek|grok|kimi|glm|phi|palm|nova|sonnet|opus"
-    r"|haiku)[0-9][0-9a-z.]*|o[1-9](?:mini|pro|preview)?|[0-9]+(?:x[0-9]+)?b"
+    r"|haiku)[0-9][0-9a-z.]*|o[134](?:mini|pro|preview)?|[0-9]{2,3}b"
 )
-_ALSO_PEOPLE = frozenset({"claude", "phi", "palm", "nova", "command"})
+_ALONE_A_MODEL = frozenset({"claude", "mistral"})
+_ALSO_PEOPLE = frozenset({*_ALONE_A_MODEL, "gemma", "kimi", "phi", "palm", "nova", "command", "devin"})
 _WITH_MODELS = frozenset(
     {
-        *("code", "desktop", "cli", "instant", "mini", "nano", "pro", "max", "flash", "turbo", "latest", "preview"),
-        *("beta", "free", "lane", "api"),
+        *(
+            "code",
+            "desktop",
+            "cli",
+            "instant",
+            "nano",
+            "mini",
+            "small",
+            "medium",
+            "large",
+            "pro",
+            "max",
+            "flash",
+            "turbo",
+        ),
+        *("latest", "preview", "beta", "free", "lane", "api", "ai", "nemo", "plus", "r", "it", "chat"),
     }
 )
-_NOT_BOTS = frozenset({"abbot", "talbot", "cabot", "turbot", "sabot"})
+_VERSION = re.compile(r"[a-z]?[0-9][0-9a-z]*")
+_BOTS = frozenset(
+    {
+        *(
+            "agent",
+            "ai",
+            "alert",
+            "auto",
+            "build",
+            "cd",
+            "chat",
+            "ci",
+            "code",
+            "cutover",
+            "deploy",
+            "dev",
+            "free",
+            "git",
+        ),
+        *("gpt", "help", "lane", "llm", "merge", "model", "my", "oncall", "ops", "page", "pager", "plan", "release"),
+        *("review", "ro", "ship", "slack", "sre", "support", "test", "the", "work"),
+    }
+)
 _NOBODY = frozenset(
     {
         *(
@@ -236,7 +296,7 @@ def _no_person(name: str) -> str:
         models = [word for word in words if word in _BRANDS | _ROLES or _MODEL_ID.fullmatch(word)]
         if models and (models != ["ai"] or len(words) == 1):  # Ai Nguyen is somebody
             return "a model or a bot"
-        if any(word.endswith("bot") and word not in _NOT_BOTS for word in words):
+        if any(word.endswith("bot") and word.removesuffix("bot") in _BOTS for word in words):  # Chabot is a surname
             return "a model or a bot"
         if _called_like_a_model(words):
             return "a model or a bot"
@@ -254,13 +314,13 @@ def _no_spec(name: str) -> str:
 
 
 def _called_like_a_model(words: list[str]) -> bool:
-    """Rule 4. `claude`, `claude-3`, `claude code`; not `claude.dupont`, and not `phi` alone."""
+    """Rule 4. `claude`, `claude-3`, `mistral large`; not `claude.dupont`, `gabriela.mistral`, and not `gemma` alone."""
     first, *rest = words
     if first not in _ALSO_PEOPLE:
         return False
     if not rest:
-        return first == "claude"
-    return all(word[0].isdigit() or word in _WITH_MODELS for word in rest)
+        return first in _ALONE_A_MODEL
+    return all(_VERSION.fullmatch(word) or word in _WITH_MODELS for word in rest)
 
 
 def _no_word(name: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from drillmaster.errors import Problem
-from drillmaster.interviews import Level
+from drillmaster.interviews import Calls, Level
 from drillmaster.ladder import Asked, InterviewPlan
 from drillmaster.load import probing
 from drillmaster.load.probing import Budgets, Cold, Probed, judge_probe, least_requests
@@ -67,3 +67,34 @@ def test_as_many_requests_are_asked_for_as_the_budgets_need(budget: float, least
     plan = InterviewPlan(kind="plan", drill="interview", job="j", target=Asked(url="http://127.0.0.1/"), warm=least - 1)
     with pytest.raises(Problem, match=f"--requests {least}"):
         probing._worth_it(plan, Budgets(p95_ms=1, error_rate=budget))
+
+
+def test_both_bounds_stand_beside_what_was_seen_which_decides(tmp_path: Path) -> None:
+    took = [9.0 if at // 12 in (10, 61) else 1.0 for at in range(1_200)]
+    calls = Calls(
+        due_s=[at * 5 / 12 for at in range(1_200)],
+        end_s=[at * 5 / 12 + one for at, one in enumerate(took)],
+        outcome=[0] * 1_200,
+        kind=[""] * 1_200,
+        times={"latency": took},
+    )
+    said: dict[str, Any] = {"n": 1_200, "ok_s": tuple(took), "calls": calls}
+    read = open_interview_run(sealed(tmp_path))
+
+    def probed(block_s: float | None = None, **fields: Any) -> Probed:
+        level = Level(label="warm_c4", kind="closed", **fields)
+        return judge_probe(level, BUDGETS, read=read, cold=None, no_cold="", block_s=block_s)
+
+    alone = probed(**said)
+    assert (alone.p95_upper_ms, alone.block_s, alone.p95_upper_blocks_ms, alone.decided_by) == (
+        1000.0,
+        None,
+        None,
+        "observed",
+    )
+    both = probed(block_s=5.0, **said)
+    assert (both.verdict, both.p95_upper_ms, both.p95_upper_blocks_ms) == ("pass", 1000.0, 9000.0)
+    assert probed(block_s=500.0, **said).p95_upper_blocks_ms is None  # one block, and 59 would do
+    cut = probed(n=100, ok_s=(1.0,) * 90, cut_s=(30.0,) * 10)
+    assert cut.p95_upper_ms is None  # it lies among calls that were cut
+    assert probed(n=20, ok_s=(1.0,) * 20).p95_upper_ms is None  # too few

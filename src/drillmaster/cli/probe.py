@@ -65,6 +65,13 @@ class _Span(click.ParamType[float]):
     "--error-budget", type=float, metavar="RATIO", help="Required: share of calls that may fail, such as 0.02."
 )
 @click.option("--cold-budget-ms", type=float, metavar="MS", help="What the first call after silence may take.")
+@click.option(
+    "--policy",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Thresholds of an interview, of which block_s alone is taken: p95 is bounded by blocks of time too, and what was seen "
+    "decides.",
+)
 @click.option("--idle", type=_Span(), default="0", show_default=True, help="Silence before the cold call, such as 30m.")
 @click.option(
     "--least-idle",
@@ -106,6 +113,7 @@ def command(
     p95_budget_ms: float | None,
     error_budget: float | None,
     cold_budget_ms: float | None,
+    policy: Path | None,
     idle: float,
     least_idle: float,
     dialect: str,
@@ -128,6 +136,7 @@ def command(
       drillmaster probe --endpoint http://127.0.0.1:9000/v1/chat/completions --model small --p95-budget-ms 6000 --error-budget 0.02
       drillmaster probe --plan interview-plan.yaml --permit-host api.example.com --p95-budget-ms 6000 --error-budget 0.02
       drillmaster probe --plan interview-plan.yaml --p95-budget-ms 6000 --error-budget 0.02 --cold-budget-ms 20000 --idle 30m
+      drillmaster probe --plan interview-plan.yaml --p95-budget-ms 6000 --error-budget 0.02 --policy interview-policy.yaml
     """
     import msgspec
 
@@ -159,6 +168,7 @@ def command(
             permit_host=permit_host,
             progress=progress_for(),
             environ=os.environ,
+            block_s=None if policy is None else _block_s(policy),
         )
     except Problem as problem:
         _refused(problem, as_json=as_json)
@@ -188,6 +198,23 @@ def _budgets(p95_ms: float | None, errors: float | None, cold_ms: float | None, 
             raise Problem(option, found=f"{value:g}", wanted=wanted, remedy="give what the job can bear")
     assert p95_ms is not None and errors is not None
     return Budgets(p95_ms=p95_ms, error_rate=errors, cold_ms=cold_ms, least_idle_s=least_idle_s)
+
+
+def _block_s(policy: Path) -> float:
+    """How long a block of time is. Raises Problem where the thresholds do not say."""
+    import msgspec
+
+    from drillmaster.intake.interviews import read_thresholds
+
+    block_s = read_thresholds(policy).gate.block_s
+    if block_s is msgspec.UNSET:
+        raise Problem(
+            f"--policy {policy}",
+            found="no block_s beside `decide`",
+            wanted="seconds, several times as long as a stall of the endpoint",
+            remedy=f"write block_s: 5 into gate interview of {policy}, or leave out --policy: nothing else of it is taken",
+        )
+    return block_s
 
 
 def _asked(

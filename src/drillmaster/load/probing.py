@@ -77,6 +77,13 @@ class Probed(msgspec.Struct, frozen=True, kw_only=True):
     error_rate_upper: float
     """95 % sure only that it is under this."""
     p95_upper_ms: float | None
+    """The same of p95, each call taken for an independent one; null: too few, or it lies among calls that were cut."""
+    block_s: float | None = None
+    """Of the thresholds that were named: calls of one such time count as one."""
+    p95_upper_blocks_ms: float | None = None
+    """The same by blocks of it; null: nobody says how long one is, so short a time, or it lies among calls that were cut."""
+    decided_by: Literal["observed"] = "observed"
+    """The verdict is on what was seen; bounds stand beside it."""
     concurrency: int
     held: float
     """Calls in flight on average."""
@@ -108,8 +115,12 @@ def probe(
     progress: Progress,
     environ: Mapping[str, str],
     clock: Clock | None = None,
+    block_s: float | None = None,
 ) -> tuple[Probed, Exit]:
-    """Run the plan's one level and judge it; the exit code is 3 for a run that was stopped. Raises Problem."""
+    """Run the plan's one level and judge it; the exit code is 3 for a run that was stopped. Raises Problem.
+
+    With `block_s` p95 is bounded by blocks of so many seconds too; it decides nothing.
+    """
     clock = clock or SystemClock()
     _worth_it(plan, budgets)
     own = plan.idle_s >= budgets.least_idle_s
@@ -137,7 +148,7 @@ def probe(
     if own:
         cold = _cold_of(read, budgets, clock.wall_ns())
     missing = "the probe's own cold call failed, or somebody else called before it"
-    probed = judge_probe(level, budgets, read=read, cold=cold, no_cold=missing)
+    probed = judge_probe(level, budgets, read=read, cold=cold, no_cold=missing, block_s=block_s)
     return probed, probed.exit
 
 
@@ -161,7 +172,15 @@ def _worth_it(plan: InterviewPlan, budgets: Budgets) -> None:
             )
 
 
-def judge_probe(level: Level, budgets: Budgets, *, read: InterviewRun, cold: Cold | None, no_cold: str) -> Probed:
+def judge_probe(
+    level: Level,
+    budgets: Budgets,
+    *,
+    read: InterviewRun,
+    cold: Cold | None,
+    no_cold: str,
+    block_s: float | None = None,
+) -> Probed:
     """Judge one level. `no_cold`: why there is no cold start where one is needed. Pure."""
     p50, p95, most = (level.latency(name) for name in ("p50", "p95", "max"))
     rate = level.failures / level.n
@@ -182,6 +201,7 @@ def judge_probe(level: Level, budgets: Budgets, *, read: InterviewRun, cold: Col
         elif cold.ms > budgets.cold_ms:
             over.append(f"cold start {cold.ms:.6g} ms is over {budgets.cold_ms:g} ms")
     fitness = read.fitness[level.label]
+    bound = level.bound("latency", "p95", block_s=block_s)
     verdict: Literal["pass", "exit", "refused"] = "refused" if refused else "exit" if over else "pass"
     return Probed(
         requests=level.n,
@@ -194,7 +214,9 @@ def judge_probe(level: Level, budgets: Budgets, *, read: InterviewRun, cold: Col
         why=tuple(refused or over),
         errors=dict(level.failed),
         error_rate_upper=round(rate_bound(level.failures, level.n), 6),
-        p95_upper_ms=round(p95.high * 1e3, 3) if isinstance(p95, Exact) and p95.high is not None else None,
+        p95_upper_ms=_finite_ms(bound.by_calls),
+        block_s=block_s,
+        p95_upper_blocks_ms=_finite_ms(bound.by_blocks),
         concurrency=fitness.callers,
         held=round(fitness.held, 2),
         cold=cold,
@@ -241,6 +263,10 @@ def _cold_of(read: InterviewRun, budgets: Budgets, now_ns: int) -> Cold | None:
         return None
     age_s = max(0.0, round((now_ns - interview.ended_wall_ns) / 1e9, 1))
     return Cold(ms=round(took.value * 1e3, 3), idle_s=idle_s, run=interview.name, age_s=age_s)
+
+
+def _finite_ms(seconds: float | None) -> float | None:
+    return round(seconds * 1e3, 3) if seconds is not None and math.isfinite(seconds) else None
 
 
 def _ms(observed: Measure) -> float | None:

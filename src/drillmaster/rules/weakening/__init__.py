@@ -75,13 +75,7 @@ def compared(versions: Iterable[Version], *, progress: Callable[[int], None] | N
             found += config.weakened(one.path, one.before, one.after)
             if config.is_settings(one.path) and not one.path.lower().endswith((*_PYTHON, *_SCRIPT)):
                 continue
-            after = _read(one.path, one.after)
-            try:
-                before = _read(one.path, one.before)
-            except Unparsed:
-                if after is None:
-                    raise
-                before = None  # it did not run before either
+            before, after = _read(one.path, one.before, one.after)
             pairs.append(Pair(path=one.path, before=before, after=after))
         except Unparsed as fault:
             unread.append((one.path, fault.found, fault.remedy))
@@ -94,13 +88,11 @@ def compared(versions: Iterable[Version], *, progress: Callable[[int], None] | N
     )
 
 
-def _read(path: str, data: bytes | None) -> Suite | None:
-    if data is None:
-        return None
+def _read(path: str, before: bytes | None, after: bytes | None) -> tuple[Suite | None, Suite | None]:
     if path.lower().endswith(_PYTHON):
         from drillmaster.rules.weakening._python import read as read_python
 
-        return read_python(data)
+        return read_python(before, after)
     from drillmaster.rules.weakening._script import read as read_script
 
-    return read_script(data, path)
+    return read_script(before, after, path)

@@ -1,5 +1,6 @@
 """Two versions of all tests of a change, held against each other: what is asserted less than before."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Literal
@@ -27,6 +28,7 @@ Kind = Literal[
 KINDS: tuple[Kind, ...] = Kind.__args__  # type: ignore[attr-defined]  # the words of a Literal
 
 _SHOWN = 120
+_WORD = re.compile(r"[^\W\d]\w*")
 
 
 class Weakening(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,13 +80,16 @@ def compare(pairs: Iterable[Pair]) -> Iterator[Weakening]:
         if one.counts and not one.conditional
     )
     rows_over = _rows_over(every)
+    helpers = {
+        name: Counter(said) for pair in pairs if pair.after is not None for name, said in pair.after.helpers.items()
+    }
     for row in every:
         if row.before is None:
             yield from _of_new(row)
         elif row.after is None:
             yield from _of_gone(row, surplus)
         else:
-            yield from _of_held(row, surplus, rows_over)
+            yield from _of_held(row, surplus, rows_over, helpers)
     for pair in pairs:
         yield from _of_suite(pair)
 
@@ -148,7 +153,9 @@ def _unmatched(was: list[Assertion], now: list[Assertion]) -> tuple[list[Asserti
     return [one for one in lost if one.counts], gained
 
 
-def _of_held(row: _Held, surplus: Counter[str], rows_over: Counter[str]) -> Iterator[Weakening]:
+def _of_held(
+    row: _Held, surplus: Counter[str], rows_over: Counter[str], helpers: dict[str, Counter[str]]
+) -> Iterator[Weakening]:
     assert row.before is not None and row.after is not None
     before, after = row.before, row.after
 
@@ -162,12 +169,20 @@ def _of_held(row: _Held, surplus: Counter[str], rows_over: Counter[str]) -> Iter
     for was_s, now_s in zip(before.timeouts, after.timeouts, strict=False):
         if now_s > was_s and len(before.timeouts) == len(after.timeouts):
             yield found("tolerance", f"timeout {was_s:g}", f"timeout {now_s:g}")
-    if len(after.timeouts) < len(before.timeouts):
-        yield found("tolerance", f"timeouts {_numbers(before.timeouts)}", _numbers(after.timeouts) or "none")
+    if before.limit_s is not None and (after.limit_s is None or after.limit_s > before.limit_s):
+        now = "none" if after.limit_s is None else f"{after.limit_s:g}"
+        yield found("tolerance", f"time limit {before.limit_s:g}", now)
     if _mocks(after) > _mocks(before):
         bad = next(one for one in reversed(after.asserts) if one.own_mock)
         yield found("mock", "", f"asserts its own stand-in: {bad.text}", bad.line)
     lost, gained = list(row.lost), list(row.gained)
+    if lost:
+        # A helper that moved to another file of the change still asserts, where the test calls it.
+        words = set(_WORD.findall(after.body))
+        there: Counter[str] = Counter()
+        for name in words & helpers.keys():
+            there |= Counter({text: n * after.body.count(name) for text, n in helpers[name].items()})
+        lost = [one for one in lost if not _taken(there, one.within or one.text)]
     for one in list(lost):  # what stands elsewhere now is not lost
         own = next(
             (other for other in gained if other.text == one.text and other.counts and not other.conditional), None
@@ -203,6 +218,13 @@ def _of_held(row: _Held, surplus: Counter[str], rows_over: Counter[str]) -> Iter
             lost = lost[1:]
         gained.remove(one)
     yield from _pairs(lost, gained, found)
+
+
+def _taken(held: Counter[str], text: str) -> bool:
+    if held[text] < 1:
+        return False
+    held[text] -= 1
+    return True
 
 
 def _pairs(lost: list[Assertion], gained: list[Assertion], found: object) -> Iterator[Weakening]:
@@ -340,10 +362,6 @@ def _rows_over(rows: list[_Held]) -> Counter[str]:
 
 def _mocks(test: Test) -> int:
     return sum(one.own_mock for one in test.asserts)
-
-
-def _numbers(values: Iterable[float]) -> str:
-    return ", ".join(f"{one:g}" for one in values)
 
 
 def _cut(text: str) -> str:

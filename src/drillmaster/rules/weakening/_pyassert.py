@@ -1,14 +1,14 @@
 """One assertion of Python: its canonical text, what it looks at, and how much it leaves open."""
 
 import ast
-import copy
 import math
 from collections import ChainMap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from drillmaster.rules.weakening._shapes import Assertion
 
-__all__ = ["Names", "last_name", "number", "of_call", "of_condition", "raises", "truth"]
+__all__ = ["Names", "dotted", "every", "last_name", "number", "of_call", "of_condition", "raises", "truth"]
 
 _LONG = 400
 _DEPTH = 6
@@ -148,7 +148,8 @@ def _compared(node: ast.Compare) -> bool | None:
     left, op, right = node.left, node.ops[0], node.comparators[0]
     alike = ast.dump(left) == ast.dump(right)
     if isinstance(op, ast.Eq | ast.Is | ast.LtE | ast.GtE) and alike:
-        return True
+        # Called twice it may answer twice: that both are one is a property, if a weak one.
+        return None if any(isinstance(one, ast.Call) for one in every(left)) else True
     if isinstance(left, ast.Constant) and isinstance(right, ast.Constant):
         try:
             if isinstance(op, ast.Eq):
@@ -180,11 +181,14 @@ class Names:
         """All that a name may stand for: one value of the function, or of the file."""
         self.mocks: set[str] = set()
         self.targets: set[str] = set()
+        self._sizes: dict[str, int] = {}
         args = function.args
         given = (*args.posonlyargs, *args.args, *args.kwonlyargs, *(one for one in (args.vararg, args.kwarg) if one))
         self.local |= {one.arg for one in given} - {"self", "cls"}
         written: dict[str, list[ast.expr | None]] = {}
-        for node in ast.walk(function):
+        for node in every(function):
+            if isinstance(node, ast.Assign):
+                self.assigned(node)
             if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
                 written.setdefault(node.targets[0].id, []).append(node.value)
             elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and isinstance(node.target, ast.Name):
@@ -199,9 +203,6 @@ class Names:
             # The target of an assignment is also met as a stored name: one value and one store is a single assignment.
             if len(told) == 1 and len(values) == 2:
                 self.single[name] = told[0]
-        for node in ast.walk(function):
-            if isinstance(node, ast.Assign):
-                self.assigned(node)
 
     def inside(self, helper: ast.FunctionDef | ast.AsyncFunctionDef, call: ast.Call, *, is_method: bool) -> "Names":
         """Give the names within a helper, with what this call hands it in the place of its parameters."""
@@ -209,12 +210,11 @@ class Names:
         params = [one.arg for one in (*helper.args.posonlyargs, *helper.args.args)][1 if is_method else 0 :]
         given: dict[str, ast.expr] = dict(zip(params, call.args, strict=False))
         given |= {one.arg: one.value for one in call.keywords if one.arg}
-        stored = {
-            node.id for node in ast.walk(helper) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-        }
+        stored = {node.id for node in every(helper) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
         for name, value in given.items():
             if name not in stored:
-                inner.single[name] = _Filled(self).visit(copy.deepcopy(value))
+                filled = _Filled(self).visit(value)
+                inner.single[name] = filled if isinstance(filled, ast.expr) else value
         inner.local |= self.local
         inner.mocks |= self.mocks
         inner.targets |= self.targets
@@ -247,8 +247,13 @@ class Names:
 
     def text(self, node: ast.AST) -> str:
         """Give the canonical text of an expression."""
-        filled = _Filled(self).visit(copy.deepcopy(node))
-        return ast.unparse(_Numbered(self.local).visit(filled))
+        return ast.unparse(_Numbered(self.local).visit(_Filled(self).visit(node)))
+
+    def size(self, name: str) -> int:
+        """Count the nodes of a local name's one value."""
+        if name not in self._sizes:
+            self._sizes[name] = sum(1 for _ in every(self.single[name]))
+        return self._sizes[name]
 
     def own(self, node: ast.AST) -> bool:
         """Whether an expression is a call of what the test itself put in the place of something."""
@@ -277,7 +282,7 @@ def _ends_alike(called: str, target: str) -> bool:
     return called.split(".")[-2:] == target.split(".")[-2:]
 
 
-class _Filled(ast.NodeTransformer):
+class _Filled:
     """Puts the one value of a local name, or the number of a constant, in its place."""
 
     def __init__(self, names: Names) -> None:
@@ -285,37 +290,73 @@ class _Filled(ast.NodeTransformer):
         self._depth = 0
         self._size = 0
 
-    def visit_Name(self, node: ast.Name) -> ast.expr:
+    def visit(self, node: ast.AST) -> ast.AST:
+        return _rewritten(node, self._name)
+
+    def _name(self, node: ast.Name) -> ast.AST:
         value = self._names.single.get(node.id)
-        if value is None and node.id in self._names.constants and node.id not in self._names.local:
-            told = self._names.constants[node.id]
-            return copy.deepcopy(told) if isinstance(told, ast.Constant) else node
-        if value is None or self._depth >= _DEPTH:
-            return node
-        self._size += sum(1 for _ in ast.walk(value))
-        if self._size > _LONG:
+        if value is None:
+            told = self._names.constants.get(node.id) if node.id not in self._names.local else None
+            return told if isinstance(told, ast.Constant) else node
+        self._size += self._names.size(node.id)
+        if self._depth >= _DEPTH or self._size > _LONG:
             return node
         self._depth += 1
-        filled: ast.expr = self.visit(copy.deepcopy(value))
+        filled = self.visit(value)
         self._depth -= 1
         return filled
 
 
-class _Numbered(ast.NodeTransformer):
+class _Numbered:
     """Calls local names by the order in which they are met."""
 
     def __init__(self, local: set[str]) -> None:
         self._local = local
         self._met: dict[str, str] = {}
 
-    def visit_Name(self, node: ast.Name) -> ast.Name:
+    def visit(self, node: ast.AST) -> ast.AST:
+        return _rewritten(node, self._name)
+
+    def _name(self, node: ast.Name) -> ast.AST:
         if node.id in self._local:
             return ast.Name(self._met.setdefault(node.id, f"_{len(self._met)}"), node.ctx)
         return node
 
-    def visit_Await(self, node: ast.Await) -> ast.expr:
-        inner: ast.expr = self.visit(node.value)
-        return inner
+
+def _rewritten(node: ast.AST, of_name: Callable[[ast.Name], ast.AST]) -> ast.AST:
+    """Give a tree with other names. What does not change is shared, not copied; `await` is left out."""
+    if isinstance(node, ast.Name):
+        return of_name(node)
+    if isinstance(node, ast.Await):
+        return _rewritten(node.value, of_name)
+    changed: dict[str, Any] = {}
+    for field in node._fields:
+        value = getattr(node, field, None)
+        if isinstance(value, ast.AST):
+            if value._fields and (new := _rewritten(value, of_name)) is not value:
+                changed[field] = new
+        elif isinstance(value, list) and value:
+            news = [_rewritten(one, of_name) if isinstance(one, ast.AST) else one for one in value]
+            if any(new is not old for new, old in zip(news, value, strict=True)):
+                changed[field] = news
+    if not changed:
+        return node
+    return type(node)(**{field: changed.get(field, getattr(node, field, None)) for field in node._fields})
+
+
+def every(node: ast.AST) -> Iterator[ast.AST]:
+    """Give a node and all below it, in no order that matters; faster than `ast.walk`."""
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        for field in one._fields:
+            value = getattr(one, field, None)
+            if isinstance(value, ast.AST):
+                if value._fields:
+                    waiting.append(value)
+            elif isinstance(value, list):
+                waiting += [inner for inner in reversed(value) if isinstance(inner, ast.AST)]
 
 
 def of_condition(node: ast.expr, line: int, names: Names) -> Iterator[Assertion]:
@@ -359,10 +400,10 @@ def _constants_in(node: ast.expr, names: Names) -> ast.expr:
     }
     kept, names.single = names.single, told
     try:
-        filled: ast.expr = _Filled(names).visit(copy.deepcopy(node))
+        filled = _Filled(names).visit(node)
     finally:
         names.single = kept
-    return filled
+    return filled if isinstance(filled, ast.expr) else node
 
 
 def _comparison(node: ast.Compare, text: str, line: int, names: Names) -> Assertion:
@@ -386,7 +427,8 @@ def _comparison(node: ast.Compare, text: str, line: int, names: Names) -> Assert
                     tolerance=_approx(near, names),
                     own_mock=own,
                 )
-        return Assertion(text=text, subject=subject, strength=4, line=line, own_mock=own)
+        twice = ast.dump(left) == ast.dump(right)
+        return Assertion(text=text, subject=subject, strength=1 if twice else 4, line=line, own_mock=own)
     if isinstance(op, ast.Is):
         return Assertion(text=text, subject=subject, strength=4, line=line, own_mock=own)
     if isinstance(op, ast.IsNot | ast.NotEq):
@@ -494,6 +536,8 @@ def _unittest(node: ast.Call, name: str, text: str, names: Names) -> Assertion:
     subject = names.text(looked)
     exact = strength == 4 and len(args) > 1
     if exact and ast.dump(_constants_in(args[0], names)) == ast.dump(_constants_in(args[1], names)):
+        if any(isinstance(one, ast.Call) for one in every(args[0])):
+            return Assertion(text=text, subject=subject, strength=1, line=line)
         return Assertion(text=text, subject=subject, strength=0, line=line, tautology=True)
     if exact and "ANY" in (last_name(args[0]), last_name(args[1])):
         return Assertion(text=text, subject=subject, strength=0, line=line, tautology=True)

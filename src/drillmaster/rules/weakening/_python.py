@@ -5,7 +5,7 @@ import re
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -17,9 +17,10 @@ __all__ = ["read"]
 
 MAX_BYTES = 4 << 20
 _DEPTH = 4
-_MARK = re.compile(
-    r"\b(?:skip|skipif|skipIf|skipUnless|skip_if|xfail|expectedFailure|flaky|reruns?|retry|nottest|todo|disabled|deselect)\b"
-)
+_MARKS = frozenset({
+    "skip", "skipif", "skipIf", "skipUnless", "xfail", "expectedFailure", "flaky", "rerun", "reruns", "retry", "nottest", "todo",
+    "disabled", "deselect", "ignore",
+})  # fmt: skip  # words
 _HOOKS = frozenset({
     "collect_ignore", "collect_ignore_glob", "pytest_ignore_collect", "pytest_collection_modifyitems",
     "pytest_collect_file",
@@ -35,23 +36,67 @@ _REACHING = frozenset(
     {"subprocess", "socket", "http", "urllib", "runpy", "importlib", "ctypes", "xmlrpc", "multiprocessing"}
 )
 _CATCHES = frozenset({"AssertionError", "Exception", "BaseException"})
+_WORD = re.compile(r"[^\W\d]\w*")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def read(data: bytes) -> Suite:
-    """Read one file. Raises Unparsed."""
+def read(before: bytes | None, after: bytes | None) -> tuple[Suite | None, Suite | None]:
+    """Read both versions of one file; None: it is not there. What is the same in both is told by name alone.
+
+    Raises Unparsed. An old version that did not parse is as if it were not there: it ran as little.
+    """
+    now = _opened(after) if after is not None else None
+    try:
+        was = _opened(before) if before is not None else None
+    except Unparsed:
+        if now is None:
+            raise
+        was = None
+    try:
+        same = _unchanged(was, now) if was is not None and now is not None else frozenset()
+        known = was.parts() if was is not None else {}
+        return was.suite(same) if was is not None else None, now.suite(same, known) if now is not None else None
+    except (RecursionError, ValueError):
+        raise _unreadable() from None
+
+
+def _opened(data: bytes) -> "_Module":
     if len(data) > MAX_BYTES:
         raise Unparsed(f"{len(data):,} bytes of Python", "split the file: no test is read in one so long")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(data)
-        return _Module(tree).suite()
+        return _Module(tree, data)
     except SyntaxError as error:
         where = f" in line {error.lineno}" if error.lineno else ""
         raise Unparsed(f"no Python of this version{where}", "python -m py_compile FILE says what is wrong") from None
     except (ValueError, RecursionError, MemoryError):
-        raise Unparsed("what no reader of Python takes", "python -m py_compile FILE says what is wrong") from None
+        raise _unreadable() from None
+
+
+def _unreadable() -> Unparsed:
+    return Unparsed("what no reader of Python takes", "python -m py_compile FILE says what is wrong")
+
+
+def _unchanged(was: "_Module", now: "_Module") -> frozenset[str]:
+    """Name the tests whose text is the same, and that use nothing of the file which is not."""
+    a, b = was.parts(), now.parts()
+    changed = {name for name in {*a, *b} if a.get(name) != b.get(name)}
+    if any(not name.isidentifier() for name in changed) or "pytestmark" in changed:
+        return frozenset()
+    words = {name: set(_WORD.findall(text)) for name, text in b.items()}
+    growing = True
+    while growing:
+        more = {name for name, used in words.items() if name not in changed and used & changed}
+        changed |= more
+        growing = bool(more)
+    old, new = was.texts(), now.texts()
+    return frozenset(
+        name
+        for name, text in new.items()
+        if old.get(name) == text and not changed & {*_WORD.findall(text), *name.split("::")[:-1]}
+    )
 
 
 class _Place(NamedTuple):
@@ -62,8 +107,10 @@ class _Place(NamedTuple):
 
 
 class _Module:
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, tree: ast.Module, data: bytes) -> None:
         self.tree = tree
+        self._said: dict[str, list[Assertion]] = {}
+        self._lines = data.splitlines(keepends=True)
         self.constants: dict[str, ast.expr] = {}
         self.helpers: dict[str, _Function] = {}
         self.marks: list[str] = []
@@ -71,13 +118,65 @@ class _Module:
         self.tests: dict[str, Test] = {}
         self.found: list[tuple[str, _Function, ast.ClassDef | None, tuple[str, ...], tuple[ast.expr, ...]]] = []
 
-    def suite(self) -> Suite:
         self._gather(self.tree.body, "", None, (), ())
+
+    def suite(self, same: frozenset[str] = frozenset(), known: Mapping[str, str] | None = None) -> Suite:
+        """Give all of the file; of the tests named in `same` no more than the name, and of helpers what is not `known`."""
+        helpers = {}
+        if known is not None:
+            new = [name for name, helper in self.helpers.items() if known.get(name) != self._text(helper)]
+            helpers = {
+                name: tuple(one.text for one in self.said(name) if one.counts and not one.conditional) for name in new
+            }
         for name, function, owner, marks, decorators in self.found:
-            self.tests[name] = self._test(name, function, owner, (*self.marks, *marks), decorators)
+            if name in same:
+                self.tests[name] = Test(name=name, line=function.lineno, body="")
+            else:
+                self.tests[name] = self._test(name, function, owner, (*self.marks, *marks), decorators)
         return Suite(
-            tests=tuple(self.tests.values()), settings=tuple(self.settings), reaches_product=self._reaches_product()
+            tests=tuple(self.tests.values()),
+            settings=tuple(self.settings),
+            helpers=helpers,
+            reaches_product=self._reaches_product(),
         )
+
+    def said(self, name: str) -> list[Assertion]:
+        """Give what a helper asserts, in its own words."""
+        if name not in self._said:
+            self._said[name] = []  # one that calls itself says no more
+            walk = _Walk(self, self.helpers[name], None)
+            walk.body(self.helpers[name].body, _Place())
+            self._said[name] = walk.asserts
+        return self._said[name]
+
+    def texts(self) -> dict[str, str]:
+        """Give the source of each test, decorators and all."""
+        return {name: self._text(function) for name, function, _, _, _ in self.found}
+
+    def parts(self) -> dict[str, str]:
+        """Give the source of what tests may use, by name; of what has none, by a name that is none."""
+        found: dict[str, str] = {}
+        for number, node in enumerate(self.tree.body):
+            if isinstance(node, ast.Import | ast.ImportFrom) or (
+                isinstance(node, _Function) and _is_test_name(node.name)
+            ):
+                continue
+            if isinstance(node, ast.ClassDef) and _is_test_class(node):
+                kept = [one for one in node.body if not (isinstance(one, _Function) and _is_test_name(one.name))]
+                head = [ast.unparse(one) for one in (*node.decorator_list, *node.bases)]
+                found[node.name] = "\n".join((*head, *map(self._text, kept)))
+            elif isinstance(node, _Function | ast.ClassDef):
+                found[node.name] = self._text(node)
+            elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+                found[node.targets[0].id] = self._text(node)
+            elif not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+                found[f"statement {number} {type(node).__name__}"] = self._text(node)
+        return found
+
+    def _text(self, node: ast.stmt) -> str:
+        decorators = getattr(node, "decorator_list", [])
+        begin = min([node.lineno, *(one.lineno for one in decorators)])
+        return b"".join(self._lines[begin - 1 : node.end_lineno]).decode("utf-8", "replace")
 
     # What is collected
 
@@ -96,7 +195,7 @@ class _Module:
                 if not prefix:
                     self.constants[target] = node.value
                 if target == "pytestmark":
-                    own += [text for one in _elements(node.value) if _MARK.search(text := self._text_of(one))]
+                    own += [text for one in _elements(node.value) if (text := self._mark(one))]
                 elif target == "__test__" and isinstance(node.value, ast.Constant) and not node.value.value:
                     own.append("__test__ = False")
                 if target in _HOOKS:
@@ -119,7 +218,7 @@ class _Module:
                 self._drop(name)
                 self.found.append((name, node, owner, tuple(own), decorators))
             elif isinstance(node, ast.ClassDef) and _is_test_class(node):
-                inner = (*own, *(text for one in node.decorator_list if _MARK.search(text := self._text_of(one))))
+                inner = (*own, *(text for one in node.decorator_list if (text := self._mark(one))))
                 self._drop(f"{prefix}{node.name}::", whole=True)
                 self._gather(node.body, f"{prefix}{node.name}::", node, inner, (*decorators, *node.decorator_list))
             elif isinstance(node, ast.If):
@@ -140,15 +239,17 @@ class _Module:
         """Forget what a later definition of that name hides."""
         self.found = [one for one in self.found if not (one[0].startswith(name) if whole else one[0] == name)]
 
-    def _text_of(self, node: ast.expr) -> str:
-        """Give a decorator as text, an alias of the file by what it stands for."""
+    def _mark(self, node: ast.expr) -> str:
+        """Give a decorator that keeps a test out, as text, an alias of the file by what it stands for; empty: it is none."""
         if isinstance(node, ast.Name) and node.id in self.constants:
-            return ast.unparse(self.constants[node.id])
-        return ast.unparse(node)
+            node = self.constants[node.id]
+        called = node.func if isinstance(node, ast.Call) else node
+        words = set(re.split(r"[._]", pyassert.dotted(called)))
+        return ast.unparse(node) if words & _MARKS else ""
 
     def _reaches_product(self) -> bool:
         known = sys.stdlib_module_names - _REACHING | _RUNNERS
-        for node in ast.walk(self.tree):
+        for node in pyassert.every(self.tree):
             if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").split(".")[0] not in known):
                 return True
             if isinstance(node, ast.Import) and any(alias.name.split(".")[0] not in known for alias in node.names):
@@ -175,7 +276,6 @@ class _Module:
     ) -> Test:
         walk = _Walk(self, function, owner)
         walk.body(function.body, _Place())
-        told = [self._text_of(one) for one in function.decorator_list]
         rows, examples, timeouts = self._rows((*decorators, *function.decorator_list))
         return Test(
             name=name,
@@ -184,12 +284,13 @@ class _Module:
             asserts=tuple(walk.asserts),
             marks=(
                 *marks,
-                *(text for text in told if _MARK.search(text)),
+                *(text for one in function.decorator_list if (text := self._mark(one))),
                 *walk.marks,
                 *(["no row"] if [] in rows else []),
             ),
             rows=_product(rows, walk.rows),
-            timeouts=tuple(sorted((*timeouts, *walk.timeouts))),
+            timeouts=tuple(sorted(walk.timeouts)),
+            limit_s=min(timeouts, default=None),
             examples=examples,
         )
 
@@ -260,7 +361,7 @@ class _Module:
                 rows += inner
             elif not (
                 isinstance(one, ast.Call)
-                and any(k.arg == "marks" and _MARK.search(ast.unparse(k.value)) for k in one.keywords)
+                and any(k.arg == "marks" and any(map(self._mark, _elements(k.value))) for k in one.keywords)
             ):
                 rows.append(_row_text(one))
         return rows
@@ -376,7 +477,7 @@ class _Walk:
         """Take in the assertions that are calls, and those of helpers that are called."""
         if isinstance(node, ast.Assign | ast.AnnAssign):
             self.names.assigned(node)
-        for one in ast.walk(node):
+        for one in pyassert.every(node):
             if not isinstance(one, ast.Call):
                 continue
             self.names.patched(one)
@@ -405,9 +506,17 @@ class _Walk:
         self._inside.append(name)
         held = self.names
         self.names = held.inside(known, call, is_method=own)
+        begin = len(self.asserts)
         self.body(known.body, place)
         self.names = held
         self._inside.pop()
+        if not self._inside and self.module.helpers.get(name) is known:
+            plain = self.module.said(name)
+            if len(plain) == len(self.asserts) - begin:
+                self.asserts[begin:] = [
+                    msgspec.structs.replace(one, within=said.text)
+                    for one, said in zip(self.asserts[begin:], plain, strict=True)
+                ]
 
     def _asserted(self, test: ast.expr, line: int, place: _Place) -> None:
         for one in pyassert.of_condition(test, line, self.names):
@@ -455,7 +564,7 @@ def _silent(handler: ast.ExceptHandler) -> bool:
     )
     if caught and not {pyassert.last_name(one) for one in caught} & _CATCHES:
         return False
-    for node in ast.walk(ast.Module(body=handler.body, type_ignores=[])):
+    for node in pyassert.every(ast.Module(body=handler.body, type_ignores=[])):
         if isinstance(node, ast.Raise) or (isinstance(node, ast.Assert) and pyassert.truth(node.test) is not True):
             return False
         if isinstance(node, ast.Call) and pyassert.last_name(node.func).startswith(("fail", "assert", "exit", "_exit")):

@@ -2,7 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -38,13 +39,37 @@ _GLOBALS = re.compile(
 )
 
 
-def read(data: bytes, path: str) -> Suite:
-    """Read one file. Raises Unparsed; without the extra that reads it, with the command that brings it."""
+def read(before: bytes | None, after: bytes | None, path: str) -> tuple[Suite | None, Suite | None]:
+    """Read both versions of one file; None: it is not there. What is the same in both is told by name alone.
+
+    Raises Unparsed; without the extra that reads it, with the command that brings it. An old version that did not parse is as
+    if it were not there: it ran as little.
+    """
+    now = _opened(after, path) if after is not None else None
+    try:
+        was = _opened(before, path) if before is not None else None
+    except Unparsed:
+        if now is None:
+            raise
+        was = None
+    try:
+        files = [one for one in (was, now) if one is not None]
+        for one in files:
+            one.gather()
+        same = frozenset[str]()
+        if was is not None and now is not None and was.rest() == now.rest():
+            same = frozenset(name for name, text in now.texts.items() if was.texts.get(name) == text)
+        return was.suite(same) if was is not None else None, now.suite(same) if now is not None else None
+    except RecursionError:
+        raise Unparsed("what is nested too deeply to be read", "split the expression") from None
+
+
+def _opened(data: bytes, path: str) -> "_File":
     if len(data) > MAX_BYTES:
         raise Unparsed(f"{len(data):,} bytes of script", "split the file: no test is read in one so long")
     try:
         data.decode("utf-8")
-        return _File(_parsed(data, path), path).suite()
+        return _File(_parsed(data, path), path, data)
     except UnicodeDecodeError:
         raise Unparsed("no UTF-8", "save it as UTF-8") from None
     except RecursionError:
@@ -99,16 +124,38 @@ class _Called(NamedTuple):
 
 
 class _File:
-    def __init__(self, root: "Node", path: str) -> None:
+    def __init__(self, root: "Node", path: str, data: bytes) -> None:
         self.root = root
+        self._data = data
+        self.texts: dict[str, bytes] = {}
+        self._found: dict[str, Callable[[], Test]] = {}
+        self._ranges: list[tuple[int, int]] = []
         self.names = scriptassert.Names(root)
         self.settings: list[str] = []
         self.tests: dict[str, Test] = {}
         self.reaches = False
         self._config = re.search(r"\.(?:config|conf|workspace)\.\w+$|\.mocharc", path) is not None
 
-    def suite(self) -> Suite:
+    def gather(self) -> None:
+        """Find the tests, without looking into one."""
         self._gather(self.root, (), (), [])
+        self._ranges += [
+            (node.start_byte, node.end_byte) for node in scriptassert.every(self.root, ("import_statement",))
+        ]
+
+    def rest(self) -> bytes:
+        """Give what is no test and no import."""
+        kept, at = [], 0
+        for begin, end in sorted(self._ranges):
+            if begin >= at:
+                kept.append(self._data[at:begin].strip())
+                at = end
+        return b"\n".join(part for part in (*kept, self._data[at:].strip()) if part)
+
+    def suite(self, same: frozenset[str] = frozenset()) -> Suite:
+        """Give all of the file; of the tests named in `same` no more than the name."""
+        for name, made in self._found.items():
+            self.tests[name] = Test(name=name, line=0, body="") if name in same else made()
         if self._config:
             for node in scriptassert.every(self.root, ("pair",)):
                 key = scriptassert.text(node.child_by_field_name("key")).strip("\"'")
@@ -183,7 +230,12 @@ class _File:
             return
         if body is None:
             own.append("todo")
-        self._test(call, " > ".join(name), body, args, tuple(own), tables)
+        whole = " > ".join(name)
+        while whole in self._found:  # runners run both
+            whole += " (again)"
+        self.texts[whole] = call.text or b""
+        self._ranges.append((call.start_byte, call.end_byte))
+        self._found[whole] = partial(self._test, call, whole, body, args, tuple(own), tables)
 
     def _options(self, args: list["Node"]) -> dict[str, "Node"]:
         found = {}
@@ -202,7 +254,7 @@ class _File:
         args: list["Node"],
         marks: tuple[str, ...],
         rows: list[list[str] | None],
-    ) -> None:
+    ) -> Test:
         walk = _Walk(self, body)
         if body is not None:
             parameters = body.child_by_field_name("parameters") or body.child_by_field_name("parameter")
@@ -216,14 +268,15 @@ class _File:
         counted: Counter[str] = Counter()
         for one in (*rows, *walk.rows):
             counted.update(one or ())
-        self.tests[name] = Test(
+        return Test(
             name=name,
             line=call.start_point[0] + 1,
             body=self.names.canonical(body) if body is not None else "pass",
             asserts=tuple(walk.asserts),
             marks=(*marks, *walk.marks, *(["no row"] if [] in rows else [])),
             rows=None if None in rows else tuple(sorted(counted.elements())),
-            timeouts=tuple(sorted((*timeouts, *walk.timeouts))),
+            timeouts=tuple(sorted(walk.timeouts)),
+            limit_s=min(timeouts, default=None),
         )
 
 

@@ -35,6 +35,8 @@ class Assertion(msgspec.Struct, frozen=True, kw_only=True):
     own_mock: bool = False
     """It looks at what the test itself put in the place of the thing under test."""
     inline_snapshot: bool = False
+    within: str = ""
+    """As the helper it stands in says it, where it stands in one."""
 
     @property
     def counts(self) -> bool:
@@ -53,6 +55,9 @@ class Test(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[str, ...] | None = ()
     """What it is run with, a text a row; empty: once; None: that cannot be counted."""
     timeouts: tuple[float, ...] = ()
+    """Of waits within it, sorted."""
+    limit_s: float | None = None
+    """Of the test as a whole; None: it has none of its own."""
     examples: float | None = None
     """How many a generator is asked for."""
 
@@ -66,6 +71,8 @@ class Suite(msgspec.Struct, frozen=True, kw_only=True):
 
     tests: tuple[Test, ...] = ()
     settings: tuple[str, ...] = ()
+    helpers: dict[str, tuple[str, ...]] = {}
+    """What functions that are no tests assert, by name, in canonical form: of those that are not as they were."""
     reaches_product: bool = True
     """Whether anything beside the language's own library and the runner is used."""
 

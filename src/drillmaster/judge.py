@@ -15,7 +15,7 @@ from drillmaster.gates import Gate, find, names
 from drillmaster.policy import Pin, Policy, pin_problems
 from drillmaster.verdict import Check, Exact, Verdict, conclude
 
-__all__ = ["decode_gate", "judge", "load_policy"]
+__all__ = ["begin_with", "decode_gate", "judge", "load_policy"]
 
 E = TypeVar("E")
 
@@ -27,6 +27,11 @@ def load_policy(data: bytes, *, place: str, fmt: strict.Format) -> tuple[Policy,
     """Decode a policy file. Returns it with the digest of its canonical content. Raises Problem."""
     policy = strict.load_as(data, Policy, place=place, fmt=fmt)
     return policy, strict.digest(msgspec.to_builtins(policy))
+
+
+def begin_with(name: str) -> str:
+    """Give the command that writes a gate's policy: a drill's comes with its plan, the others with `init gates`."""
+    return f"drillmaster init {name}" if name in ("eviction", "interview") else f"drillmaster init gates --gate {name}"
 
 
 def decode_gate(policy: Policy, name: str, *, place: str) -> Gate[Any]:
@@ -48,7 +53,7 @@ def decode_gate(policy: Policy, name: str, *, place: str) -> Gate[Any]:
             f"{place}: /gates",
             found=found,
             wanted="one entry",
-            remedy=f"drillmaster init {name} writes a policy with every limit explained",
+            remedy=f"{begin_with(name)} writes a policy with every limit explained",
         )
     index, entry = entries[0]
     # A gate may know a limit that is None, for evidence without it; a policy that leaves one blank has forgotten it.
@@ -58,7 +63,7 @@ def decode_gate(policy: Policy, name: str, *, place: str) -> Gate[Any]:
             f"{place}: /gates/{index}/{blank}",
             found="nothing (null)",
             wanted="a limit; limits have no default",
-            remedy=f"copy {blank} from the runbook; drillmaster init {name} explains it, with an example",
+            remedy=f"copy {blank} from the runbook; {begin_with(name)} explains it, with an example",
         )
     limits: Gate[Any] = strict.as_type(entry, wanted, place=place, path=("gates", index))
     return limits

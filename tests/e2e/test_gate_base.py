@@ -113,7 +113,7 @@ def test_a_base_whose_policy_is_not_signed_is_refused_with_the_command(repo: Rep
 
 def test_a_policy_that_is_not_there_names_what_writes_one(repo: Repo) -> None:
     code, said, complaint = gate(repo, "--policy", ".drillmaster/none.json")
-    assert (code, said) == (2, "") and "drillmaster init canary" in complaint
+    assert (code, said) == (2, "") and "drillmaster init gates --gate canary" in complaint
 
 
 def test_a_policy_that_the_change_adds_is_the_bootstrap(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from drillmaster.gates import Gate
 from drillmaster.intake import format_of, read_bytes
 from drillmaster.intake.attempts import Ledger
 from drillmaster.intake.selftests import must_go_red
-from drillmaster.judge import decode_gate, judge, load_policy
+from drillmaster.judge import begin_with, decode_gate, judge, load_policy
 from drillmaster.policy import Pin
 from drillmaster.reports import screened
 from drillmaster.verdict import Check, Exact, Verdict
@@ -236,5 +236,5 @@ def no_policy(name: str, where: str) -> Problem:
         f"gate {name}",
         found=f"no policy: {where} is not there",
         wanted="limits that somebody answers for; they have no default",
-        remedy=f"drillmaster init {name} writes one with every limit explained, or name yours: --policy FILE",
+        remedy=f"{begin_with(name)} writes one with every limit explained, or name yours: --policy FILE",
     )

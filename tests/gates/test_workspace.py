@@ -333,3 +333,21 @@ def test_flags_are_told_for_what_they_are() -> None:
     tree = beside(one("plan-1.md", place="plan"), one("plan-2.md", place="plan", mtime_ns=NOW_NS - 7200 * 10**9))
     assert gate.found(tree) == ()
     assert [check.id for check in gate.checks(tree) if check.status != "pass"] == ["plan-age"]
+
+
+def alone(root: Path, *more: str) -> Said:
+    words = ["gate", "workspace", str(root), "--repo", str(root.parent), *more]
+    result = CliRunner().invoke(_called, [*words, "--attempts", str(root.parent / "attempts.jsonl")])
+    return Said(result.exit_code, result.stdout, result.stderr, None)
+
+
+def test_without_a_policy_the_scan_judges_as_the_articles_script_does_and_is_stamped(root: Path) -> None:
+    clean = alone(root, "--exit-map", "articles")
+    assert clean.code == 0
+    assert "UNPINNED" in clean.out
+    assert "SCAN ALONE" in clean.out
+    assert "red flags" not in clean.out
+    (root / "memory.json").write_text("{}")
+    assert alone(root, "--exit-map", "articles").code == 0
+    (root / "memory.json").write_text('{"note":"' + DSN + '"}')
+    assert (alone(root, "--exit-map", "articles").code, alone(root).code) == (2, 1)

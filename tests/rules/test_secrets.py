@@ -105,6 +105,8 @@ SHAPES = [
     ("password: " + "swordfish\nhost: db\n", "password"),
     ("the database password is " + "hunter2 since noon", "password"),
     ("Server=db;User Id=sa;Password=" + "Yukon900;", "password"),
+    ("smtp_pass = " + "swordfish", "password"),
+    ('{"user": "sa", "pass": "' + 'hunter2"}', "password"),
     ("client_secret: " + "8f3kd93jdk39dk", "secret-value"),
     ("api_key=" + "9a8b7c6d5e4f3a2b", "secret-value"),
     ("API-KEY: '" + "9a8b7c6d5e4f3a2b'", "secret-value"),
@@ -160,6 +162,8 @@ HARMLESS = [
     '{"password": "Passwort"}',
     "PWD=/root\nOLDPWD=/home/user/project",
     "pwd=$(pwd)",
+    'PASS = "pass"; status: {"pass": "passed", "fail": "failed"}',
+    "PASS: 31/31 tests, pass=31/31, pass: 0.95, PASS policy of Ada",
     "bypass=true; compass: north; encompass = 9",
     "postgres://localhost:5432/app",
     "postgresql://db.example.org/app",
@@ -208,6 +212,9 @@ def fullwidth(text: str) -> str:
     return "".join(chr(ord(char) + 0xFEE0) if "!" <= char <= "~" else char for char in text)
 
 
+CUT = gzip.compress(random.Random(1).randbytes(9000) + f" {AWS} ".encode() + random.Random(2).randbytes(90_000))[
+    :60_000
+]
 WAYS = [
     ("as it is", f"key {AWS}".encode()),
     ("UTF-8 with a mark", b"\xef\xbb\xbf" + AWS.encode()),
@@ -267,7 +274,7 @@ WAYS = [
     ("zip in zip", zipped("a.zip", zipped("b.zip", AWS.encode()))),
     ("gzip in base64", base64.b64encode(gzip.compress(AWS.encode()))),
     ("UTF-16 in a zip", zipped("a.txt", f"key {AWS}".encode("utf-16"))),
-    ("a cut gzip", gzip.compress(random.Random(1).randbytes(9000) + f" {AWS} ".encode() + random.Random(2).randbytes(90_000))[:60_000]),
+    ("a cut gzip", CUT),
     ("between pictures' bytes", b"\x89PNG\r\n\x1a\n" + random.Random(3).randbytes(3000) + f" {AWS} ".encode()),
 ]  # fmt: skip  # one way a line
 

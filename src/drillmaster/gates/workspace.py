@@ -31,7 +31,7 @@ from drillmaster.policy import seconds_text
 from drillmaster.rules.durable import Class
 from drillmaster.verdict import Absent, Check, Cite, Exact, Role, Status, Verdict
 
-__all__ = ["Answers", "Exempt", "Finding", "Pointer", "Seen", "Tree", "Workspace", "gate"]
+__all__ = ["ALONE", "Answers", "Exempt", "Finding", "Pointer", "Seen", "Tree", "Workspace", "gate"]
 
 _Bytes = Annotated[int, msgspec.Meta(ge=1, le=1 << 40)]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=100_000_000)]
@@ -463,6 +463,15 @@ class Workspace(Gate[Tree], frozen=True, kw_only=True, tag="workspace"):
             yield "nobody on call can name the memory's path"
 
 
+class WorkspaceScan(Workspace, frozen=True, kw_only=True, tag="workspace"):
+    """The scan alone, by the numbers of the article's script: nobody has signed them, and nobody has answered its questions."""
+
+    def checks(self, evidence: Tree) -> Iterator[Check]:
+        for check in super().checks(evidence):
+            if check.id not in _ANSWERED:
+                yield check
+
+
 _EVICT = "move the file: drillmaster workspace evict FILE --to STORE"
 _REFUSALS = (
     ("secret_pattern", "no file outside transcripts holds a secret", "revoke it, take it out, and scan again; or " + _EVICT),
@@ -547,4 +556,37 @@ def _below(uri: str, store: str) -> bool:
     return plain == folder or (plain.startswith(folder + "/") and ".." not in plain.split("/"))
 
 
+_ANSWERED = frozenset({"red-flags", "named-path", "stores", "host-loss", "left-out", "exceptions"})
+"""Checks that a person's answers decide."""
+ALONE = WorkspaceScan(
+    host="free",
+    max_file_bytes=2_000_000,
+    max_total_bytes=1 << 30,
+    max_files=200_000,
+    max_unpacked_bytes=64 << 20,
+    min_files=1,
+    max_plan_age_s=3600,
+    may_stay=(),
+    to_be_moved="report",
+    personal_data="durable",
+    media="report",
+    left_out=(),
+    must_survive_host_loss=False,
+    max_red_flags=1,
+    stores={},
+    answers=Answers(
+        other_disk=False,
+        export_path="",
+        evict_without_ticket=False,
+        planner_is_not_writer=False,
+        deletion_owner="",
+        memory_is_a_store=False,
+        resume_checks_digest=False,
+        memory_paths=(),
+        embeddings_from="nothing",
+    ),
+    exceptions=(),
+)
+"""What judges where there is no policy. 2,000,000 bytes and `copy_then_evict` without a no are the article's; the other bounds are
+wide enough for a workspace, and ours."""
 gate = Workspace

@@ -22,15 +22,16 @@ import msgspec
 
 from drillmaster.errors import Problem, one_line
 from drillmaster.gates._workspace_tree import Kind, Pointer, Seen, Tree
+from drillmaster.gates.workspace import ALONE as SCAN
 from drillmaster.gates.workspace import Workspace
-from drillmaster.intake.judging import Asked, Gathered
+from drillmaster.intake.judging import Asked, Gathered, PolicyRead
 from drillmaster.intake.pointers import POINTER_CAP_BYTES, read_pointer
 from drillmaster.rules.durable import DURABLE, Class, seen
 from drillmaster.rules.secrets import Hit, look, look_at_name
 from drillmaster.screen import MARK
 from drillmaster.timeline.opening import complaint
 
-__all__ = ["MAX_DEPTH", "gather_tree", "walk"]
+__all__ = ["ALONE", "MAX_DEPTH", "Limits", "gather_tree", "walk"]
 
 MAX_DEPTH = 200
 """Folders inside folders; each holds a descriptor open."""
@@ -51,6 +52,11 @@ _STORE_MAGIC = (b"SQLite format 3\0", b"PAR1", b"ARROW1", b"\x93NUMPY", b"\x89HD
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 Progress = Callable[[int, int], None]
+
+ALONE = PolicyRead(
+    gate=SCAN, pin=None, digest="", place="", stamps=("SCAN ALONE",), limits_from="the article's own script"
+)
+"""What judges a workspace where there is no policy."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

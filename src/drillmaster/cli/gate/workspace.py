@@ -30,19 +30,20 @@ def command(folder: Path, report: Path | None, asked: "Asked", says: Says) -> No
 
     Every entry below DIR is looked at: bytes in every way they may be read, names, archives, links. What could not be looked at is
     refused. No value that was found is ever printed: kind, path, offset, and a fingerprint where it cannot be guessed from that.
-    Exit code 0 says that this scan found nothing, and not that the host can be trusted.
+    Exit code 0 says that this scan found nothing, and not that the host can be trusted. Without a policy the article's own
+    numbers judge, its questions stay unasked, and the verdict is stamped.
 
     \b
     Examples:
+      drillmaster gate workspace ./agent-workspace --report findings.json --exit-map articles
       drillmaster gate workspace ./agent-workspace --policy workspace-policy.yaml
-      drillmaster gate workspace . --report findings.json --exit-map articles
       drillmaster gate workspace ./agent-workspace --base origin/main --output sarif=workspace.sarif
     """
     import json
 
     from drillmaster.cli._walking import shown_progress
     from drillmaster.intake.judging import judged
-    from drillmaster.intake.trees import gather_tree
+    from drillmaster.intake.trees import ALONE, gather_tree
     from drillmaster.intake.written import write_whole
 
     kept: list[tuple[Any, Gathered]] = []
@@ -54,7 +55,7 @@ def command(folder: Path, report: Path | None, asked: "Asked", says: Says) -> No
             kept.append((gate, gathered))
             return gathered
 
-        said = judged("workspace", asked, keep)
+        said = judged("workspace", asked, keep, absent=ALONE)
     if report is not None:
         gate, gathered = kept[0]
         write_whole(report, json.dumps(gate.report(gathered.evidence), indent=2, ensure_ascii=True) + "\n")

@@ -31,7 +31,8 @@ def _words(text: bytes) -> frozenset[bytes]:
 
 _FILLER = re.compile(
     rb"[xX*.#_=\xe2\x80\xa6\xe2\x80\xa2-]{1,4096}+\Z|<|\$[{(A-Za-z_]|\{\{|\{[A-Za-z_][A-Za-z0-9_.]{0,60}\}|%[({A-Za-z]|%s\b|\[[A-Za-z]"
-    rb"|\*{3}|[A-Za-z0-9_-]{0,24}?(?:x{4,255}|X{4,255}|\*{4,255})\Z|(?i:your[-_ ]?|change-?_?me\Z|redacted|placeholder|example\Z|insert[-_]|replace[-_]|removed\Z|masked\Z|hidden\Z)"
+    rb"|\*{3}|[A-Za-z0-9_-]{0,24}?(?:x{4,255}|X{4,255}|\*{4,255})\Z"
+    rb"|(?i:your[-_ ]?|change-?_?me\Z|redacted|placeholder|example\Z|insert[-_]|replace[-_]|removed\Z|masked\Z|hidden\Z)"
 )
 _NO_VALUE = _words(
     b"none null nil true false undefined nan yes no string str bytes int integer number float bool boolean text any object array "
@@ -173,6 +174,7 @@ _SECRET = re.compile(
     + _JOINS
     + _VALUE
 )
+_PASS = re.compile(rb"(?i:pass)(?![a-z])", re.IGNORECASE)
 # Before `key` and `token`, what makes it one that opens something; a page's or a parser's token opens nothing.
 _BEFORE_KEY = re.compile(
     rb"(?i)(?:api|access|secret|private|signing|encryption|master|auth|account|storage|service|service[_-]?role|shared[_-]?access)[_-]?\Z"
@@ -215,6 +217,11 @@ def _assigned(data: bytes, at: int, *, password: bool) -> Iterator[Found]:
         match.group(0).startswith(b"PWD=") and b"/" in value
     ):
         return  # the shell's working folder
+    if _PASS.match(match.group(0)) is not None and not before[-1:].isalnum() and before[-1:] not in (b"_", b"-"):
+        # `pass` alone is mostly a verdict: PASS = "pass", pass: 31/31
+        mixes = any(chr(byte).isalpha() for byte in value) and any(0x30 <= byte <= 0x39 for byte in value)
+        if not mixes or not (quoted or join == b"="):
+            return
     start = match.start("q" if quoted else "b")
     if password:
         end = data[match.end() : match.end() + 1]

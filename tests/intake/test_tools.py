@@ -169,7 +169,7 @@ def test_a_file_belongs_to_the_server_it_is_called_after(tmp_path: Path) -> None
     [
         ('{"a": 1, // one\n "b": 2,}', {"a": 1, "b": 2}),
         ('{/* x */ "a": [1, 2, ], }', {"a": [1, 2]}),
-        ('{"url": "https://a.example//x", "b": "/* no */", "c": ",}"}', {"url": "https://a.example//x", "b": "/* no */", "c": ",}"}),
+        ('{"url": "http://a.example//x", "b": "/* no */", "c": ",}"}', {"url": "http://a.example//x", "b": "/* no */", "c": ",}"}),
         ('{"a": "\\"// no", "b": "\\\\"}', {"a": '"// no', "b": "\\"}),
         ('// first\n{"a": 1}\n// last', {"a": 1}),
     ],

@@ -10,17 +10,14 @@
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from drillmaster.errors import Problem
 from drillmaster.gates._tools_contract import Reason, contradictions, named, of_words
-from drillmaster.gates._tools_evidence import Listing, Offered, Tools, servers_of
+from drillmaster.gates._tools_evidence import Limits, Listing, Offered, Tools, servers_of
 from drillmaster.rules import names
 from drillmaster.rules.schema_open import properties
 from drillmaster.strict import digest, shown
-
-if TYPE_CHECKING:
-    from drillmaster.gates.tools import ToolsGate
 
 __all__ = ["changes", "expansions", "of_live", "of_offered", "vouched"]
 
@@ -30,7 +27,7 @@ def vouched(evidence: Tools) -> bool:
     return evidence.signing == "held" or (evidence.lane is not None and evidence.lane.name == "human")
 
 
-def of_offered(evidence: Tools, gate: "ToolsGate") -> Iterator[Reason]:
+def of_offered(evidence: Tools, gate: Limits) -> Iterator[Reason]:
     """Compare what servers offer, from files or live, with the allow-list."""
     listing = evidence.listing
     offered = [*evidence.offered]
@@ -158,7 +155,7 @@ def of_live(evidence: Tools) -> Iterator[Reason]:
         yield Reason("live-steady", live.server, f"{len(live.tools)} tools, and when it was asked again others")
 
 
-def expansions(evidence: Tools, gate: "ToolsGate") -> list[Reason]:
+def expansions(evidence: Tools, gate: Limits) -> list[Reason]:
     """Privileges that the allow-list gained: rule 4. The first list of all gains nothing."""
     before = evidence.before
     if before is None or before.missing:

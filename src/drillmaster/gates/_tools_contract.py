@@ -9,19 +9,16 @@
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
 from drillmaster.errors import Problem
-from drillmaster.gates._tools_evidence import ServerEntry, article_hash
+from drillmaster.gates._tools_evidence import Limits, ServerEntry, article_hash
 from drillmaster.rules import argv, names, schema_open
 from drillmaster.rules.free_lane import HUMAN, human
 from drillmaster.strict import SECRET_NAME, shown
-
-if TYPE_CHECKING:
-    from drillmaster.gates.tools import ToolsGate
 
 __all__ = [
     "Reason",
@@ -125,7 +122,7 @@ def named(tool: dict[str, Any]) -> str:
     return name if isinstance(name, str) and name.strip() else "(no name)"
 
 
-def of_tool(tool: dict[str, Any], gate: "ToolsGate", *, ours: bool, servers: frozenset[str]) -> Iterator[Reason]:
+def of_tool(tool: dict[str, Any], gate: Limits, *, ours: bool, servers: frozenset[str]) -> Iterator[Reason]:
     """Judge one entry of the allow-list."""
     who = named(tool)
     for fault in names.name_faults(tool.get("name")):
@@ -185,7 +182,7 @@ def _signed_by(tool: dict[str, Any], who: str, signers: tuple[str, ...]) -> Iter
         yield Reason("signed-by-stranger", who, f"signed_by {shown(said)}, who is not among the signers of the policy")
 
 
-def _privileges(tool: dict[str, Any], who: str, gate: "ToolsGate") -> Iterator[Reason]:
+def _privileges(tool: dict[str, Any], who: str, gate: Limits) -> Iterator[Reason]:
     said = tool.get("privileges")
     if not isinstance(said, list) or not said:
         yield Reason("privileges-empty", who, _said(tool, "privileges"), "privileges_empty")
@@ -204,7 +201,7 @@ def _privileges(tool: dict[str, Any], who: str, gate: "ToolsGate") -> Iterator[R
     yield from contradictions(tool, texts, who, gate)
 
 
-def contradictions(tool: dict[str, Any], privileges: list[str], who: str, gate: "ToolsGate") -> Iterator[Reason]:
+def contradictions(tool: dict[str, Any], privileges: list[str], who: str, gate: Limits) -> Iterator[Reason]:
     """Say where a tool's own hints and its privileges cannot both be true. A hint that is absent says nothing."""
     hints = tool.get("annotations")
     if not isinstance(hints, dict) or not privileges:
@@ -220,7 +217,7 @@ def contradictions(tool: dict[str, Any], privileges: list[str], who: str, gate: 
         yield Reason("privileges-contradict", who, "it says that it only reads and that it destroys")
 
 
-def sounds_like_more(tool: dict[str, Any], gate: "ToolsGate") -> Iterator[Side]:
+def sounds_like_more(tool: dict[str, Any], gate: Limits) -> Iterator[Side]:
     """Say where only the name of a tool speaks of changes; that is a hint for the reader, and no proof."""
     said = tool.get("privileges")
     texts = [one for one in said if isinstance(one, str)] if isinstance(said, list) else []
@@ -231,7 +228,7 @@ def sounds_like_more(tool: dict[str, Any], gate: "ToolsGate") -> Iterator[Side]:
             yield Side("name-says-more", named(tool), f"its name says {match[2]}, and it may only read")
 
 
-def of_command(command: object, who: str, gate: "ToolsGate") -> Iterator[Reason]:
+def of_command(command: object, who: str, gate: Limits) -> Iterator[Reason]:
     for fault in argv.faults(command, gate.listed()):
         check, word = _ARGV.get(fault.kind, ("command-not-listed", ""))
         yield Reason(check, who, f"command/{fault.at}: {fault.found}", word)
@@ -252,7 +249,7 @@ def of_words(value: object, who: str) -> Iterator[Reason]:
 
 
 def of_server(
-    entry: ServerEntry, gate: "ToolsGate", commands: list[list[str]], urls: frozenset[str]
+    entry: ServerEntry, gate: Limits, commands: list[list[str]], urls: frozenset[str]
 ) -> Iterator[Reason | Side]:
     """Judge one server of a client's configuration; `commands` and `urls` are what the allow-list has."""
     who, value = f"{entry.place}: {entry.name}", entry.value
@@ -281,7 +278,7 @@ def of_server(
     yield from of_words({"description": value.get("description", "")}, who)
 
 
-def _local(value: dict[str, Any], who: str, gate: "ToolsGate", commands: list[list[str]]) -> Iterator[Reason | Side]:
+def _local(value: dict[str, Any], who: str, gate: Limits, commands: list[list[str]]) -> Iterator[Reason | Side]:
     args = value.get("args", [])
     if not isinstance(args, list):
         yield Reason("command-shape", who, f"args {shown(args)}, where a list is wanted")
@@ -304,7 +301,7 @@ def _local(value: dict[str, Any], who: str, gate: "ToolsGate", commands: list[li
             yield Reason("unknown-field", who, f"{field}, at a local server")
 
 
-def _remote(value: dict[str, Any], who: str, gate: "ToolsGate", urls: frozenset[str]) -> Iterator[Reason | Side]:
+def _remote(value: dict[str, Any], who: str, gate: Limits, urls: frozenset[str]) -> Iterator[Reason | Side]:
     url = value.get("url")
     wrong = url_wrong(url)
     if wrong:

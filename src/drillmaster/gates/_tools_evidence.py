@@ -3,16 +3,42 @@
 Values that came from JSON are kept as they were read, wrong types and all: what is wrong with them is for the gate to say.
 """
 
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from drillmaster.changes import Lane
+from drillmaster.rules.argv import Listed
 from drillmaster.strict import canonical, shown
 
-__all__ = ["Config", "FileFact", "Listing", "Live", "Offered", "ServerEntry", "Tools", "article_hash", "servers_of"]
+__all__ = [
+    "Config",
+    "FileFact",
+    "Limits",
+    "Listing",
+    "Live",
+    "Offered",
+    "ServerEntry",
+    "Tools",
+    "article_hash",
+    "servers_of",
+]
 
 KIND = "tool-allowlist"
+
+
+class Limits(Protocol):
+    """Of the gate's limits those by which single contracts and servers are judged."""
+
+    @property
+    def signers(self) -> tuple[str, ...]: ...
+    @property
+    def privileges(self) -> dict[str, Literal["reads", "writes"]]: ...
+    @property
+    def max_privileges(self) -> int: ...
+    @property
+    def urls(self) -> tuple[str, ...]: ...
+    def listed(self) -> Listed: ...
 
 
 class FileFact(msgspec.Struct, frozen=True, kw_only=True):

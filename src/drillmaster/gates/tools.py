@@ -289,7 +289,8 @@ class ToolsGate(Gate[Tools], frozen=True, kw_only=True, tag="tools"):
             "allowlist-missing",
             "the allow-list is there",
             [listing.missing] if listing.missing else [],
-            "restore the one that was signed last: git checkout HEAD -- tools.allow.json",
+            "drillmaster tools pin SERVER.json > tools.allow.json writes a first one; a lost one is restored as it was signed: "
+            "git checkout HEAD -- tools.allow.json",
         )
         version = value.get("version") if isinstance(value, dict) else None
         right = type(version) is int and version == 1

@@ -11,7 +11,8 @@ from drillmaster.cli._quantities import Seconds
 from drillmaster.errors import Problem, one_line
 
 if TYPE_CHECKING:
-    from drillmaster.kits.cutover_halt import Course, Rehearsal
+    from drillmaster.gates.cutover import FreezeProof, HaltDrill
+    from drillmaster.kits.cutover_halt import Course
 
 __all__ = ["command"]
 
@@ -61,9 +62,7 @@ def command() -> None:
     "--out",
     type=_PATH,
     metavar="FILE",
-    default=Path("halt-drill.json"),
-    show_default=True,
-    help="Where the record goes; - prints it.",
+    help="Where the record goes; - prints it. Default: halt-drill.json, beside the plan where one is named.",
     shell_complete=completions.files,
 )
 @click.option(
@@ -78,7 +77,7 @@ def rehearse(
     compare_every_s: float,
     seed: int,
     folder: Path | None,
-    out: Path,
+    out: Path | None,
     key: Path | None,
 ) -> None:
     """Write two stores, let synthetic rows differ, find it, have a person halt, restore, and record how long each took.
@@ -88,7 +87,7 @@ def rehearse(
 
     \b
     Examples:
-      drillmaster cutover rehearse --plan cutover/plan.json --out cutover/halt-drill.json
+      drillmaster cutover rehearse --plan cutover/plan.json
       drillmaster cutover rehearse --service ledger-writer --halted-by bea@example.com
     """
     import tempfile
@@ -96,6 +95,8 @@ def rehearse(
     from drillmaster.kits.cutover_halt import Course
 
     named, digest = _subject(service, plan)
+    _signable(out, key)
+    out = out or (plan.with_name("halt-drill.json") if plan is not None else Path("halt-drill.json"))
     if drift * 3 > rows:
         raise Problem("--drift", found=str(drift), wanted=f"at most a third of {rows} rows", remedy="add --drift 7")
     if not 0 < compare_every_s <= 600:
@@ -116,6 +117,43 @@ def rehearse(
         return
     with tempfile.TemporaryDirectory(prefix="drillmaster-cutover-") as made:
         _rehearse(Path(made) / "stores", course, halted_by, out, key)
+
+
+@command.command("read-back")
+@click.option(
+    "--plan",
+    type=_PATH,
+    metavar="FILE",
+    required=True,
+    help="The plan whose freeze was set.",
+    shell_complete=completions.files,
+)
+@click.option(
+    "--out",
+    type=_PATH,
+    metavar="FILE",
+    help="Where the proof goes; - prints it. Default: freeze-proof.json beside the plan.",
+    shell_complete=completions.files,
+)
+@click.option(
+    "--sign", "key", type=_PATH, metavar="KEY", help="Sign the proof with this SSH key, as evidence: FILE.sig."
+)
+@click.argument("read", metavar="-- COMMAND...", nargs=-1, required=True)
+def read_back(plan: Path, out: Path | None, key: Path | None, read: tuple[str, ...]) -> None:
+    """Ask flag store and router, by a command of yours, whether the freeze took, and write down what they answered and when.
+
+    COMMAND prints one JSON object of what it read: flag, frozen, percent, flag_default_on, dual_write, old_writer. The proof is
+    what `drillmaster gate cutover` asks for inside the window. Exit code 0, or 2.
+
+    \b
+    Examples:
+      drillmaster cutover read-back --plan cutover/plan.json -- ./read-flags --service ledger-writer
+    """
+    from drillmaster.clock import SystemClock
+    from drillmaster.intake.readback import read_back as ask
+
+    _signable(out, key)
+    _write(ask(plan, read, SystemClock()), plan.with_name("freeze-proof.json") if out is None else out, key)
 
 
 def _subject(service: str | None, plan: Path | None) -> tuple[str, str]:
@@ -151,9 +189,7 @@ def _rehearse(folder: Path, course: "Course", halted_by: str | None, out: Path, 
     import time
 
     from drillmaster.clock import SystemClock
-    from drillmaster.intake.written import STDOUT
     from drillmaster.kits.cutover_halt import rehearse as rehearse_once
-    from drillmaster.signing import key_of
 
     def tell(line: str) -> None:
         click.echo(one_line(line), err=True)
@@ -162,10 +198,6 @@ def _rehearse(folder: Path, course: "Course", halted_by: str | None, out: Path, 
         answer: str = click.prompt(question, err=True)
         return answer
 
-    if key is not None and out == STDOUT:
-        raise Problem("--sign", found="no file to sign: --out -", wanted="a file", remedy="add --out halt-drill.json")
-    if key is not None:
-        key_of(key)  # before anybody has rehearsed for a record that cannot be signed
     try:
         done = rehearse_once(
             folder,
@@ -183,23 +215,36 @@ def _rehearse(folder: Path, course: "Course", halted_by: str | None, out: Path, 
             wanted="two stores of this rehearsal's own",
             remedy="name an empty folder: --folder DIR",
         ) from None
-    _write(done, out, key)
+    _write(done.record, out, key)
 
 
-def _write(done: "Rehearsal", out: Path, key: Path | None) -> None:
+def _signable(out: Path | None, key: Path | None) -> None:
+    """Raise Problem for a key that cannot sign what will be written, before anything is done for it."""
+    if key is None:
+        return
+    from drillmaster.intake.written import STDOUT
+    from drillmaster.signing import key_of
+
+    if out == STDOUT:
+        raise Problem("--sign", found="no file to sign: --out -", wanted="a file", remedy="add --out FILE")
+    key_of(key)
+
+
+def _write(record: "HaltDrill | FreezeProof", out: Path, key: Path | None) -> None:
     import shlex
 
     import msgspec
 
     from drillmaster.intake.written import STDOUT, write_whole
-    from drillmaster.signing import EVIDENCE, sign
 
-    text = msgspec.json.format(msgspec.json.encode(done.record), indent=1).decode() + "\n"
+    text = msgspec.json.format(msgspec.json.encode(record), indent=1).decode() + "\n"
     if out == STDOUT:
         click.echo(text, nl=False)
         return
     write_whole(out, text)
-    click.echo(one_line(f"wrote {out}: {done.record.digest}"), err=True)
+    click.echo(one_line(f"wrote {out}"), err=True)
     if key is not None:
+        from drillmaster.signing import EVIDENCE, sign
+
         click.echo(one_line(f"signed {sign(out, key, namespace=EVIDENCE)}"), err=True)
     click.echo(one_line(f"next: git add {shlex.quote(str(out))}, beside the plan"), err=True)

@@ -59,8 +59,8 @@ class ErrorBudget(_File, frozen=True, kw_only=True):
     kind: Literal["error-budget"]
     version: Literal[1]
     service: _Text
-    source: _Text
-    """The collector that counted, and the query or the dashboard's panel."""
+    source: Annotated[str, msgspec.Meta(min_length=1, max_length=2_000)]
+    """The collector that counted, and what it was asked."""
     window_start: str
     window_end: str
     requests: _Count

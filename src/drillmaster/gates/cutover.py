@@ -68,10 +68,10 @@ class Cutover(Gate[Evidence], frozen=True, kw_only=True, tag="cutover"):
     Cannot show: that the percents are right for this service; that the controller does what the plan says; that whoever is
     named will be awake.
 
-    The article's `plan.json` is read as it is. Beside it lie, where the policy judges, `error-budget.json`,
-    `halt-drill.json` (`drillmaster cutover rehearse`), inside the window `freeze-proof.json`, and the signatures of two
-    reviewers (`drillmaster policy sign plan.json --key KEY`). With the articles' exit codes a plan that is not accepted
-    exits 1; 2 is for a wrong call, and for what is no JSON.
+    The article's `plan.json` is read as it is. Beside it lie, where the policy judges, `error-budget.json` (`drillmaster
+    evidence new error-budget`), `halt-drill.json` (`drillmaster cutover rehearse`), inside the window `freeze-proof.json`
+    (`drillmaster cutover read-back`), and the signatures of two reviewers (`drillmaster policy sign plan.json --key KEY`).
+    With the articles' exit codes a plan that is not accepted exits 1; 2 is for a wrong call, and for what is no JSON.
     """
 
     service: _Text
@@ -147,7 +147,8 @@ class Cutover(Gate[Evidence], frozen=True, kw_only=True, tag="cutover"):
     def _budget(self, evidence: Evidence) -> Iterator[Check]:
         budget, plan = evidence.budget, evidence.plan
         remedy = (
-            "have the collector count the path that has the traffic now, and write error-budget.json beside the plan"
+            f"drillmaster evidence new error-budget --prometheus URL --service {self.service} --out error-budget.json, "
+            "beside the plan"
         )
         title = f"the error budget was measured, at most {span_text(self.max_budget_age_s)} ago"
         if budget is None:
@@ -217,7 +218,7 @@ class Cutover(Gate[Evidence], frozen=True, kw_only=True, tag="cutover"):
 
     def _drill(self, evidence: Evidence) -> Iterator[Check]:
         drill, plan = evidence.drill, evidence.plan
-        remedy = f"drillmaster cutover rehearse --service {self.service} --halted-by NAME"
+        remedy = "drillmaster cutover rehearse --plan plan.json, by somebody who may be on call"
         title = f"halting was rehearsed on synthetic drift, at most {span_text(self.max_drill_age_s)} ago"
         whose = "a person of the roster halted it"
         took = f"drift was found within {span_text(self.max_detection_s)}"
@@ -270,7 +271,7 @@ class Cutover(Gate[Evidence], frozen=True, kw_only=True, tag="cutover"):
     def _freeze(self, evidence: Evidence) -> Iterator[Check]:
         plan, proof = evidence.plan, evidence.freeze
         inside = phase(plan, evidence.now_ns) == "inside"
-        remedy = "set the freeze, read flag and router back, and write freeze-proof.json beside the plan"
+        remedy = "set the freeze, then: drillmaster cutover read-back --plan plan.json -- COMMAND"
         took = "the freeze took: flag, percent and both writers were read back"
         default = "a caller who cannot reach the flag store stays on the old path"
         if not inside:

@@ -31,7 +31,7 @@ from drillmaster.plan import Permit
 from drillmaster.sanity.permission import is_loopback, permission_problems, split_url
 from drillmaster.screen import screen_text, screen_url
 
-__all__ = ["RULES", "TOKEN", "Ask", "Collector", "CollectorPlan", "canary_metrics", "reach", "read_plan"]
+__all__ = ["RULES", "TOKEN", "Ask", "Collector", "CollectorPlan", "canary_metrics", "reach", "read_plan", "sample"]
 
 RULES: dict[str, str] = {
     "requests": "canary:requests:increase10m",
@@ -314,6 +314,18 @@ def _evaluated(ask: Ask, *, service: str, at: str, host: str, now_ns: int) -> No
             wanted=f"rules that were evaluated in the last {MAX_RULE_AGE_S:g} s",
             remedy=_LOAD,
         )
+
+
+def sample(ask: Ask, query: str, at: str, host: str) -> float | None:
+    """Ask for one number without labels; None where there is no series. NaN for what is none. Raises Problem."""
+    try:
+        rows = _rows(ask, query, at, host)
+    except Problem as problem:
+        how = "ask it by hand and see: promtool query instant URL QUERY"
+        raise Problem(problem.place, found=problem.found, wanted=problem.wanted, remedy=how) from None
+    if len(rows) > 1:
+        raise Problem(host, found=f"{len(rows)} series for {query}", wanted="one number", remedy="sum them")
+    return next((_number(value) for value in rows.values()), None)
 
 
 def _number(text: str) -> float:

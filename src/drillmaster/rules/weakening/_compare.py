@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 import msgspec
@@ -105,20 +105,23 @@ def _matched(pairs: tuple[Pair, ...]) -> tuple[list[_Held], list[tuple[str, Test
         held += [_Held(pair.path, was[name], now[name]) for name in was if name in now]
         gone += [(pair.path, was[name]) for name in was if name not in now]
         new += [(pair.path, now[name]) for name in now if name not in was]
-    for alike in (
-        lambda a, b: a.name == b.name,
-        lambda a, b: a.body == b.body and a.body != "pass",
-        lambda a, b: _leaf(a.name) == _leaf(b.name),
-        lambda a, b: bool(a.asserts) and Counter(_texts(a)) == Counter(_texts(b)),
-    ):
-        by_key = list(new)
-        for path, test in list(gone):
-            match = next((one for one in by_key if alike(test, one[1])), None)
-            if match is not None:
-                by_key.remove(match)
-                new.remove(match)
-                gone.remove((path, test))
-                held.append(_Held(match[0], test, match[1]))
+    for key in _KEYS:
+        waiting: dict[object, list[int]] = {}
+        for number in range(len(new) - 1, -1, -1):
+            if (word := key(new[number][1])) is not None:
+                waiting.setdefault(word, []).append(number)
+        taken: set[int] = set()
+        left = []
+        for path, test in gone:
+            numbers = waiting.get(key(test)) if key(test) is not None else None
+            if numbers:
+                number = numbers.pop()
+                taken.add(number)
+                held.append(_Held(new[number][0], test, new[number][1]))
+            else:
+                left.append((path, test))
+        gone = left
+        new = [one for number, one in enumerate(new) if number not in taken]
     return held, gone, new
 
 
@@ -126,8 +129,13 @@ def _leaf(name: str) -> str:
     return name.replace(" > ", "::").rpartition("::")[2]
 
 
-def _texts(test: Test) -> list[str]:
-    return [one.text for one in test.asserts]
+_KEYS: tuple[Callable[[Test], object], ...] = (
+    lambda test: test.name,
+    lambda test: test.body if test.body not in ("", "pass") else None,
+    lambda test: _leaf(test.name),
+    lambda test: tuple(sorted(one.text for one in test.asserts)) or None,
+)
+"""What two tests have in common that are one, the surest sign first."""
 
 
 def _unmatched(was: list[Assertion], now: list[Assertion]) -> tuple[list[Assertion], list[Assertion]]:
@@ -203,7 +211,7 @@ def _of_held(
         elif one.conditional and not old.conditional:
             yield found("loosened", one.text, "only under a condition", one.line)
         elif _wider(old, one):
-            yield found("tolerance", f"within {old.tolerance:g}", f"within {one.tolerance:g}", one.line)
+            yield found("tolerance", f"within {_number(old.tolerance)}", f"within {_number(one.tolerance)}", one.line)
         else:
             continue
         lost.remove(old)
@@ -362,6 +370,10 @@ def _rows_over(rows: list[_Held]) -> Counter[str]:
 
 def _mocks(test: Test) -> int:
     return sum(one.own_mock for one in test.asserts)
+
+
+def _number(value: float | None) -> str:
+    return "what cannot be told here" if value is None else f"{value:g}"
 
 
 def _cut(text: str) -> str:

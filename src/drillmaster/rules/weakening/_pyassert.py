@@ -3,12 +3,12 @@
 import ast
 import math
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
 
+from drillmaster.rules.weakening._pytree import dotted, every, last_name, rewritten
 from drillmaster.rules.weakening._shapes import Assertion
 
-__all__ = ["Names", "dotted", "every", "last_name", "number", "of_call", "of_condition", "raises", "truth"]
+__all__ = ["Names", "number", "of_call", "of_condition", "raises", "truth"]
 
 _LONG = 400
 _DEPTH = 6
@@ -36,21 +36,6 @@ _NAMED: dict[str, int] = {
 _MOCKS = frozenset({"Mock", "MagicMock", "AsyncMock", "NonCallableMock", "PropertyMock", "create_autospec", "stub"})
 _ORDERS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<", ast.Gt: ">", ast.GtE: ">"}
 _TURNED = {"<": ">", ">": "<"}
-
-
-def last_name(node: ast.AST | None) -> str:
-    """Give the last name of `a.b.c`, or of what a call calls."""
-    while isinstance(node, ast.Call | ast.Subscript):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-
-
-def dotted(node: ast.AST) -> str:
-    parts = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    return ".".join([*([node.id] if isinstance(node, ast.Name) else []), *reversed(parts)])
 
 
 def number(node: ast.AST | None, constants: Mapping[str, ast.expr], depth: int = 0) -> float | None:
@@ -291,7 +276,7 @@ class _Filled:
         self._size = 0
 
     def visit(self, node: ast.AST) -> ast.AST:
-        return _rewritten(node, self._name)
+        return rewritten(node, self._name)
 
     def _name(self, node: ast.Name) -> ast.AST:
         value = self._names.single.get(node.id)
@@ -315,48 +300,12 @@ class _Numbered:
         self._met: dict[str, str] = {}
 
     def visit(self, node: ast.AST) -> ast.AST:
-        return _rewritten(node, self._name)
+        return rewritten(node, self._name)
 
     def _name(self, node: ast.Name) -> ast.AST:
         if node.id in self._local:
             return ast.Name(self._met.setdefault(node.id, f"_{len(self._met)}"), node.ctx)
         return node
-
-
-def _rewritten(node: ast.AST, of_name: Callable[[ast.Name], ast.AST]) -> ast.AST:
-    """Give a tree with other names. What does not change is shared, not copied; `await` is left out."""
-    if isinstance(node, ast.Name):
-        return of_name(node)
-    if isinstance(node, ast.Await):
-        return _rewritten(node.value, of_name)
-    changed: dict[str, Any] = {}
-    for field in node._fields:
-        value = getattr(node, field, None)
-        if isinstance(value, ast.AST):
-            if value._fields and (new := _rewritten(value, of_name)) is not value:
-                changed[field] = new
-        elif isinstance(value, list) and value:
-            news = [_rewritten(one, of_name) if isinstance(one, ast.AST) else one for one in value]
-            if any(new is not old for new, old in zip(news, value, strict=True)):
-                changed[field] = news
-    if not changed:
-        return node
-    return type(node)(**{field: changed.get(field, getattr(node, field, None)) for field in node._fields})
-
-
-def every(node: ast.AST) -> Iterator[ast.AST]:
-    """Give a node and all below it, in no order that matters; faster than `ast.walk`."""
-    waiting = [node]
-    while waiting:
-        one = waiting.pop()
-        yield one
-        for field in one._fields:
-            value = getattr(one, field, None)
-            if isinstance(value, ast.AST):
-                if value._fields:
-                    waiting.append(value)
-            elif isinstance(value, list):
-                waiting += [inner for inner in reversed(value) if isinstance(inner, ast.AST)]
 
 
 def of_condition(node: ast.expr, line: int, names: Names) -> Iterator[Assertion]:

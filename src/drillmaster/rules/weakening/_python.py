@@ -8,15 +8,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-import msgspec
-
 from drillmaster.rules.weakening import _pyassert as pyassert
+from drillmaster.rules.weakening._pytree import dotted, every, last_name
+from drillmaster.rules.weakening._pywalk import Function, Place, Walk, skips
 from drillmaster.rules.weakening._shapes import Assertion, Suite, Test, Unparsed
 
 __all__ = ["read"]
 
 MAX_BYTES = 4 << 20
-_DEPTH = 4
 _MARKS = frozenset({
     "skip", "skipif", "skipIf", "skipUnless", "xfail", "expectedFailure", "flaky", "rerun", "reruns", "retry", "nottest", "todo",
     "disabled", "deselect", "ignore",
@@ -35,9 +34,7 @@ _RUNNERS = frozenset({"pytest", "_pytest", "unittest", "nose", "hypothesis", "mo
 _REACHING = frozenset(
     {"subprocess", "socket", "http", "urllib", "runpy", "importlib", "ctypes", "xmlrpc", "multiprocessing"}
 )
-_CATCHES = frozenset({"AssertionError", "Exception", "BaseException"})
 _WORD = re.compile(r"[^\W\d]\w*")
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def read(before: bytes | None, after: bytes | None) -> tuple[Suite | None, Suite | None]:
@@ -60,14 +57,14 @@ def read(before: bytes | None, after: bytes | None) -> tuple[Suite | None, Suite
         raise _unreadable() from None
 
 
-def _opened(data: bytes) -> "_Module":
+def _opened(data: bytes) -> "Module":
     if len(data) > MAX_BYTES:
         raise Unparsed(f"{len(data):,} bytes of Python", "split the file: no test is read in one so long")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(data)
-        return _Module(tree, data)
+        return Module(tree, data)
     except SyntaxError as error:
         where = f" in line {error.lineno}" if error.lineno else ""
         raise Unparsed(f"no Python of this version{where}", "python -m py_compile FILE says what is wrong") from None
@@ -79,7 +76,7 @@ def _unreadable() -> Unparsed:
     return Unparsed("what no reader of Python takes", "python -m py_compile FILE says what is wrong")
 
 
-def _unchanged(was: "_Module", now: "_Module") -> frozenset[str]:
+def _unchanged(was: "Module", now: "Module") -> frozenset[str]:
     """Name the tests whose text is the same, and that use nothing of the file which is not."""
     a, b = was.parts(), now.parts()
     changed = {name for name in {*a, *b} if a.get(name) != b.get(name)}
@@ -99,24 +96,27 @@ def _unchanged(was: "_Module", now: "_Module") -> frozenset[str]:
     )
 
 
-class _Place(NamedTuple):
-    """Where a statement stands."""
+class _Found(NamedTuple):
+    """A test's function, the class it stands in, and what they inherit."""
 
-    swallowed: bool = False
-    conditional: bool = False
+    function: Function
+    owner: ast.ClassDef | None
+    marks: tuple[str, ...]
+    decorators: tuple[ast.expr, ...]
 
 
-class _Module:
+class Module:
     def __init__(self, tree: ast.Module, data: bytes) -> None:
         self.tree = tree
         self._said: dict[str, list[Assertion]] = {}
         self._lines = data.splitlines(keepends=True)
         self.constants: dict[str, ast.expr] = {}
-        self.helpers: dict[str, _Function] = {}
+        self.helpers: dict[str, Function] = {}
         self.marks: list[str] = []
         self.settings: list[str] = []
         self.tests: dict[str, Test] = {}
-        self.found: list[tuple[str, _Function, ast.ClassDef | None, tuple[str, ...], tuple[ast.expr, ...]]] = []
+        self.found: dict[str, _Found] = {}
+        self._classes: set[str] = set()
 
         self._gather(self.tree.body, "", None, (), ())
 
@@ -128,7 +128,7 @@ class _Module:
             helpers = {
                 name: tuple(one.text for one in self.said(name) if one.counts and not one.conditional) for name in new
             }
-        for name, function, owner, marks, decorators in self.found:
+        for name, (function, owner, marks, decorators) in self.found.items():
             if name in same:
                 self.tests[name] = Test(name=name, line=function.lineno, body="")
             else:
@@ -144,28 +144,28 @@ class _Module:
         """Give what a helper asserts, in its own words."""
         if name not in self._said:
             self._said[name] = []  # one that calls itself says no more
-            walk = _Walk(self, self.helpers[name], None)
-            walk.body(self.helpers[name].body, _Place())
+            walk = Walk(self, self.helpers[name], None)
+            walk.body(self.helpers[name].body, Place())
             self._said[name] = walk.asserts
         return self._said[name]
 
     def texts(self) -> dict[str, str]:
         """Give the source of each test, decorators and all."""
-        return {name: self._text(function) for name, function, _, _, _ in self.found}
+        return {name: self._text(function) for name, (function, _, _, _) in self.found.items()}
 
     def parts(self) -> dict[str, str]:
         """Give the source of what tests may use, by name; of what has none, by a name that is none."""
         found: dict[str, str] = {}
         for number, node in enumerate(self.tree.body):
             if isinstance(node, ast.Import | ast.ImportFrom) or (
-                isinstance(node, _Function) and _is_test_name(node.name)
+                isinstance(node, Function) and _is_test_name(node.name)
             ):
                 continue
             if isinstance(node, ast.ClassDef) and _is_test_class(node):
-                kept = [one for one in node.body if not (isinstance(one, _Function) and _is_test_name(one.name))]
+                kept = [one for one in node.body if not (isinstance(one, Function) and _is_test_name(one.name))]
                 head = [ast.unparse(one) for one in (*node.decorator_list, *node.bases)]
                 found[node.name] = "\n".join((*head, *map(self._text, kept)))
-            elif isinstance(node, _Function | ast.ClassDef):
+            elif isinstance(node, Function | ast.ClassDef):
                 found[node.name] = self._text(node)
             elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
                 found[node.targets[0].id] = self._text(node)
@@ -203,23 +203,23 @@ class _Module:
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
                 if not prefix:
                     self.constants[node.target.id] = node.value
-            elif isinstance(node, _Function) and not prefix:
+            elif isinstance(node, Function) and not prefix:
                 if node.name in _HOOKS:
                     self.settings.append(ast.unparse(node))
                 elif not _is_test_name(node.name):
                     self.helpers[node.name] = node
-            elif isinstance(node, ast.Expr | ast.Raise) and _skips(node):
+            elif isinstance(node, ast.Expr | ast.Raise) and skips(node):
                 own.append(ast.unparse(node))
         if not prefix and not owner and not marks:
             self.marks, own = own, []
         for node in body:
-            if isinstance(node, _Function) and _is_test_name(node.name):
+            if isinstance(node, Function) and _is_test_name(node.name):
                 name = f"{prefix}{node.name}"
-                self._drop(name)
-                self.found.append((name, node, owner, tuple(own), decorators))
+                self.found.pop(name, None)
+                self.found[name] = _Found(node, owner, tuple(own), decorators)
             elif isinstance(node, ast.ClassDef) and _is_test_class(node):
                 inner = (*own, *(text for one in node.decorator_list if (text := self._mark(one))))
-                self._drop(f"{prefix}{node.name}::", whole=True)
+                self._hide(f"{prefix}{node.name}::")
                 self._gather(node.body, f"{prefix}{node.name}::", node, inner, (*decorators, *node.decorator_list))
             elif isinstance(node, ast.If):
                 truth = pyassert.truth(node.test)
@@ -233,31 +233,33 @@ class _Module:
             elif isinstance(node, ast.Assign | ast.Delete):
                 for hidden in node.targets:
                     if isinstance(hidden, ast.Name) and _is_test_name(hidden.id):
-                        self._drop(f"{prefix}{hidden.id}")
+                        self.found.pop(f"{prefix}{hidden.id}", None)
 
-    def _drop(self, name: str, *, whole: bool = False) -> None:
-        """Forget what a later definition of that name hides."""
-        self.found = [one for one in self.found if not (one[0].startswith(name) if whole else one[0] == name)]
+    def _hide(self, prefix: str) -> None:
+        """Forget the tests of a class that a later one of its name hides."""
+        if prefix in self._classes:
+            self.found = {name: one for name, one in self.found.items() if not name.startswith(prefix)}
+        self._classes.add(prefix)
 
     def _mark(self, node: ast.expr) -> str:
         """Give a decorator that keeps a test out, as text, an alias of the file by what it stands for; empty: it is none."""
         if isinstance(node, ast.Name) and node.id in self.constants:
             node = self.constants[node.id]
         called = node.func if isinstance(node, ast.Call) else node
-        words = set(re.split(r"[._]", pyassert.dotted(called)))
+        words = set(re.split(r"[._]", dotted(called)))
         return ast.unparse(node) if words & _MARKS else ""
 
     def _reaches_product(self) -> bool:
         known = sys.stdlib_module_names - _REACHING | _RUNNERS
-        for node in pyassert.every(self.tree):
+        for node in every(self.tree):
             if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").split(".")[0] not in known):
                 return True
             if isinstance(node, ast.Import) and any(alias.name.split(".")[0] not in known for alias in node.names):
                 return True
-            if isinstance(node, ast.Call) and pyassert.last_name(node.func) in ("__import__", "import_module", "exec"):
+            if isinstance(node, ast.Call) and last_name(node.func) in ("__import__", "import_module", "exec"):
                 return True
         ours = {"monkeypatch", "tmp_path", "tmpdir", "capsys", "caplog", "request", "self", "cls", "recwarn", "capfd"}
-        for _, function, _, _, decorators in self.found:
+        for function, _, _, decorators in self.found.values():
             rows = {name for one in (*decorators, *function.decorator_list) for name in _row_names(one)}
             takes = {one.arg for one in (*function.args.args, *function.args.kwonlyargs)}
             if takes - ours - rows:
@@ -269,13 +271,14 @@ class _Module:
     def _test(
         self,
         name: str,
-        function: _Function,
+        function: Function,
         owner: ast.ClassDef | None,
         marks: tuple[str, ...],
         decorators: tuple[ast.expr, ...],
     ) -> Test:
-        walk = _Walk(self, function, owner)
-        walk.body(function.body, _Place())
+        walk = Walk(self, function, owner)
+        walk.body(function.body, Place())
+        walk.in_bounds(name)
         rows, examples, timeouts = self._rows((*decorators, *function.decorator_list))
         return Test(
             name=name,
@@ -302,7 +305,7 @@ class _Module:
             node = self.constants.get(node.id, node) if isinstance(node, ast.Name) else node
             if not isinstance(node, ast.Call):
                 continue
-            last = pyassert.last_name(node.func)
+            last = last_name(node.func)
             if last in ("parametrize", "expand", "data", "idata"):
                 values = next((one.value for one in node.keywords if one.arg == "argvalues"), None)
                 at = 1 if last == "parametrize" else 0
@@ -337,11 +340,11 @@ class _Module:
             return self.elements(node.func.value)
         if (
             isinstance(node, ast.Call)
-            and pyassert.last_name(node.func) in ("sorted", "list", "tuple", "enumerate")
+            and last_name(node.func) in ("sorted", "list", "tuple", "enumerate")
             and node.args
         ):
             return self.elements(node.args[0])
-        if isinstance(node, ast.Call) and pyassert.last_name(node.func) == "range":
+        if isinstance(node, ast.Call) and last_name(node.func) == "range":
             given = [pyassert.number(one, self.constants) for one in node.args]
             if given and None not in given and len(given) <= 3:
                 span = range(*(int(one or 0) for one in given)) if len(given) < 3 or given[2] else range(0)
@@ -367,177 +370,13 @@ class _Module:
         return rows
 
 
-class _Walk:
-    """One function, statement by statement, with the helpers of the file that it calls."""
-
-    def __init__(self, module: _Module, function: _Function, owner: ast.ClassDef | None) -> None:
-        self.module = module
-        self.asserts: list[Assertion] = []
-        self.marks: list[str] = []
-        self.rows: list[list[str]] = []
-        self.timeouts: list[float] = []
-        self.methods = {one.name: one for one in owner.body if isinstance(one, _Function)} if owner else {}
-        self.nested: dict[str, _Function] = {}
-        self.names = pyassert.Names(function, module.constants)
-        for one in function.decorator_list:
-            self.names.patched(one)
-        self._inside: list[str] = []
-
-    def body(self, statements: list[ast.stmt], place: _Place) -> bool:
-        """Walk a block; whether it always leaves before its end, so that what follows is dead."""
-        for node in statements:
-            if isinstance(node, ast.Expr | ast.Raise) and (said := _skips(node)):
-                self.marks.append(said if not place.conditional else f"{said} under a condition")
-                if not place.conditional:
-                    return True
-                continue
-            if isinstance(node, ast.Return | ast.Raise | ast.Continue | ast.Break):
-                self._calls(node, place)
-                return True
-            if self._one(node, place):
-                return True
-        return False
-
-    def _one(self, node: ast.stmt, place: _Place) -> bool:
-        if isinstance(node, ast.Assert):
-            self._asserted(node.test, node.lineno, place)
-        elif isinstance(node, ast.If):
-            return self._if(node, place)
-        elif isinstance(node, ast.Try):
-            self._try(node, place)
-        elif isinstance(node, ast.With | ast.AsyncWith):
-            return self._with(node, place)
-        elif isinstance(node, ast.For | ast.AsyncFor):
-            self._for(node, place)
-        elif isinstance(node, ast.While):
-            if pyassert.truth(node.test) is not False:
-                self.body(node.body, place)
-        elif isinstance(node, ast.Match):
-            for case in node.cases:
-                self.body(case.body, place._replace(conditional=True))
-        elif isinstance(node, _Function):
-            self.nested[node.name] = node
-        elif isinstance(node, ast.ClassDef):
-            pass
-        else:
-            self._calls(node, place)
-        return False
-
-    def _if(self, node: ast.If, place: _Place) -> bool:
-        truth = pyassert.truth(node.test)
-        under = place._replace(conditional=place.conditional or truth is None)
-        left = self.body(node.body, under) if truth is not False else False
-        other = self.body(node.orelse, under) if truth is not True else False
-        if (
-            truth is None
-            and left != other
-            and any(isinstance(one, ast.Return) for one in (node.body if left else node.orelse))
-        ):
-            self.marks.append(f"return if {ast.unparse(node.test)}")
-        return (left and truth is True) or (other and truth is False) or (left and other)
-
-    def _try(self, node: ast.Try, place: _Place) -> None:
-        silent = any(_silent(handler) for handler in node.handlers)
-        silent = silent or any(isinstance(one, ast.Return | ast.Break | ast.Continue) for one in node.finalbody)
-        self.body(node.body, place._replace(swallowed=place.swallowed or silent))
-        for handler in node.handlers:
-            self.body(handler.body, place._replace(conditional=True))
-        self.body(node.orelse, place)
-        self.body(node.finalbody, place)
-
-    def _with(self, node: ast.With | ast.AsyncWith, place: _Place) -> bool:
-        inner = place
-        for item in node.items:
-            call = item.context_expr
-            self.names.patched(call, item.optional_vars)
-            last = pyassert.last_name(call.func) if isinstance(call, ast.Call) else ""
-            if isinstance(call, ast.Call) and (raised := pyassert.raises(call, last)):
-                self._add(raised, place)
-                swallows = raised.strength == 1 or "AssertionError" in raised.text
-                inner = inner._replace(swallowed=inner.swallowed or swallows)
-            elif isinstance(call, ast.Call) and last == "suppress":
-                caught = {pyassert.last_name(one) for one in call.args}
-                inner = inner._replace(swallowed=inner.swallowed or bool(caught & _CATCHES))
-            else:
-                self._calls(call, place)
-        return self.body(node.body, inner) and not inner.swallowed
-
-    def _for(self, node: ast.For | ast.AsyncFor, place: _Place) -> None:
-        rows = self.module.elements(node.iter)
-        if rows == []:
-            return
-        before = len(self.asserts)
-        self._calls(node.iter, place)
-        self.body(node.body, place)
-        self.body(node.orelse, place)
-        if rows is not None and len(self.asserts) > before:
-            self.rows.append(rows)
-
-    def _calls(self, node: ast.AST, place: _Place) -> None:
-        """Take in the assertions that are calls, and those of helpers that are called."""
-        if isinstance(node, ast.Assign | ast.AnnAssign):
-            self.names.assigned(node)
-        for one in pyassert.every(node):
-            if not isinstance(one, ast.Call):
-                continue
-            self.names.patched(one)
-            for keyword in one.keywords:
-                if keyword.arg in ("timeout", "timeout_s", "timeout_ms"):
-                    value = pyassert.number(keyword.value, self.module.constants)
-                    self.timeouts += [] if value is None else [value]
-            made = pyassert.of_call(one, self.names)
-            if made is not None:
-                for assertion in made:
-                    self._add(assertion, place)
-                continue
-            self._helper(one, place)
-
-    def _helper(self, call: ast.Call, place: _Place) -> None:
-        name = pyassert.last_name(call.func)
-        own = (
-            isinstance(call.func, ast.Attribute)
-            and isinstance(call.func.value, ast.Name)
-            and call.func.value.id in ("self", "cls")
-        )
-        known = self.nested.get(name) or self.module.helpers.get(name) if isinstance(call.func, ast.Name) else None
-        known = self.methods.get(name) if own else known
-        if known is None or name in self._inside or len(self._inside) >= _DEPTH:
-            return
-        self._inside.append(name)
-        held = self.names
-        self.names = held.inside(known, call, is_method=own)
-        begin = len(self.asserts)
-        self.body(known.body, place)
-        self.names = held
-        self._inside.pop()
-        if not self._inside and self.module.helpers.get(name) is known:
-            plain = self.module.said(name)
-            if len(plain) == len(self.asserts) - begin:
-                self.asserts[begin:] = [
-                    msgspec.structs.replace(one, within=said.text)
-                    for one, said in zip(self.asserts[begin:], plain, strict=True)
-                ]
-
-    def _asserted(self, test: ast.expr, line: int, place: _Place) -> None:
-        for one in pyassert.of_condition(test, line, self.names):
-            self._add(one, place)
-        self._calls(test, place)
-
-    def _add(self, one: Assertion, place: _Place) -> None:
-        if place.swallowed or place.conditional:
-            one = msgspec.structs.replace(
-                one, swallowed=one.swallowed or place.swallowed, conditional=place.conditional
-            )
-        self.asserts.append(one)
-
-
 def _is_test_name(name: str) -> bool:
     return name.startswith("test")
 
 
 def _is_test_class(node: ast.ClassDef) -> bool:
     return node.name.startswith("Test") or any(
-        pyassert.last_name(base).endswith(("TestCase", "Tests", "Test")) for base in node.bases
+        last_name(base).endswith(("TestCase", "Tests", "Test")) for base in node.bases
     )
 
 
@@ -545,46 +384,19 @@ def _elements(node: ast.expr) -> list[ast.expr]:
     return list(node.elts) if isinstance(node, ast.List | ast.Tuple) else [node]
 
 
-def _skips(node: ast.stmt) -> str:
-    """Give a statement that ends a test, or all of a file's, without a failure; empty: it is none."""
-    value = node.exc if isinstance(node, ast.Raise) else node.value if isinstance(node, ast.Expr) else None
-    call = value.func if isinstance(value, ast.Call) else value
-    name = pyassert.last_name(call) if call is not None else ""
-    if name in ("skip", "skipTest", "importorskip", "xfail", "SkipTest", "Skipped") and isinstance(
-        value, ast.Call | ast.Name | ast.Attribute
-    ):
-        return ast.unparse(value)
-    return ""
-
-
-def _silent(handler: ast.ExceptHandler) -> bool:
-    """Whether a handler takes a failed assertion and goes on as if nothing were."""
-    caught = (
-        [] if handler.type is None else handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    )
-    if caught and not {pyassert.last_name(one) for one in caught} & _CATCHES:
-        return False
-    for node in pyassert.every(ast.Module(body=handler.body, type_ignores=[])):
-        if isinstance(node, ast.Raise) or (isinstance(node, ast.Assert) and pyassert.truth(node.test) is not True):
-            return False
-        if isinstance(node, ast.Call) and pyassert.last_name(node.func).startswith(("fail", "assert", "exit", "_exit")):
-            return False
-    return True
-
-
 def _row_names(node: ast.expr) -> Iterator[str]:
-    if isinstance(node, ast.Call) and pyassert.last_name(node.func) == "parametrize" and node.args:
+    if isinstance(node, ast.Call) and last_name(node.func) == "parametrize" and node.args:
         names = node.args[0]
         if isinstance(names, ast.Constant) and isinstance(names.value, str):
             yield from (one.strip() for one in names.value.split(","))
         elif isinstance(names, ast.List | ast.Tuple):
             yield from (str(one.value) for one in names.elts if isinstance(one, ast.Constant))
-    elif isinstance(node, ast.Call) and pyassert.last_name(node.func) == "given":
+    elif isinstance(node, ast.Call) and last_name(node.func) == "given":
         yield from (one.arg for one in node.keywords if one.arg)
 
 
 def _row_text(node: ast.expr) -> str:
-    if isinstance(node, ast.Call) and pyassert.last_name(node.func) == "param":
+    if isinstance(node, ast.Call) and last_name(node.func) == "param":
         return ", ".join(ast.unparse(one) for one in node.args)
     return ast.unparse(node)[1:-1] if isinstance(node, ast.Tuple) else ast.unparse(node)
 

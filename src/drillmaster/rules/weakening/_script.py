@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["read"]
 
 MAX_BYTES = 4 << 20
+MAX_ASSERTS = 2_000
+MAX_CALLS = 20_000
+"""Of any function, in one test."""
 _DEPTH = 4
 _SUITES = frozenset({"describe", "context", "suite", "xdescribe", "fdescribe", "xcontext", "fcontext"})
 _TESTS = frozenset(
@@ -262,6 +265,7 @@ class _File:
                 parameters is not None and "{" in scriptassert.text(parameters) and not rows
             )
             walk.visit(body.child_by_field_name("body") or body, _Place())
+        walk.in_bounds(name)
         timeouts = [value for one in args[1:] if (value := self.names.number(one)) is not None]
         options = self._options(args)
         timeouts += [value for one in ("timeout",) if (value := self.names.number(options.get(one))) is not None]
@@ -318,6 +322,7 @@ class _Walk:
         self.timeouts: list[float] = []
         self.names = file.names.of(body) if body is not None else file.names
         self._inside: list[str] = []
+        self._calls_left = MAX_CALLS
 
     def visit(self, node: "Node", place: _Place) -> bool:
         """Walk a node; whether it always leaves, so that what follows in its block is dead."""
@@ -402,6 +407,11 @@ class _Walk:
             self.rows.append(rows)
         return False
 
+    def in_bounds(self, name: str) -> None:
+        """Raise Unparsed for a test that nobody can have read."""
+        if len(self.asserts) > MAX_ASSERTS:
+            raise Unparsed(f"{len(self.asserts):,} assertions in {name}", "write them as a table of rows")
+
     def _assertion(self, node: "Node", place: _Place) -> bool:
         made = scriptassert.of(node, self.names)
         if made is None:
@@ -437,6 +447,9 @@ class _Walk:
                 value = self.names.number(pair.child_by_field_name("value"))
                 self.timeouts += [] if value is None else [value]
         self._all(node, place)
+        self._calls_left -= 1
+        if self._calls_left < 0:
+            return
         helper = self.file.names.helpers.get(said) if function is not None and function.type == "identifier" else None
         if helper is None or said in self._inside or len(self._inside) >= _DEPTH:
             return

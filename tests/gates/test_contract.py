@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from drillmaster.changes import Lane
 from drillmaster.errors import Problem
@@ -276,6 +278,17 @@ def test_a_policy_that_is_none_is_refused(edit: dict[str, Any]) -> None:
     assert as_type(whole, ContractGate, place="p") == GATE
     with pytest.raises(Problem):
         as_type({**whole, **edit}, ContractGate, place="p")
+
+
+@given(
+    st.binary(max_size=60),
+    st.binary(max_size=60),
+    st.sampled_from([ORDER, "contracts/a.yaml", "tools/schema/a.json", "openapi.yml"]),
+)
+def test_whatever_the_bytes_are_a_verdict_comes(before: bytes, after: bytes, path: str) -> None:
+    said = verdict(changed(file(path, before, after)))
+    assert said.status in ("pass", "fail", "refused")
+    assert all(check.remedy for check in said.checks if check.status != "pass")
 
 
 def test_the_kits_policy_once_filled_in_is_one() -> None:

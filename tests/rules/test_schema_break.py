@@ -246,6 +246,26 @@ def test_a_huge_pair_is_unclear_and_not_endless() -> None:
     }
     new = {"$defs": {**old["$defs"], "399": S}, "$ref": "#/$defs/0"}
     assert rules(old, new)
+    names = range(12)
+    circle = {
+        f"t{i}": {
+            "oneOf": [{"$ref": f"#/$defs/t{j}"} for j in names if j != i]
+            + [obj(p={"$ref": f"#/$defs/t{(i + 5) % 12}"})]
+        }
+        for i in names
+    }
+    tangled = {"$ref": "#/$defs/t0", "$defs": circle}
+    assert rules(tangled, tangled) == set()
+    assert rules(tangled, {**tangled, "$defs": {**circle, "t3": S}}) == {"choice-changed"}
+    many = {
+        f"a{i}": {"anyOf": [obj(f"x{j}", y={"enum": [1, 2]}, **{f"x{j}": S}) for j in range(30)]} for i in range(60)
+    }
+    changed = {
+        name: {"anyOf": [*one["anyOf"][:3], obj("x3", "y", y={"enum": [1, 2]}, x3=S), *one["anyOf"][4:]]}
+        for name, one in many.items()
+    }
+    assert rules(obj(**many), obj(**changed), REQUEST) == {"request-property-became-required"}
+    assert len(breaks(obj(**many), obj(**changed), sides=REQUEST)) == 60
     wide = {"oneOf": [obj(f"k{i}", **{f"k{i}": S}) for i in range(200)], "$id": "x"}
     assert rules(wide, {**wide, "oneOf": wide["oneOf"][1:]}) == {"choice-changed"}
     assert rules(wide, wide) == set()

@@ -315,6 +315,11 @@ def _reviewed(change: ContractChange, base: Lock, head: Lock, lock_path: str) ->
     elif changed and change.signed.problem:
         bad.append(f"the lock is not signed: {change.signed.problem}")
     elif changed:
+        before = change.base_lock.pending if change.base_lock is not None else {}
+        for path, one in used.items():
+            who = named_person(one.reviewer, roster, change.now_ns)
+            if not head.article and before.get(path) != one and who is not None and who not in change.signed.by:
+                bad.append(f"{path}: {one.reviewer[:40]} is named as its reviewer, and did not sign the lock")
         why = f"the lock is signed by {', '.join(change.signed.by)}"
     return outcome(
         "pending-reviewed",

@@ -43,6 +43,8 @@ from drillmaster.rules.contract_lock import CAP_BYTES, Lock, read_lock
 __all__ = ["gather", "read_fixtures", "tried"]
 
 _FIXTURE_CAP_BYTES = 1 << 20
+_MOST_ASKED = 10
+"""Contracts that another program is asked about; it takes its time."""
 _SHOW_FROM = 500
 """Files of a change, from which on its reading is told as it goes."""
 
@@ -75,7 +77,7 @@ def gather(gate: Gate[Any], asked: Asked, authority: Authority | None) -> Gather
         signed=_signed(authority, diff, contracts, gate.lock, head, base_lock, head_lock),
         unowned=_unowned(repo, base, contracts),
         secrets=tuple(secrets_in(contracts)),
-        second_opinion=tuple(line for one in contracts for line in second_opinion(one)),
+        second_opinion=tuple(line for one in contracts[:_MOST_ASKED] for line in second_opinion(one)),
         now_ns=asked.now_ns,
     )
     change = _with_fixtures(change, repo, base, head, gate.fixtures)

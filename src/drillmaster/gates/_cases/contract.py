@@ -205,6 +205,8 @@ def cases() -> Iterator[Case]:
     for who in ("", "robot", "nobody", "ada"):
         yield case("pending-reviewed", "fail", changed(GOOD, pair=locks((GOOD,), reviewer=who)))
     yield case("pending-reviewed", "fail", _replaced(good, signed=Signed(problem="found no signature")))
+    yield case("pending-reviewed", "fail", _replaced(good, signed=Signed(by=("cyd",))))
+    yield case("pending-reviewed", "pass", _replaced(good, signed=Signed(by=("bea",))))
     mixed = Commit(sha="3" * 40, author="", committer="", files=(GOOD, file(LOCK, b"old", b"new")))
     yield case("pending-apart", "fail", _replaced(good, diff=msgspec.structs.replace(good.diff, commits=(mixed,))))
 

@@ -66,7 +66,14 @@ class Comparison:
 
     def schemas(self, old: Node, new: Node, sides: Sides, trail: str) -> list[Break]:
         """Compare two schemas with all that they lead to."""
-        return once(self._run(old, new, sides, trail, 0))
+        found = once(self._run(old, new, sides, trail, 0))
+        if self._left < 0 and not self._told_large:
+            self._told_large = True
+            said = (
+                f"{trail or 'value'}: more than {MAX_PAIRS:,} pairs of schemas; what was not compared may break anybody"
+            )
+            found.append(Break(rule="too-large", level="unclear", at=new.at, was=old.at, says=said))
+        return found
 
     def _run(self, old: Node, new: Node, sides: Sides, trail: str, depth: int) -> list[Break]:
         found: list[Break] = []
@@ -85,18 +92,7 @@ class Comparison:
             seen.add(key)
             self._left -= 1
             if self._left < 0:
-                if not self._told_large:
-                    self._told_large = True
-                    found.append(
-                        Break(
-                            rule="too-large",
-                            level="unclear",
-                            at=b.at,
-                            was=a.at,
-                            says=f"{at}: more than {MAX_PAIRS:,} pairs of schemas; what was not compared may break anybody",
-                        )
-                    )
-                return found
+                return found  # `schemas` says so
             try:
                 found += self._nodes(a, b, here, at, depth, lambda *args: waiting.append(args))
             except Missing as missing:
@@ -134,6 +130,8 @@ class Comparison:
         return unfollowed(missing, trail, shared=shared)
 
     def _whole(self, old: Node, new: Node, trail: str, why: str) -> list[Break]:
+        if self.old.closure(old) == self.new.closure(new):
+            return []
         a = [self.old.expanded(part.at, part.value) for part in old.parts]
         b = [self.new.expanded(part.at, part.value) for part in new.parts]
         if None not in a and a == b:
@@ -158,9 +156,12 @@ class Comparison:
         """Find for each choice that has to be covered one that covers it; else say how the nearest falls short."""
         asking, giving = (olds, news) if side == REQUEST else (news, olds)
         found: list[Break] = []
-        for one in asking:
+        for place, one in enumerate(asking):
             tried = []
-            for other in sorted(giving, key=lambda node: _ref_name(node) != _ref_name(one)):
+            name = _ref_name(one)
+            # The likeliest first: of one name, then of one place.
+            order = sorted(range(len(giving)), key=lambda at: (_ref_name(giving[at]) != name, abs(at - place)))
+            for other in (giving[at] for at in order):
                 pair = (one, other) if side == REQUEST else (other, one)
                 said = [b for b in self._remembered(*pair, side, trail, depth) if b.level != "note"]
                 if not said:

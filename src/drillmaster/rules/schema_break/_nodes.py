@@ -303,6 +303,31 @@ class Document:
             found += inner
         return [*found, Node((Part(node.at, {"type": "null"}, leaf=True),))] if flat.null else found
 
+    def closure(self, node: Node) -> dict[str, Any]:
+        """Give all that a node leads to, as it is written, by pointer: equal in two documents, it asks for the same."""
+        found: dict[str, Any] = {}
+        waiting = [(part.at, part.value) for part in node.parts]
+        while waiting:
+            at, value = waiting.pop()
+            if at in found:
+                continue
+            found[at] = value
+            inner: list[tuple[str, Any]] = [(at, value)]
+            while inner:
+                here, one = inner.pop()
+                if isinstance(one, list):
+                    inner += [(step(here, i), each) for i, each in enumerate(one)]
+                elif isinstance(one, dict):
+                    ref = _reference(one)
+                    if ref is not None:
+                        try:
+                            target = self.resolve(ref, here)
+                        except Missing:
+                            target = Part(ref, ref)
+                        waiting.append((target.at, target.value))
+                    inner += [(step(here, name), each) for name, each in one.items()]
+        return found
+
     def expanded(self, at: str, value: Any) -> bytes | None:
         """Write a value out with references replaced and annotations left out; None where it is too much, or Missing."""
         left = _MAX_EXPANDED

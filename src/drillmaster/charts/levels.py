@@ -115,7 +115,7 @@ def rungs(
             if step > 42 or stroke.kind == "p95":
                 value = ("≥ " if stroke.censored else "") + unit.text(stroke.value)
                 beside = [Place(x + side * 9, y + 4, "start" if side > 0 else "end") for side in (1, -1)]
-                off = [Place(x, roof - 21), Place(x, roof - 26), Place(x, floor + 29)]
+                off = [Place(x - 14, floor + 16, "start"), Place(x + 14, floor + 16, "end"), Place(x, floor + 29)]
                 values.append((stroke.kind == "p95", value, [Place(x, roof - 8), Place(x, floor + 16), *beside, *off]))
                 out.append(text(x, bottom + 16, stroke.kind, anchor="middle", quiet=True))
             if stroke.limit is not None:

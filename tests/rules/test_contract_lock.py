@@ -115,6 +115,15 @@ def test_what_the_article_pended_without_a_reviewer_is_not_taken_over() -> None:
     assert set(pended(article, "a", REVIEW, over=None).pending) == {"a"}
 
 
+def test_the_articles_lock_stays_one_where_nothing_is_added() -> None:
+    data = {"version": 1, "files": {"a": A}, "pending": {"a": B, "c": C}}
+    article = read_lock(json.dumps(data).encode(), place="x")
+    assert json.loads(written(dropped(article, ("c",), over=C))) == {**data, "pending": {"a": B}}
+    made, moved = finalized(article, {"a": B, "c": ""}, over=C)
+    assert moved == ("a",)
+    assert json.loads(written(made)) == {"version": 1, "files": {"a": B}, "pending": {"c": C}}
+
+
 @pytest.mark.parametrize("text", [None, "", A.upper(), A + "a", A[:-1], " " + A, "g" * 64, A + "\n", "٣" * 64])
 def test_what_is_no_digest(text: str | None) -> None:
     assert not is_digest(text)

@@ -302,6 +302,7 @@ TOOL = {"name": "refund", "inputSchema": obj("id", id=S, cents=I), "outputSchema
         ({"tools": [{**TOOL, "inputSchema": obj("id", "cents", id=S, cents=I)}]}, {"request-property-became-required"}),
         ({"tools": [{**TOOL, "outputSchema": obj(ok={"type": "boolean"})}]}, {"response-property-became-optional"}),
         ({"tools": [{"name": "refund", "inputSchema": TOOL["inputSchema"]}]}, {"output-schema-removed"}),
+        ({"tools": [{**TOOL, "inputSchema": obj(id=S, cents=I)}]}, {"request-property-became-optional"}),
         ({"tools": [TOOL, TOOL]}, {"tool-twice"}),
         # harmless
         ({"tools": [TOOL, {"name": "list", "inputSchema": obj()}]}, set()),

@@ -135,9 +135,12 @@ class Bench:
             second=second,
             reason=reason,
         )
-        self._write(pended(self._lock(), path, review, over=self._over(self.base)))
+        lock = self._lock()
+        self._write(pended(lock, path, review, over=self._over(self.base)))
+        lost = [one for one in lock.pending if lock.article and one != path]
         what = f"pending {path} {now}" if now else f"pending deletion of {path}"
-        return Outcome(lines=(what, *self._next(f"lock: {path} reviewed by {reviewer}")))
+        told = [f"no longer pending {one}: the article's lock names no reviewer; pend it again" for one in lost]
+        return Outcome(lines=(what, *told, *self._next(f"lock: {path} reviewed by {reviewer}")))
 
     def drop(self, named: tuple[str, ...], *, failing: bool) -> Outcome:
         """Take reviews back: those named, or those whose examples do not come out."""
@@ -174,9 +177,6 @@ class Bench:
         """Make final what was merged."""
         self._on_default()
         lock = self._lock()
-        if lock.article:
-            reviews = {path: one for path, one in lock.pending.items() if one.sha256}
-            lock = Lock(files=lock.files, pending=reviews, digest=lock.digest)
         if not lock.pending:
             raise Refused(
                 self.gate.lock,

@@ -141,29 +141,36 @@ def _hexed(lock: _Ours, place: str) -> None:
 
 
 def written(lock: Lock) -> bytes:
-    """Write a lock of ours, sorted, one entry a line, so that two reviews conflict only where they meet."""
+    """Write a lock, sorted, one entry a line, so that two reviews conflict only where they meet. The article's stays one."""
     import json
 
-    value = {
+    value: dict[str, Any] = {
         "kind": "contract-lock",
         "version": 1,
         "previous": lock.previous,
         "files": dict(sorted(lock.files.items())),
         "pending": {path: msgspec.to_builtins(one) for path, one in sorted(lock.pending.items())},
     }
+    if lock.article:
+        pending = {path: one.sha256 for path, one in sorted(lock.pending.items())}
+        value = {"version": 1, "files": value["files"], "pending": pending}
     canonical(value)  # what is not JSON is found before it is written
     return json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
 def pended(lock: Lock, path: str, pending: Pending, *, over: str | None) -> Lock:
-    """Add a review. `over` is the digest of the lock that the change started from."""
+    """Add a review. `over` is the digest of the lock that the change started from.
+
+    The article's lock becomes one of ours; what it has pending names no reviewer, and is not taken over.
+    """
     kept = {} if lock.article else lock.pending
     return Lock(files=lock.files, pending={**kept, path: pending}, previous=over)
 
 
 def dropped(lock: Lock, paths: tuple[str, ...], *, over: str | None) -> Lock:
     """Take reviews back."""
-    return Lock(files=lock.files, pending={p: one for p, one in lock.pending.items() if p not in paths}, previous=over)
+    left = {p: one for p, one in lock.pending.items() if p not in paths}
+    return Lock(files=lock.files, pending=left, previous=over, article=lock.article)
 
 
 def finalized(lock: Lock, at_head: dict[str, str], *, over: str | None) -> tuple[Lock, tuple[str, ...]]:
@@ -178,4 +185,4 @@ def finalized(lock: Lock, at_head: dict[str, str], *, over: str | None) -> tuple
         else:
             files[path] = one.sha256
     pending = {path: one for path, one in lock.pending.items() if path not in moved}
-    return Lock(files=files, pending=pending, previous=over), tuple(moved)
+    return Lock(files=files, pending=pending, previous=over, article=lock.article), tuple(moved)

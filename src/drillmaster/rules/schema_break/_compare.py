@@ -53,12 +53,18 @@ class _Pair(msgspec.Struct):
 
 
 class Comparison:
-    """Two versions of one document. `defaults`: a field that is asked for and has a default may be left out (OpenAPI)."""
+    """Two versions of one document. `defaults`: a field that is asked for and has a default may be left out (OpenAPI).
 
-    def __init__(self, old: Document, new: Document, *, defaults: bool = False, today: str = "") -> None:
+    `behind`: what takes the request counts on each field that was asked for (tools).
+    """
+
+    def __init__(
+        self, old: Document, new: Document, *, defaults: bool = False, behind: bool = False, today: str = ""
+    ) -> None:
         self.old = old
         self.new = new
         self.defaults = defaults
+        self.behind = behind
         self.today = today
         self._left = MAX_PAIRS
         self._known: dict[tuple[object, ...], list[Break]] = {}
@@ -295,6 +301,10 @@ class Comparison:
             rule = "request-required-property-added" if new else "request-property-became-required"
             yield Break(rule=rule, level=level, at=b.required[name], was="" if new else a.props[name].at, says=said)
         for name in sorted(a.required.keys() - b.required.keys()):
+            if self.behind and pair.sides == REQUEST and name in b.props:
+                said = f"{pair.trail}: what is behind the tool counts on `{name}`, and a call may leave it out"
+                where, was = b.props[name].at, a.required[name]
+                yield Break(rule="request-property-became-optional", level="break", at=where, was=was, says=said)
             if "response" not in pair.sides or (name in a.props and name not in b.props):
                 continue  # a field that is gone altogether was told already
             if name in a.props and shape_of(self.old, a.props[name]).write_only:

@@ -1,6 +1,7 @@
 """Two versions of the tools that an agent may call: what an agent that learned the earlier ones meets.
 
-1. A tool's parameters are a request: the model writes them. Its output, where it is described, is a response.
+1. A tool's parameters are a request: the model writes them. Its output, where it is described, is a response. What is behind
+   the tool counts on each parameter that was asked for: one that may be left out now breaks it.
 2. A tool goes by its name. A renamed one was removed and added.
 3. The lists of MCP, OpenAI and Anthropic say the same in other words, and so do files with one tool.
 """
@@ -58,7 +59,7 @@ def tool_breaks(old: Any, new: Any, *, today: str = "") -> list[Break]:
 
 def _tools(old: Any, new: Any, today: str) -> Iterator[Break]:
     before, after = listed_tools(old) or {}, listed_tools(new) or {}
-    compare = Comparison(Document(old), Document(new), today=today)
+    compare = Comparison(Document(old), Document(new), behind=True, today=today)
     for name in after:
         if "#" in name and name.partition("#")[0] in after:
             says = f"tool {valued(name.partition('#')[0])} stands twice: which one is called cannot be told"

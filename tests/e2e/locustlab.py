@@ -4,9 +4,11 @@ import contextlib
 import importlib.util
 import json
 import os
+import pty
 import re
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Iterator
@@ -30,16 +32,20 @@ class Many(Lab):
 
     master: "subprocess.Popen[str]"
 
-    def lead(self, *words: str, workers: int, bind: str = "127.0.0.1:0") -> None:
-        """Start the master, and read on until it says where it is."""
+    def lead(self, *words: str, workers: int, bind: str = "127.0.0.1:0", terminal: bool = False) -> None:
+        """Start the master, and read on until it says where it is. `terminal`: it speaks to one, which is as wide as can be."""
         argv = self.command(*words, "--engine", "locust", "--workers", str(workers), "--bind", bind)
+        heard, speaks = pty.openpty() if terminal else os.pipe()
+        if terminal:
+            termios.tcsetwinsize(speaks, (24, 200))
         self.master = subprocess.Popen(
-            argv, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.env()
+            argv, cwd=self.folder, stdout=subprocess.PIPE, stderr=speaks, text=True, env=self.env()
         )
+        os.close(speaks)
         self.processes.append(self.master)
         self.said: list[str] = []
-        assert self.master.stderr is not None
-        for line in self.master.stderr:
+        self._heard = open(heard, encoding="utf-8", errors="replace")  # noqa: SIM115 - a descriptor, read to its end
+        for line in self._heard:
             self.said.append(line)
             if (found := re.search(r"--master (\S+)", line)) is not None:
                 self.address = found[1]
@@ -52,9 +58,8 @@ class Many(Lab):
         return {name: value for name, value in os.environ.items() if name != "WORKER_KEY"} | more
 
     def _read_on(self) -> None:
-        assert self.master.stderr is not None
-        with contextlib.suppress(ValueError):
-            for line in self.master.stderr:
+        with contextlib.suppress(ValueError, OSError), self._heard:  # a terminal ends with an error
+            for line in self._heard:
                 self.said.append(line)
 
     def follow(self, *flags: str, within: list[str] | None = None, **env: str) -> "subprocess.Popen[str]":

@@ -269,6 +269,20 @@ def test_a_missing_locust_is_refused_with_the_line_that_brings_it(lab: Many, tmp
         assert "pip install 'drillmaster[locust]'" in done.stderr
 
 
+def test_while_a_level_lasts_its_p95_and_errors_so_far_are_shown(lab: Many) -> None:
+    with server(lambda number: (0.05, answer(status=b"503 Busy" if number % 4 == 3 else b"200 OK"))) as (url, _):
+        lab.lead(url, "--levels", "4", "--warm", "160", "--idle", "0", workers=2, terminal=True)
+        workers = [lab.follow(), lab.follow()]
+        assert lab.ends() == 0, lab.text
+        assert [worker.wait(20) for worker in workers] == [0, 0]
+    lab.wait_to_hear("sealed")
+    bars = re.findall(r"warm_c4 \[.*?p95 ([\d.]+) ms .*?errors (\d+)\S* of (\d+)", lab.text)
+    assert len(bars) > 3
+    p95_ms, errors, calls = (float(text) for text in bars[-1])
+    assert 45 < p95_ms < 500
+    assert 5 < errors < 41 and errors < calls <= 160
+
+
 # Separate hosts
 
 

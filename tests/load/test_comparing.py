@@ -161,7 +161,10 @@ OTHER: dict[str, tuple[dict[str, Any], str]] = {
     "payload": ({"payload_sha256": "sha256:b"}, "other payloads"),
     "target": ({"url": "http://y"}, "other targets: http://x and http://y"),
     "levels": ({"plan": {**PLAN, "levels": [4, 8]}}, "levels [4] and [4,8]"),
-    "rate": ({"plan": {**PLAN, "open": [{"rate_per_s": 6.0, "seconds": 60, "rate_to_per_s": None}]}}, "other plans: open"),
+    "rate": (
+        {"plan": {**PLAN, "open": [{"rate_per_s": 6.0, "seconds": 60, "rate_to_per_s": None}]}},
+        "other plans: open",
+    ),
     "stream": ({"plan": {**PLAN, "target": {**PLAN["target"], "stream": True}}}, "target.stream false and true"),  # type: ignore[dict-item]
     "max_tokens": ({"plan": {**PLAN, "target": {**PLAN["target"], "max_tokens": 9}}}, "target.max_tokens null and 9"),  # type: ignore[dict-item]
     "time limit": ({"plan": {**PLAN, "timeout_s": 30}}, "timeout_s 60 and 30"),

@@ -45,10 +45,11 @@ def run(
     cold: bytes = record(100, 150),
     cold_turn_ms: float = 0.2,
     members: tuple[dict[str, Any], ...] = ({}, {}),
+    team: str = "processes",
 ) -> InterviewRun:
     path = folder / "run"
     (path / "events").mkdir(parents=True)
-    engines = {"kind": "processes", "size": 2, "members": list(members)}
+    engines = {"kind": team, "size": 2, "members": list(members)}
     told_of = manifest(steps=STEPS, engines=engines, shares=shares, idle_s=1, time_limit_s=5)
     (path / "manifest.json").write_bytes(msgspec.json.encode(told_of))
     events = [
@@ -192,16 +193,23 @@ def test_what_engines_wait_for_each_others_core_voids_where_it_shows(
     assert said == [True] * is_void
 
 
-@pytest.mark.parametrize(("members", "is_void"), [(({}, {}), True), (({"core": 0}, {"core": 1}), False)])
+@pytest.mark.parametrize(
+    ("team", "members", "is_void"),
+    [
+        ("processes", ({}, {}), True),
+        ("processes", ({"core": 0}, {"core": 1}), False),
+        ("locust", ({"worker": "a"}, {"worker": "b"}), False),
+    ],
+)
 def test_engines_without_a_core_of_their_own_are_let_off_less(
-    tmp_path: Path, members: tuple[dict[str, Any], ...], is_void: bool
+    tmp_path: Path, team: str, members: tuple[dict[str, Any], ...], is_void: bool
 ) -> None:
     files = (
         [record(300 + 20 * turn, 20) for turn in range(3) for _ in range(2)],
         [record(300 + 20 * n, 20) for n in range(3)],
     )
     two = {"delay_p99_ms": 3.0, "longest_delay_ms": 3.0, "run_delay_s": 0.01, "long_delay_s": 0.01}
-    level = run(tmp_path, files, two=two, members=members).interview.level("warm_c3")
+    level = run(tmp_path, files, two=two, members=members, team=team).interview.level("warm_c3")
     assert level is not None
     assert ["engine 2: the client was ready and not let run for 3 ms" in why for why in level.void] == [True] * is_void
 

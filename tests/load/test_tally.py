@@ -1,12 +1,14 @@
 """Records folded by hand: what counts as a latency, what was held, how late the client was."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from drillmaster.errors import Problem
 from drillmaster.evidence.samples import LONG_RECORD, MORE, OUTCOMES, RECORD, header
 from drillmaster.load.rows import Row, file_text, row_of, row_text
-from drillmaster.load.tally import Call, StepTally, batches
+from drillmaster.load.tally import Call, Recent, StepTally, batches
 
 MS = 1_000_000
 
@@ -232,3 +234,32 @@ def test_one_call_made_again_is_one_call_and_of_none_nothing_is_said() -> None:
     row = row_of("warm_c1", none)
     assert row is not None and row.made_again is None
     assert "again" not in row_text(row, none) + file_text([row])
+
+
+def packed(stage: int, took_ms: int, outcome: str = "ok", *, long: bool = False) -> bytes:
+    row = RECORD.pack(
+        9 * MS, 9 * MS, 0, 0, (9 + took_ms) * MS, 0, 0, 9, 9, 0, 4, 0, stage, 200, OUTCOMES.index(outcome), 0
+    )
+    return row + (MORE.pack(0, 0, 1, 0, 1) if long else b"")
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_the_p95_of_the_last_calls_is_of_the_good_ones_of_the_step(tmp_path: Path, long: bool) -> None:
+    path = tmp_path / "samples"
+    recent = Recent(str(path))
+    assert recent.p95_s(1) is None  # no file
+    path.write_bytes(header(long=long, stages=["a", "b"])[:20])
+    assert recent.p95_s(1) is None  # a header that is not whole
+    head = header(long=long, stages=["a", "b"])
+    path.write_bytes(head)
+    assert recent.p95_s(1) is None
+    rows = [packed(0, 5_000, long=long)] * 30
+    path.write_bytes(head + b"".join(rows))
+    assert (recent.p95_s(0), recent.p95_s(1)) == (5.0, None)
+    rows += [packed(1, n, long=long) for n in range(1, 101)] + [packed(1, 9_000, "timeout", long=long)] * 50
+    path.write_bytes(head + b"".join(rows) + b"torn")
+    assert recent.p95_s(1) == 0.095
+    assert recent.p95_s(1, since_ns=4 * MS) == 0.1
+    rows += [packed(1, 7, long=long)] * 1_000
+    path.write_bytes(head + b"".join(rows))
+    assert recent.p95_s(1) == 0.007

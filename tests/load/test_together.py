@@ -80,9 +80,24 @@ def test_one_engine_says_it_itself() -> None:
 
 def test_progress_is_that_of_all_that_were_heard() -> None:
     both = Together(["warm"], 2)
-    both.hear(0, said("progress", done=4, in_flight=2))
-    (row,) = both.hear(1, said("progress", done=5, failed=1, in_flight=3))
-    assert row == {"event": "progress", "stage": "warm", "done": 9, "failed": 1, "in_flight": 5}
+    both.hear(0, said("stage_started", done=10, failed=2))
+    both.hear(0, said("progress", done=14, failed=2, in_flight=2))
+    (row,) = both.hear(1, said("progress", done=5, failed=1, in_flight=3))  # it has not begun this step
+    assert row == {"event": "progress", "stage": "warm", "done": 4, "failed": 0, "in_flight": 5, "p95_s": None}
+    both.hear(1, said("stage_started", done=5, failed=1))
+    (row,) = both.hear(1, said("progress", done=8, failed=2, in_flight=3))
+    assert (row["done"], row["failed"]) == (7, 1)
+
+
+def test_the_p95_so_far_is_of_the_engine_that_has_the_highest() -> None:
+    both = Together(["warm"], 2)
+    for engine in (0, 1):
+        both.hear(engine, said("stage_started"))
+    both.hear(0, said("progress", done=4, p95_s=0.25))
+    (row,) = both.hear(1, said("progress", done=5, p95_s=0.125))
+    assert row["p95_s"] == 0.25
+    (row,) = both.hear(0, said("progress", done=9))
+    assert row["p95_s"] == 0.125
 
 
 def test_an_engine_that_fell_is_known_by_the_step_that_it_was_in() -> None:
@@ -115,6 +130,10 @@ def test_an_engine_that_fell_is_known_by_the_step_that_it_was_in() -> None:
         (said("progress", stage="other", done=4), "a step that is none of its own"),
         (said("progress", done="4"), "no done"),
         (said("progress", done=True), "no done"),
+        (said("progress", done=4, p95_s="1"), "no p95_s"),
+        (said("progress", done=4, p95_s=float("nan")), "no p95_s"),
+        (said("progress", done=4, p95_s=-1.0), "no p95_s"),
+        (said("progress", done=4, p95_s=True), "no p95_s"),
         (said("progress", done=1 << 70), "no done"),
         (said("worker_lost", done=4), "a word that no engine has"),
         ({"event": "progress"}, "a step that is none of its own"),

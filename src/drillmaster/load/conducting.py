@@ -357,7 +357,6 @@ class _Run:
         """Hear engines to their ends; why they are to be stopped before, or None."""
         step: Step | None = None
         begun_s = time.monotonic()
-        done_before = done = 0
         while not drive.crew.ended:
             for engine, said in drive.crew.hear(LOOK_EVERY_S):
                 if said["event"] in OF_A_TEAM:
@@ -371,7 +370,7 @@ class _Run:
                         drive.crew.begin(time.monotonic_ns() - self._folder.mono0_ns)
                     elif row["event"] == "stage_started":
                         step = drive.steps[row["stage"]]
-                        begun_s, done_before = time.monotonic(), done
+                        begun_s = time.monotonic()
                         if step.arrivals is not None:
                             self._progress.phase(step.label, step.arrivals.seconds)
                         elif step.kind != "warmup":
@@ -381,13 +380,11 @@ class _Run:
                         if (lost := drive.lost(row["stage"]) or self._too_fast()) is not None:
                             return lost
                         self._row(drive.steps[row["stage"]], row["wall_s"])
-                    elif row["event"] == "progress":
-                        done = row["done"]
-                        if step is not None:
-                            self._count(drive)
-                            self._tick(step, row, time.monotonic() - begun_s, done - done_before)
-                            if (why := self._too_fast()) is not None:
-                                return why
+                    elif row["event"] == "progress" and step is not None and row["stage"] == step.label:
+                        self._count(drive)
+                        self._tick(step, row, time.monotonic() - begun_s)
+                        if (why := self._too_fast()) is not None:
+                            return why
             try:
                 self._look_around()
             except _Stop as stop:
@@ -464,8 +461,10 @@ class _Run:
             if step.kind != "warmup" and row is not None and all(kept.label != step.label for kept in self._rows):
                 self._say(f"PARTIAL {row_text(row, tally)}")
 
-    def _tick(self, step: Step, said: Mapping[str, Any], spent_s: float, done: int) -> None:
-        tally = self._tallies[step.label]
+    def _tick(self, step: Step, said: Mapping[str, Any], spent_s: float) -> None:
+        """Show how far a step is: by what engines say, since records of those elsewhere come when it is over."""
+        done: int = said["done"]
+        p95_s = self._tallies[step.label].p95_s() if said["p95_s"] is None else said["p95_s"]
         left_s = None
         if step.arrivals is not None:
             left_s = step.arrivals.seconds - spent_s
@@ -474,7 +473,7 @@ class _Run:
         if step.seconds is not None:
             left_s = min(max(0.0, step.seconds - spent_s), step.seconds if left_s is None else left_s)
         done_ratio = None if left_s is None else spent_s / max(1e-9, spent_s + left_s)
-        now = Shown(step.label, done_ratio, left_s, tally.p95_s(), tally.failures, tally.n, said["in_flight"])
+        now = Shown(step.label, done_ratio, left_s, p95_s, said["failed"], done, said["in_flight"])
         self._progress.step(now)
 
     # What ends it early

@@ -6,7 +6,7 @@
    used over 90 % of a core, or over half of one and what it takes for a call, times the callers, is over 10 % of the median. What
    is under `FLOOR_S` and `TURN_FLOOR_S` is the machine's own and voids nothing. Waits of a millisecond and more for a core that
    others had count as its own: towards what it used, and, where those that made up more than 1 % of the time are over 10 % of the
-   median and over `TURN_FLOOR_S`, by themselves; over `FLOOR_S` where several engines have no core each: that is the plan's doing.
+   median and over `TURN_FLOOR_S`, by themselves; over `FLOOR_S` where there are more engines than cores: that is the plan's doing.
 3. A level that was stopped before its end is void. One that was planned and never begun is declared and is not there.
 4. The cold call is void where somebody else called the endpoint in the idle time, and where the client's longest turn was over
    10 % of it, and over `COLD_FLOOR_S`.
@@ -354,9 +354,10 @@ def _impossible(
 
 
 def _share_cores(manifest: InterviewManifest) -> bool:
-    """Whether there are several engines, and not a core for each."""
+    """Whether several engines were started here on fewer cores. Workers have machines of their own, for all that is known."""
     members = manifest.engines.get("members") or ()
-    return len(members) > 1 and not all("core" in member for member in members)
+    is_here = manifest.engines.get("kind") == "processes"
+    return is_here and len(members) > 1 and not all("core" in member for member in members)
 
 
 def _void(

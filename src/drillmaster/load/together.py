@@ -31,7 +31,8 @@ class Together:
         self._engines = engines
         self._said: dict[tuple[str, str], dict[int, Said]] = {}
         self._latest: dict[int, Said] = {}
-        self._done_before: dict[int, int] = {}
+        self._before: dict[int, Said] = {}
+        """What each said when it began the step that it is at."""
 
     def wrong(self, engine: int, said: Said) -> str | None:
         """What is wrong with one more word of an engine, which is then not to be heard; None: nothing."""
@@ -47,6 +48,9 @@ class Together:
             known = type(value) is int or (name in _SPENT and type(value) is float)
             if not known or value is None or not 0 <= value < _MOST:
                 return f"no {name} that could be, in {what} of {label}"
+        p95_s = said.get("p95_s")
+        if p95_s is not None and not (type(p95_s) is float and 0 <= p95_s < _MOST):
+            return f"no p95_s that could be, in {what} of {label}"
         latest = self._latest.get(engine)
         if latest is not None and any(said[name] < latest[name] for name in ("done", "failed")):
             return f"that it had made fewer calls than before, in {what} of {label}"
@@ -68,12 +72,12 @@ class Together:
             return [dict(said)]
         self._latest[engine] = said
         if what == "progress":
-            return [{"event": "progress", "stage": label, **self._sums()}]
+            return [{"event": "progress", "stage": label, **self._so_far(label)}]
         heard = self._said.setdefault((what, label), {})
         heard[engine] = said
         found: list[dict[str, Any]] = []
         if what == "stage_started":
-            self._done_before[engine] = said["done"]
+            self._before[engine] = said
         if self._engines > 1 and what == "stage_started":
             found.append(
                 {
@@ -108,10 +112,18 @@ class Together:
         if said is None:
             return self._labels[0], None
         begun = engine in self._said.get(("stage_started", said["stage"]), {})
-        return said["stage"], said["done"] - self._done_before[engine] if begun else None
+        return said["stage"], said["done"] - self._before[engine]["done"] if begun else None
 
-    def _sums(self) -> dict[str, int]:
-        return {name: sum(said[name] for said in self._latest.values()) for name in ("done", "failed", "in_flight")}
+    def _so_far(self, label: str) -> dict[str, Any]:
+        """Of a step: calls that have ended, and failed, in all engines; the highest p95 that one of them says it has, or None."""
+        begun = self._said.get(("stage_started", label), {})
+        here = [(said, self._before[engine]) for engine, said in self._latest.items() if engine in begun]
+        found: dict[str, Any] = {
+            name: sum(said[name] - before[name] for said, before in here) for name in ("done", "failed")
+        }
+        p95s = [said["p95_s"] for said, _ in here if said.get("p95_s") is not None]
+        in_flight = sum(said["in_flight"] for said in self._latest.values())
+        return {**found, "in_flight": in_flight, "p95_s": max(p95s, default=None)}
 
     def _ready(self, label: str) -> dict[str, Any]:
         return {"event": "stage_ready", "stage": label}

@@ -30,6 +30,7 @@ from drillmaster.adapters.drill.pieces import PIECE_BYTES, Growing
 from drillmaster.engines import Address, Spec
 from drillmaster.errors import Aborted, Exit, Problem, Refused
 from drillmaster.load.process import EngineProcess
+from drillmaster.load.tally import Recent
 from drillmaster.plan import Permit
 from drillmaster.proxy.means import raise_descriptors
 from drillmaster.sanity import fill_in, is_loopback, permission_problems
@@ -266,13 +267,20 @@ class _Worker:
         log = self._folder / f"engine.{number}.log"
         engine = EngineProcess(spec, log=log)
         self._drive_number, self._engine = number, engine
+        labels = [stage.label for stage in spec.stages]
+        recent, drained_ns = Recent(str(files["samples"])), None
         tails = {kind: Growing(path) for kind, path in files.items()}
         self._upto = dict.fromkeys(tails, 0)
         while not engine.ended:
             for row in engine.hear(0.2):
                 if row["event"] == "stage_ended" or order["often"]:
                     self._ship(tails)
-                self._runner.send_message("dm_said", {"row": dict(row)})
+                said = dict(row)
+                if said["event"] == "stage_started":
+                    drained_ns = said["ns"] if said["stage"] == "drain" else None  # of a batch all is due then
+                elif said["event"] == "progress" and not order["often"]:  # records come later: what they say so far
+                    said["p95_s"] = recent.p95_s(labels.index(said["stage"]), since_ns=drained_ns)
+                self._runner.send_message("dm_said", {"row": said})
         end = engine.close(within_s=5.0)
         self._ship(tails)
         digests = {kind: tail.sha256 for kind, tail in tails.items()}

@@ -15,6 +15,7 @@ from drillmaster.intake.blanks import blanks, template
 from drillmaster.intake.cutover import record_digest
 from drillmaster.judge import decode_gate, load_policy
 from drillmaster.scaffold import fill
+from drillmaster.strict import digest_bytes
 from drillmaster.strict.yamltext import strict_yaml
 
 PLAN: dict[str, Any] = {
@@ -256,3 +257,18 @@ def test_a_plan_with_hostile_text_is_told_in_every_form(form: str, gate: Runs) -
     assert said.exit_code == 2
     assert "\x1b" not in said.output
     assert "\u202e" not in said.output
+
+
+def test_the_evidence_is_all_that_was_read(gate: Runs) -> None:
+    Path("policy.yaml").write_text(POLICY)
+    name = write(PLAN)
+    told = set()
+    for rows in (None, 2000, 2001):
+        if rows is not None:
+            drill = msgspec.structs.replace(DRILL, rows=rows)
+            drill = msgspec.structs.replace(drill, digest=record_digest(drill))
+            Path("halt-drill.json").write_bytes(msgspec.json.encode(drill))
+        said = json.loads(gate(name, "--policy", "policy.yaml", "--json").output)
+        told.add(said["evidence_digest"])
+        assert digest_bytes(Path(name).read_bytes()) in said["headline"][0]
+    assert len(told) == 3

@@ -92,6 +92,7 @@ class CutoverIntake:
         self._accepted = accepted
         self._named = {"halt-drill.json": drill, "error-budget.json": budget, "freeze-proof.json": freeze}
         self._unsigned: list[str] = []
+        self._digests: dict[str, str] = {}
 
     def gather(self, gate: Gate[Any], asked: Asked, authority: "Authority | None") -> Gathered:
         """Read plan, files and history. Raises Problem."""
@@ -114,14 +115,14 @@ class CutoverIntake:
             freeze=self._file(source, "freeze-proof.json", FreezeProof, authority) if ours else None,
             now_ns=asked.now_ns,
         )
-        beside = (evidence.drill, evidence.budget, evidence.freeze)
         return Gathered(
             evidence=evidence,
             subject=f"{plan.service} {plan.plan_id}" if plan.service and plan.plan_id else self._path.name,
-            digest=digest,
+            # The plan's own where there is nothing beside it, so that `sha256sum` prints the same.
+            digest=strict.digest({"plan": digest, **self._digests}) if self._digests else digest,
             counts={
                 "fields": 20 - len(plan.faults) if len(plan.faults) < 20 else 0,
-                "files": 1 + sum(one is not None for one in beside),
+                "files": 1 + len(self._digests),
                 "signatures": len(tied.reviewers) if tied else 0,
             },
             stamps=self._stamps(evidence, asked, ours=ours),
@@ -159,6 +160,7 @@ class CutoverIntake:
             place = source.named(name)
         if data is None:
             return None
+        self._digests[name] = strict.digest_bytes(data)
         decoded = strict.load_as(data, type_, place=place, fmt="json", cap_bytes=_CAP_BYTES)
         if not signatures:
             self._unsigned.append(name)

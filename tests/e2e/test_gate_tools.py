@@ -302,6 +302,25 @@ def test_a_program_of_the_repository_that_changed_fails(repo: Repo, state: Path)
     assert code == 1 and "FAIL programs are the files whose digests were signed" in said
 
 
+def test_on_the_host_the_file_that_lies_there_is_the_one_that_was_signed(repo: Repo, keys: Keys, state: Path) -> None:
+    node = repo.path.parent / "node"
+    node.write_bytes(b"x")
+    programs = [
+        {"path": str(node), "sha256": sha256(b"x"), "called": ["node"]},
+        {"path": "./tools/repo-read.js", "sha256": sha256(b"// reads\\n")},
+    ]
+    host = policy(place="host", agent_uids=[os.getuid() + 1], programs=programs)
+    repo.git("checkout", "-q", "main")
+    repo.write({".drillmaster/tools-policy.yaml": host})
+    sign(repo.path / ".drillmaster/tools-policy.yaml", keys.private("bo"), namespace=POLICY)
+    repo.commit(signed="ada")
+    code, said, err = gate(repo, "--head", "main", state=state)
+    assert code == 0, said + err
+    (repo.path / "tools.allow.json").write_text(changed(privileges=["http.get"]))
+    code, said, _ = gate(repo, "--head", "main", state=state)
+    assert code == 1 and "not what was committed and signed" in said
+
+
 # Live
 
 

@@ -190,6 +190,9 @@ def test_privileges_that_are_not_from_the_list_fail(said: Any, id_: str) -> None
         (["fs.read", "git.status"], {"readOnlyHint": False}),
         (["fs.write.limited"], {"readOnlyHint": True}),
         (["fs.write.limited"], {"readOnlyHint": True, "destructiveHint": True}),
+        (["http.get"], {"destructiveHint": "true"}),
+        (["fs.read"], {"readOnlyHint": 1}),
+        (["fs.read"], {"readOnlyHint": None}),
     ],
 )
 def test_privileges_against_a_tools_own_hints_fail(privileges: list[str], hints: dict[str, Any]) -> None:
@@ -293,22 +296,31 @@ FILES: dict[str, dict[str, Any]] = {
     "for all to write": {"mode": 0o100666},
     "for the group to write": {"mode": 0o100460},
     "the agent's": {"uid": 1001},
-    "in a folder of the agent's": {"folder_uid": 1001},
-    "in a folder for all": {"folder_mode": 0o40777},
-    "in a folder of the group's": {"folder_mode": 0o40775},
+    "in a folder of the agent's": {"above": ((0o40755, 1001),)},
+    "in a folder for all": {"above": ((0o40755, 0), (0o40777, 0))},
+    "in a folder of the group's": {"above": ((0o40775, 0),)},
 }
 
 
 @pytest.mark.parametrize("more", FILES.values(), ids=FILES)
 def test_a_list_that_another_can_change_fails(more: dict[str, Any]) -> None:
-    plain: dict[str, Any] = {"kind": "file", "mode": 0o100440, "uid": 0, "folder_mode": 0o40755, "folder_uid": 0}
+    plain: dict[str, Any] = {"kind": "file", "mode": 0o100440, "uid": 0, "above": ((0o40755, 0),)}
     assert missed(good(file=FileFact(**(plain | more)))) == {"allowlist-file"}
 
 
-@pytest.mark.parametrize("more", [{"mode": 0o100644}, {"mode": 0o100400}, {"folder_mode": 0o41777}, {"uid": 1000}])
+@pytest.mark.parametrize(
+    "more",
+    [{"mode": 0o100644}, {"mode": 0o100400}, {"above": ((0o40700, 0), (0o41777, 0), (0o120777, 0))}, {"uid": 1000}],
+)
 def test_a_list_that_only_its_owner_can_change_is_left_alone(more: dict[str, Any]) -> None:
-    plain: dict[str, Any] = {"kind": "file", "mode": 0o100440, "uid": 0, "folder_mode": 0o40755, "folder_uid": 0}
+    plain: dict[str, Any] = {"kind": "file", "mode": 0o100440, "uid": 0, "above": ((0o40755, 0),)}
     assert missed(good(file=FileFact(**(plain | more)))) == set()
+
+
+def test_a_list_on_the_host_that_is_not_the_one_that_was_committed_fails() -> None:
+    here = FileFact(kind="file", mode=0o100440, uid=0, sha256="sha256:1")
+    assert missed(good(file=here, committed="sha256:2")) == {"allowlist-file"}
+    assert missed(good(file=here, committed="sha256:1")) == set()
 
 
 def test_in_a_repository_modes_are_not_asked_and_links_are() -> None:

@@ -48,6 +48,12 @@ WRONG = {
     "a quote": ('read"', "name-sign"),
     "an arrow": ("read→write", "name-sign"),
     "a dollar": ("read$(x)", "name-sign"),
+    "a path": ("../../etc/passwd", "name-sign"),
+    "an absolute path": ("/bin/sh", "name-sign"),
+    "a URL": ("https://a.example/x", "name-sign"),
+    "an option": ("--read", "name-sign"),
+    "a hidden file": (".read", "name-sign"),
+    "of every object": ("__proto__", "name-sign"),
     "an emoji": ("read\U0001f600", "name-sign"),
 }  # fmt: skip  # one case a row
 

@@ -123,6 +123,8 @@ OPEN: dict[str, tuple[Any, str]] = {
     "a remote reference in a condition": (closed(**{"if": {"$ref": "//example.com/s"}}), "reference"),
     "a remote reference under not": (holding(TEXT | {"not": {"$ref": "http://example.com"}}), "reference"),
     "a remote reference in dependentSchemas": (closed(dependentSchemas={"path": {"$ref": "http://a.example"}}), "reference"),
+    "a remote reference that nothing leads to": (closed(**{"$defs": {"a": {"$ref": "https://a.example"}}}), "reference"),
+    "a misspelled type that nothing leads to": (closed(definitions={"a": {"items": {"type": "strng"}}}), "type"),
     "a reference to nowhere": (holding({"$ref": "#/$defs/gone"}), "reference"),
     "a reference to no schema": (holding({"$ref": "#/required"}), "reference"),
     "a reference that is a number": (holding({"$ref": 5}), "reference"),

@@ -204,8 +204,14 @@ def _privileges(tool: dict[str, Any], who: str, gate: Limits) -> Iterator[Reason
 def contradictions(tool: dict[str, Any], privileges: list[str], who: str, gate: Limits) -> Iterator[Reason]:
     """Say where a tool's own hints and its privileges cannot both be true. A hint that is absent says nothing."""
     hints = tool.get("annotations")
-    if not isinstance(hints, dict) or not privileges:
+    if hints is None or not privileges:
         return
+    if not isinstance(hints, dict):
+        yield Reason("privileges-contradict", who, f"annotations {shown(hints)}, where an object is wanted")
+        return
+    for hint in ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"):
+        if hint in hints and not isinstance(hints[hint], bool):
+            yield Reason("privileges-contradict", who, f"{hint} {shown(hints[hint])}, which is neither true nor false")
     reads_only = all(gate.privileges.get(one) == "reads" for one in privileges)
     if reads_only and hints.get("destructiveHint") is True:
         yield Reason("privileges-contradict", who, "it says that it destroys, and may only read")

@@ -48,8 +48,8 @@ class FileFact(msgspec.Struct, frozen=True, kw_only=True):
     mode: int | None = None
     uid: int | None = None
     sha256: str = ""
-    folder_mode: int | None = None
-    folder_uid: int | None = None
+    above: tuple[tuple[int, int], ...] = ()
+    """Mode and owner of each folder on the way to it, and of each link among them, the nearest first."""
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,6 +125,8 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
     listing: Listing
     now_ns: int
     file: FileFact | None = None
+    committed: str = ""
+    """Digest of the list as it was committed, where the file is the one on the disk; "": there is no commit to ask."""
     signing: Literal["held", "not demanded", "refused"] = "not demanded"
     signing_why: str = ""
     signers: tuple[str, ...] = ()

@@ -14,6 +14,7 @@ Rules, in the order the checks are listed:
 """
 
 import re
+import stat
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
@@ -219,11 +220,17 @@ class ToolsGate(Gate[Tools], frozen=True, kw_only=True, tag="tools"):
             yield Reason("allowlist-file", who, f"mode {fact.mode & 0o7777:04o}, which lets group or others write")
         if fact.uid in agents:
             yield Reason("allowlist-file", who, f"it belongs to user {fact.uid}, as whom the agent runs")
-        loose = fact.folder_mode is not None and fact.folder_mode & 0o022 and not fact.folder_mode & 0o1000
-        if loose or fact.folder_uid in agents:
-            yield Reason(
-                "allowlist-file", who, "its folder can be written by the agent or by all, who can put another one there"
-            )
+        for mode, uid in fact.above:
+            loose = stat.S_ISDIR(mode) and mode & 0o022 and not mode & stat.S_ISVTX
+            if loose or uid in agents:
+                yield Reason(
+                    "allowlist-file",
+                    who,
+                    "the agent or all can write a folder on the way to it, and put another one there",
+                )
+                break
+        if evidence.committed and fact.sha256 != evidence.committed:
+            yield Reason("allowlist-file", who, "what lies on this machine is not what was committed and signed")
 
     def _of_listed_servers(self, listing: Listing) -> Iterator[Reason | Side]:
         met: set[str] = set()

@@ -16,6 +16,8 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from drillmaster import strict
 from drillmaster.errors import Problem, Refused
 from drillmaster.gates import Gate
@@ -76,10 +78,12 @@ class ToolsIntake:
         if self._live is not None and isinstance(source, _Commits):
             live = source.ask(self._live, gate, self._bounds)
         signing, why, signers = source.signing()
+        file = source.fact if gate.place == "repository" else source.on_disk()
         evidence = Tools(
             listing=source.listing,
             now_ns=asked.now_ns,
-            file=source.fact,
+            file=file,
+            committed=source.committed,
             signing=signing,
             signing_why=why,
             signers=signers,
@@ -140,6 +144,7 @@ class _Disk:
     lane = None
     touched: tuple[str, ...] = ()
     before = None
+    committed = ""
 
     def __init__(self, path: str, repo: Path) -> None:
         self.place = path
@@ -150,6 +155,9 @@ class _Disk:
             self.listing = _read_list(path, read_bytes(path, CAP_BYTES))
         else:
             self.listing = Listing(place=path, missing=f"{path} is not there")
+
+    def on_disk(self) -> FileFact:
+        return self.fact
 
     def configs(self, named: Iterable[str]) -> list[tuple[str, bytes]]:
         found = {os.fspath(self._root / one): None for one in CONFIGS if is_there(self._root / one)}
@@ -197,7 +205,17 @@ class _Commits:
             if one in mine or is_config(one) or re.fullmatch(re.escape(self.place) + r"(\.\w+)?\.sig", one)
         )
         self.listing, self.fact = self._list(self._head)
+        self.committed = ""
         self.before = self._list(self._fork)[0]
+
+    def on_disk(self) -> FileFact:
+        """On the machine that the agent runs on, the file that its loader reads; it has to be the one that was committed."""
+        path = self._repo.path / self.place
+        self.committed = self.fact.sha256
+        fact = file_fact(path)
+        if fact.kind not in ("file", "link"):
+            return fact
+        return msgspec.structs.replace(fact, sha256=strict.digest_bytes(read_bytes(path, CAP_BYTES)))
 
     def _inside(self, path: str) -> str:
         place = inside(self._authority, path)
@@ -415,7 +433,6 @@ def file_fact(path: Path, *, digest: bool = False) -> FileFact:
         except OSError:
             return FileFact(kind="absent")
         is_link = False
-    folder = path.resolve().parent.stat() if digest else path.absolute().parent.stat()
     if not is_link and not stat.S_ISREG(status.st_mode):
         return FileFact(kind="other", mode=status.st_mode, uid=status.st_uid)
     sha256 = strict.digest_bytes(read_bytes(path, _PROGRAM_CAP_BYTES)) if digest else ""
@@ -424,9 +441,19 @@ def file_fact(path: Path, *, digest: bool = False) -> FileFact:
         mode=status.st_mode,
         uid=status.st_uid,
         sha256=sha256,
-        folder_mode=folder.st_mode,
-        folder_uid=folder.st_uid,
+        above=_above(path),
     )
+
+
+def _above(path: Path) -> tuple[tuple[int, int], ...]:
+    """Look at every folder on the way, as it is written and as it is resolved, and at links among them."""
+    written = path.absolute()
+    places = dict.fromkeys([*written.parents, *written.parent.resolve().parents, written.parent.resolve()])
+    found = []
+    for place in places:
+        status = place.lstat()
+        found.append((status.st_mode, status.st_uid))
+    return tuple(found)
 
 
 def from_the_root(path: str, repo: Path) -> str:

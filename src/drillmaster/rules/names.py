@@ -2,6 +2,7 @@
 
 1. A name is 1 to 128 characters: ASCII letters, digits, `_ - . / :`, as the specification of MCP advises. One whole in another
    script is a name too, where no part of it can be taken for ASCII.
+   It begins with a letter, a digit or `_`, leads through no folder (`..`, `//`), and is none of JavaScript's own.
 2. A name holds nothing that cannot be seen, no space, no control, and is in Unicode normal form C. Two scripts in one name
    are refused, and so is a name of another script that reads as an ASCII one.
 3. Two names that look the same are one name: case, lookalike letters, `_` beside `-`, 0 beside o and 1 beside l are set aside.
@@ -102,6 +103,10 @@ def _of_name(name: str) -> Iterator[Fault]:
     shown = _printable(name)
     if len(name) > MAX_NAME:
         yield Fault("name-long", f"{shown}, {len(name)} characters")
+    if name[0] in "-./:" or name[-1] in "./:" or ".." in name or "//" in name:
+        yield Fault("name-sign", f"{shown}, which reads as a path or an option")
+    if name in ("__proto__", "constructor", "prototype"):
+        yield Fault("name-sign", f"{shown}, which every object of JavaScript has")
     if _PLAIN.fullmatch(name):
         return
     if any(ord(char) in _TAGS for char in name):

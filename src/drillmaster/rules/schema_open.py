@@ -113,6 +113,10 @@ class _Walk:
             said = shown(root["type"]) if "type" in root else "no type"
             self.say("type", ("type",), f"{said}, where a tool's arguments are an object")
         self._value(root, (), known=frozenset(), is_root=True)
+        for word in ("$defs", "definitions"):
+            kept = root.get(word)
+            for name, inner in kept.items() if isinstance(kept, dict) else ():
+                self._beside(inner, (word, name))  # a validator reads them all, whether or not anything refers to them
         if "required" not in root and self.names(root, 0) and not self._requires(root, 0):
             self.say("required-missing", (), "no list of required properties")
 

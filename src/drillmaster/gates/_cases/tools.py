@@ -93,7 +93,7 @@ def good(**more: Any) -> Tools:
     plain: dict[str, Any] = {
         "listing": ours(),
         "now_ns": NOW_NS,
-        "file": FileFact(kind="file", mode=0o100440, uid=0, folder_mode=0o40755, folder_uid=0),
+        "file": FileFact(kind="file", mode=0o100440, uid=0, above=((0o40755, 0),)),
         "signing": "held",
         "signers": ("operator.local",),
         "configs": (Config(place=".mcp.json", value={"mcpServers": {"repo": ENTRY}}),),

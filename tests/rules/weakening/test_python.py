@@ -36,6 +36,24 @@ WEAKER = [
     ("assert charge(1) == 3", "def never():\n    assert charge(1) == 3", "fewer-asserts"),
     ("assert charge(1) == 3", "assert True", "tautology"),
     ("assert charge(1) == 3", "assert 1", "tautology"),
+    ("assert charge(1) == 3", "expected = charge(1)\nassert charge(1) == expected", "loosened"),
+    ("assert charge(1) == 3", "assert (charge(1) == 3) is not None", "loosened"),
+    ("assert charge(1) == 3", "charge = lambda n: 3\nassert charge(1) == 3", "mock"),
+    ("assert charge(1) == 3", "def charge(n):\n    return 3\nassert charge(1) == 3", "mock"),
+    ("assert charge(1) == 3", "yield\nassert charge(1) == 3", "skipped"),
+    ("assert charge(1) == 3", "charge(1) == 3", "fewer-asserts"),
+    (
+        "m = Mock()\ncharge(m)\nm.assert_called_once_with(3)",
+        "m = Mock()\ncharge(m)\nm.called_once_with(3)",
+        "fewer-asserts",
+    ),
+    ("assert charge(1) == 3", "with pytest.raises(AssertionError):\n    assert charge(1) == 3", "swallowed"),
+    ("assert charge(1) == 3", "import os\nos._exit(0)\nassert charge(1) == 3", "config"),
+    (
+        "for x in [1, 2, 3]:\n    assert charge(x) == x",
+        "for x in [1, 1, 1]:\n    assert charge(x) == x",
+        "rows-dropped",
+    ),
     ("assert charge(1) == 3", "assert charge(1) == charge(1)", "loosened"),
     ("assert charge(1) == 3", "x = charge(1)\nassert x == x", "tautology"),
     ("assert charge(1) == 3", "assert charge(1) == 3 or True", "tautology"),
@@ -279,6 +297,17 @@ HARMLESS_FILES = [
 def test_a_harmless_file_is_left_alone(before: str, after: str) -> None:
     # A change from self.assertEqual to assert keeps the count and the strength; its text is another.
     assert kinds(module(before), module(after)) == []
+
+
+def test_a_name_that_comes_from_a_stand_in_now_is_told() -> None:
+    before = HEAD + ONE
+    assert kinds(before, before.replace("from pay", "from tests.fakes")) == ["mock"]
+    assert kinds(before, before.replace("from pay", "from payments.core")) == []
+
+
+def test_a_class_that_no_runner_collects_any_more_is_told() -> None:
+    after = CLASS.replace("class TestA:\n", "class TestA:\n    def __init__(self):\n        pass\n")
+    assert kinds(module(CLASS), module(after)) == ["skipped"]
 
 
 def test_a_test_that_moved_to_another_file_is_not_lost() -> None:

@@ -76,6 +76,13 @@ EQ = "expect(charge(1)).toBe(3);"
             "await charge(1).then(x => { expect(x).toBe(3); }).catch(() => {});",
             "swallowed",
         ),
+        (
+            "return charge(1).then(x => { expect(x).toBe(3); });",
+            "charge(1).then(x => { expect(x).toBe(3); });",
+            "swallowed",
+        ),
+        (EQ, "setTimeout(() => {" + EQ + "}, 10);", "swallowed"),
+        (EQ, "const charge = () => 3;" + EQ, "mock"),
         (EQ, "this.skip();" + EQ, "skipped"),
         (EQ, "if (!process.env.X) { return; }" + EQ, "skipped"),
         (
@@ -119,6 +126,9 @@ def test_a_weaker_test_is_told(before: str, after: str, kind: str) -> None:
             "const n = jest.fn(); charge(n); expect(n).toHaveBeenCalledWith(3);",
         ),
         ("expect.assertions(1);" + EQ, EQ),
+        (EQ, "const { charge } = require('./pay');" + EQ),
+        (EQ, "const { charge } = await import('./pay');" + EQ),
+        (EQ, "return charge(0).then(() => {" + EQ + "});"),
     ],
 )
 def test_a_harmless_change_is_left_alone(before: str, after: str) -> None:

@@ -28,6 +28,9 @@ Kind = Literal[
 KINDS: tuple[Kind, ...] = Kind.__args__  # type: ignore[attr-defined]  # the words of a Literal
 
 _SHOWN = 120
+_STAND_IN = re.compile(
+    r"(?:^|[._/-])(?:fakes?|mocks?|stubs?|dumm(?:y|ies)|doubles?|__mocks__|conftest|testing)(?:[._/-]|$)", re.IGNORECASE
+)
 _WORD = re.compile(r"[^\W\d]\w*")
 
 
@@ -321,6 +324,11 @@ def _of_suite(pair: Pair) -> Iterator[Weakening]:
         if text not in before:
             kind: Kind = "skipped" if text.startswith(("only: ", "skip: ")) else "config"
             yield Weakening(kind=kind, path=pair.path, test="", line=1, was="", now=text)
+    for name, module in pair.after.imports.items():
+        old = pair.before.imports.get(name) if pair.before is not None else None
+        if old is not None and old != module and _STAND_IN.search(module) and not _STAND_IN.search(old):
+            said = f"{name} comes from {module}"
+            yield Weakening(kind="mock", path=pair.path, test="", line=1, was=f"{name} from {old}", now=said)
     had = pair.before is None or pair.before.reaches_product or not pair.before.tests
     if had and not pair.after.reaches_product and any(test.asserts for test in pair.after.tests):
         what = "no test here calls the product: what it asserts, it holds itself"
@@ -333,7 +341,7 @@ def _rows(row: _Held, over: Counter[str]) -> Iterator[Weakening]:
     said = ""
     if was and now is None:
         said = "rows that cannot be counted"
-    elif was and now is not None and len(now) < len(was):
+    elif was and now is not None and (len(now) < len(was) or len(set(now)) < len(set(was))):
         missing = Counter(was) - Counter(now)
         left = missing - over
         over -= missing

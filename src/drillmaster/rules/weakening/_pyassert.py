@@ -166,6 +166,8 @@ class Names:
         """All that a name may stand for: one value of the function, or of the file."""
         self.mocks: set[str] = set()
         self.targets: set[str] = set()
+        self.shadowed: set[str] = set()
+        """Names of the product that the file itself gives another meaning."""
         self._sizes: dict[str, int] = {}
         args = function.args
         given = (*args.posonlyargs, *args.args, *args.kwonlyargs, *(one for one in (args.vararg, args.kwarg) if one))
@@ -202,6 +204,7 @@ class Names:
                 inner.single[name] = filled if isinstance(filled, ast.expr) else value
         inner.local |= self.local
         inner.mocks |= self.mocks
+        inner.shadowed |= self.shadowed
         inner.targets |= self.targets
         return inner
 
@@ -249,6 +252,8 @@ class Names:
         if not isinstance(node, ast.Call):
             return isinstance(node, ast.Attribute) and node.attr == "return_value" and self._root(node) in self.mocks
         called = dotted(node.func)
+        if called in self.shadowed:
+            return True
         if self._root(node.func) in self.mocks and not last_name(node.func).startswith("assert"):
             return True
         return any(
@@ -376,7 +381,7 @@ def _comparison(node: ast.Compare, text: str, line: int, names: Names) -> Assert
                     tolerance=_approx(near, names),
                     own_mock=own,
                 )
-        twice = ast.dump(left) == ast.dump(right)
+        twice = subject == names.text(right)  # held against itself: that both are one is a weak property
         return Assertion(text=text, subject=subject, strength=1 if twice else 4, line=line, own_mock=own)
     if isinstance(op, ast.Is):
         return Assertion(text=text, subject=subject, strength=4, line=line, own_mock=own)

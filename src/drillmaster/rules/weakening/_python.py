@@ -118,7 +118,11 @@ class Module:
         self.found: dict[str, _Found] = {}
         self._classes: set[str] = set()
 
+        self.imports = dict(self._imported())
         self._gather(self.tree.body, "", None, (), ())
+        for node in every(self.tree):
+            if isinstance(node, ast.Call) and dotted(node.func) in ("os._exit", "pytest.exit"):
+                self.settings.append(f"ends the run: {ast.unparse(node)}")
 
     def suite(self, same: frozenset[str] = frozenset(), known: Mapping[str, str] | None = None) -> Suite:
         """Give all of the file; of the tests named in `same` no more than the name, and of helpers what is not `known`."""
@@ -137,6 +141,7 @@ class Module:
             tests=tuple(self.tests.values()),
             settings=tuple(self.settings),
             helpers=helpers,
+            imports=self.imports,
             reaches_product=self._reaches_product(),
         )
 
@@ -218,6 +223,8 @@ class Module:
                 self.found.pop(name, None)
                 self.found[name] = _Found(node, owner, tuple(own), decorators)
             elif isinstance(node, ast.ClassDef) and _is_test_class(node):
+                if any(isinstance(one, Function) and one.name == "__init__" for one in node.body) and not node.bases:
+                    own = [*own, f"class {node.name} has an __init__, and is not collected"]
                 inner = (*own, *(text for one in node.decorator_list if (text := self._mark(one))))
                 self._hide(f"{prefix}{node.name}::")
                 self._gather(node.body, f"{prefix}{node.name}::", node, inner, (*decorators, *node.decorator_list))
@@ -248,6 +255,16 @@ class Module:
         called = node.func if isinstance(node, ast.Call) else node
         words = set(re.split(r"[._]", dotted(called)))
         return ast.unparse(node) if words & _MARKS else ""
+
+    def _imported(self) -> Iterator[tuple[str, str]]:
+        """Give the names that come from other modules than the language's own, with the module."""
+        for node in every(self.tree):
+            if isinstance(node, ast.ImportFrom):
+                module = "." * node.level + (node.module or "")
+                if module.split(".")[0] not in sys.stdlib_module_names | _RUNNERS:
+                    yield from ((one.asname or one.name, module) for one in node.names)
+            elif isinstance(node, ast.Import):
+                yield from ((one.asname or one.name.split(".")[0], one.name) for one in node.names)
 
     def _reaches_product(self) -> bool:
         known = sys.stdlib_module_names - _REACHING | _RUNNERS
@@ -287,6 +304,7 @@ class Module:
             asserts=tuple(walk.asserts),
             marks=(
                 *marks,
+                *(["a generator, which is not run"] if _yields(function) else []),
                 *(text for one in function.decorator_list if (text := self._mark(one))),
                 *walk.marks,
                 *(["no row"] if [] in rows else []),
@@ -368,6 +386,18 @@ class Module:
             ):
                 rows.append(_row_text(one))
         return rows
+
+
+def _yields(function: Function) -> bool:
+    """Whether a function is a generator: no runner runs one as a test."""
+    waiting: list[ast.AST] = list(function.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Yield | ast.YieldFrom):
+            return True
+        if not isinstance(node, Function | ast.Lambda | ast.ClassDef):
+            waiting += ast.iter_child_nodes(node)
+    return False
 
 
 def _is_test_name(name: str) -> bool:

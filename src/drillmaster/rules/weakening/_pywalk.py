@@ -43,6 +43,8 @@ class Walk:
         self.names = pyassert.Names(function, module.constants)
         for one in function.decorator_list:
             self.names.patched(one)
+        nested = {one.name for one in ast.walk(function) if isinstance(one, Function) and one is not function}
+        self.names.shadowed = module.imports.keys() & ({*self.names.local, *nested, *module.constants, *module.helpers})
         self._inside: list[str] = []
         self._calls_left = MAX_CALLS
 

@@ -164,11 +164,14 @@ class _File:
                 key = scriptassert.text(node.child_by_field_name("key")).strip("\"'")
                 if key in _LAX_KEYS:
                     self.settings.append(f"{key}: {self.names.canonical(node.child_by_field_name('value'))}")
-        sources = scriptassert.sources(self.root)
+        sources = set(scriptassert.sources(self.root))
         reaches = self.reaches or any(not _LIBRARIES.fullmatch(one) for one in sources)
         reaches = reaches or _GLOBALS.search(scriptassert.text(self.root)) is not None
         return Suite(
-            tests=tuple(self.tests.values()), settings=tuple(self.settings), reaches_product=reaches or not self.tests
+            tests=tuple(self.tests.values()),
+            settings=tuple(self.settings),
+            imports=scriptassert.imported(self.root),
+            reaches_product=reaches or not self.tests,
         )
 
     def _gather(
@@ -323,6 +326,8 @@ class _Walk:
         self.names = file.names.of(body) if body is not None else file.names
         self._inside: list[str] = []
         self._calls_left = MAX_CALLS
+        given = scriptassert.text(body.child_by_field_name("parameters")) if body is not None else ""
+        self._has_done = re.search(r"\b(?:done|cb|callback|resolve|t)\b", given) is not None
 
     def visit(self, node: "Node", place: _Place) -> bool:
         """Walk a node; whether it always leaves, so that what follows in its block is dead."""
@@ -433,6 +438,10 @@ class _Walk:
         if last == "catch" and function is not None and (held := function.child_by_field_name("object")) is not None:
             silent = any(_silent(one) for one in scriptassert.arguments(node) if one.type in _FUNCTIONS)
             self.visit(held, place._replace(swallowed=place.swallowed or silent))
+            return
+        late = said in ("setTimeout", "setImmediate", "process.nextTick", "queueMicrotask", "requestAnimationFrame")
+        if (late or (last == "then" and scriptassert.dropped(node))) and not self._has_done:
+            self._all(node, place._replace(swallowed=True))  # nobody waits for it
             return
         if last in ("forEach", "map") and function is not None:
             rows = self.names.elements(function.child_by_field_name("object"))

@@ -10,7 +10,7 @@ from drillmaster.rules.weakening._shapes import Assertion
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-__all__ = ["Names", "arguments", "every", "of", "sources", "text", "truth"]
+__all__ = ["Names", "arguments", "dropped", "every", "imported", "of", "sources", "text", "truth"]
 
 _DEPTH = 5
 _LONG = 600
@@ -90,6 +90,25 @@ def sources(root: "Node") -> set[str]:
     return found - {""}
 
 
+def imported(root: "Node") -> dict[str, str]:
+    """Give the names that a file imports or requires, with the module."""
+    found: dict[str, str] = {}
+    for node in every(root, ("import_statement",)):
+        module = text(node.child_by_field_name("source")).strip("\"'`")
+        found |= {text(one): module for one in every(node, ("identifier",))}
+    for node in every(root, ("variable_declarator",)):
+        value = node.child_by_field_name("value")
+        if (
+            value is not None
+            and value.type == "call_expression"
+            and text(value.child_by_field_name("function")) == "require"
+        ):
+            name = node.child_by_field_name("name")
+            words = every(name, ("identifier", "shorthand_property_identifier_pattern")) if name is not None else ()
+            found |= {text(one): text(value)[8:].strip("\"'`()") for one in words}
+    return found
+
+
 def truth(node: "Node | None") -> bool | None:
     """Say what a condition always is; None: it depends."""
     if node is None:
@@ -143,6 +162,7 @@ class Names:
         self.helpers: dict[str, Node] = {}
         self.given: dict[str, str] = {}
         self._constants: dict[str, Node] = {}
+        self._imported = imported(root)
         self.mocked: set[str] = set()
         """Names that come from a module which the file puts a stand-in for."""
         for node in every(root, ("function_declaration", "variable_declarator", "call_expression")):
@@ -175,17 +195,22 @@ class Names:
             self._constants,
             self.mocked,
         )
-        inner.single, inner.local, inner.given = {}, set(), dict(self.given)
+        inner.single, inner.local, inner.given, inner._imported = {}, set(), dict(self.given), self._imported
         parameters = function.child_by_field_name("parameters") or function.child_by_field_name("parameter")
         if parameters is not None:
             inner.local |= {
                 text(one) for one in every(parameters, ("identifier", "shorthand_property_identifier_pattern"))
             }
-        for node in every(function, ("variable_declarator",)):
+        for node in every(function, ("variable_declarator", "function_declaration")):
             name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
             if name is None:
                 continue
             inner.local |= {text(one) for one in every(name, ("identifier", "shorthand_property_identifier_pattern"))}
+            own = node.type == "function_declaration" or (
+                value is not None and value.type in ("arrow_function", "function_expression")
+            )
+            if own and text(name) in self._imported:
+                inner.mocked = inner.mocked | {text(name)}
             if (
                 name.type == "identifier"
                 and value is not None
@@ -458,7 +483,7 @@ def _expected(node: "Node", root: "Node", words: list[str], line: int, names: Na
         tolerance=tolerance,
         bound=None if limit is None else (_BOUNDS[matcher], limit),
         tautology=holds,
-        swallowed={"resolves", "rejects"} & set(words) != set() and _dropped(node),
+        swallowed={"resolves", "rejects"} & set(words) != set() and dropped(node),
         own_mock=bool(looked) and names.own(looked[0]),
         inline_snapshot=matcher.endswith("InlineSnapshot"),
     )
@@ -482,7 +507,7 @@ def _always(matcher: str, looked: list["Node"], args: list["Node"], names: Names
     return False
 
 
-def _dropped(node: "Node") -> bool:
+def dropped(node: "Node") -> bool:
     """Whether nobody waits for an assertion that is a promise."""
     above = node.parent
     while above is not None and above.type == "parenthesized_expression":

@@ -73,6 +73,8 @@ class Suite(msgspec.Struct, frozen=True, kw_only=True):
     settings: tuple[str, ...] = ()
     helpers: dict[str, tuple[str, ...]] = {}
     """What functions that are no tests assert, by name, in canonical form: of those that are not as they were."""
+    imports: dict[str, str] = {}
+    """Where each name of the file comes from."""
     reaches_product: bool = True
     """Whether anything beside the language's own library and the runner is used."""
 

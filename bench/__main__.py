@@ -10,7 +10,7 @@ HERE = Path(__file__).parent
 def main() -> int:
     """Run each; the first code that is not 0."""
     codes = []
-    for script in ("proxy.py", "streams.py", "engine.py", "truth.py", "mark.py", "retries.py"):
+    for script in ("proxy.py", "streams.py", "engine.py", "truth.py", "mark.py", "retries.py", "workspace.py"):
         print(f"\n## bench/{script}\n", flush=True)
         codes.append(subprocess.run([sys.executable, HERE / script], check=False).returncode)
     return next((code for code in codes if code), 0)

@@ -144,7 +144,7 @@ HARMLESS = [
     "Authorization: Bearer YOUR_TOKEN",
     "Authorization: Basic realm",
     "export OPENAI_API_KEY=sk-...",
-    "OPENAI_API_KEY=sk-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+    "OPENAI_API_KEY=sk-" + "x" * 32,
     "ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
     "password=${DB_PASSWORD}",
     'password = os.environ["DB_PASSWORD"]',

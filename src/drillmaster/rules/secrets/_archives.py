@@ -6,9 +6,7 @@
 3. What is locked, broken, cut, of a method unknown here or too large is unread. What came out before that is looked at as well.
 """
 
-import bz2
 import io
-import lzma
 import zlib
 from collections.abc import Iterator
 
@@ -103,6 +101,8 @@ def members(data: bytes, kind: str, budget: Budget) -> Iterator[tuple[str, bytes
 
 
 def _stream(data: bytes, kind: str, budget: Budget) -> Iterator[tuple[str, bytes]]:
+    import lzma
+
     parts: list[bytes] = []
     trouble: Unread | None = None
     rest = data
@@ -178,9 +178,13 @@ def _unpacker(kind: str) -> _Unpacker:
         case "zlib":
             return _Unpacker(zlib.decompressobj(), kind)
         case "bzip2":
+            import bz2
+
             return _Unpacker(bz2.BZ2Decompressor(), kind)
         case "zstd":
             return _Unpacker(_zstd(), kind)
+    import lzma
+
     # A dictionary of gigabytes is asked for by a few bytes.
     return _Unpacker(lzma.LZMADecompressor(memlimit=256 << 20), kind)
 
@@ -194,6 +198,7 @@ def _zstd() -> object:
 
 
 def _zip(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
+    import lzma
     import zipfile
 
     trouble: Unread | None = None

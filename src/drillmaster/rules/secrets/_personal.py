@@ -8,8 +8,9 @@
    private network.
 """
 
-import re
 from collections.abc import Iterator
+
+from drillmaster.rules.secrets._compiled import compiled
 
 __all__ = ["find_live", "find_personal", "luhn"]
 
@@ -20,10 +21,8 @@ def _words(text: bytes) -> frozenset[bytes]:
     return frozenset(text.split())
 
 
-_LOCAL = re.compile(rb"[A-Za-z0-9][A-Za-z0-9.!#$%&'*+/=?^_{|}~-]{0,63}\Z")
-_HOST = re.compile(
-    rb"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}(?P<top>[A-Za-z]{2,24})(?![A-Za-z0-9_(-])"
-)
+_LOCAL = rb"[A-Za-z0-9][A-Za-z0-9.!#$%&'*+/=?^_{|}~-]{0,63}\Z"
+_HOST = rb"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}(?P<top>[A-Za-z]{2,24})(?![A-Za-z0-9_(-])"
 _SUFFIXES = _words(
     b"png jpg jpeg gif svg webp ico css js mjs cjs ts tsx jsx json md html htm xml py rb go rs java c h cpp txt yaml yml "
     b"toml lock map "
@@ -31,21 +30,22 @@ _SUFFIXES = _words(
 )
 _MACHINES = _words(b"git noreply no-reply donotreply hg svn mailer-daemon postmaster nobody actions")
 
-_CARDS: tuple[tuple[re.Pattern[bytes], frozenset[int]], ...] = (
-    (re.compile(rb"4"), frozenset({13, 16, 19})),
-    (re.compile(rb"5[1-5]|222[1-9]|22[3-9]|2[3-6]|27[01]|2720"), frozenset({16})),
-    (re.compile(rb"3[47]"), frozenset({15})),
-    (re.compile(rb"6011|65|64[4-9]"), frozenset({16, 19})),
-    (re.compile(rb"35(?:2[89]|[3-8])"), frozenset({16})),
-    (re.compile(rb"3(?:0[0-5]|[68])"), frozenset({14})),
+_CARDS: tuple[tuple[bytes, frozenset[int]], ...] = (
+    (rb"4", frozenset({13, 16, 19})),
+    (rb"5[1-5]|222[1-9]|22[3-9]|2[3-6]|27[01]|2720", frozenset({16})),
+    (rb"3[47]", frozenset({15})),
+    (rb"6011|65|64[4-9]", frozenset({16, 19})),
+    (rb"35(?:2[89]|[3-8])", frozenset({16})),
+    (rb"3(?:0[0-5]|[68])", frozenset({14})),
 )
 _DIGITS = bytes(0x30 if 0x30 <= byte <= 0x39 else byte for byte in range(256))
 _GROUPED = (b"0000 0000 0000 000", b"0000-0000-0000-000", b"0000 000000 0000", b"0000-000000-0000")
 _BARE = b"0" * 13
-_AROUND = re.compile(rb"[0-9A-Za-z_.]")
+_AROUND = rb"[0-9A-Za-z_.]"
 # A field that counts or names something else, before bare digits.
-_NO_CARD = re.compile(
-    rb"(?i)(?:id|ids|_at|time|stamp|_ns|_us|_ms|seed|hash|offset|size|bytes|nonce|sha|crc|isbn|imei)[\"']?\s{0,3}[:=]\s{0,3}[\"']?\Z"
+_NO_CARD = (
+    rb"(?i)(?:id|ids|_at|time|stamp|_ns|_us|_ms|seed|hash|offset|size|bytes|nonce|sha|crc|isbn|imei)"
+    rb"[\"']?\s{0,3}[:=]\s{0,3}[\"']?\Z"
 )
 
 
@@ -63,7 +63,7 @@ def luhn(digits: bytes) -> bool:
 def _card(digits: bytes) -> bool:
     if len(set(digits)) < 2:  # sixteen zeros are no card
         return False
-    return any(first.match(digits) and len(digits) in lengths for first, lengths in _CARDS) and luhn(digits)
+    return any(compiled(first).match(digits) and len(digits) in lengths for first, lengths in _CARDS) and luhn(digits)
 
 
 def find_personal(data: bytes) -> Iterator[Found]:
@@ -81,11 +81,11 @@ def find_personal(data: bytes) -> Iterator[Found]:
         digits = data[at:end]
         before, after = data[at - 1 : at] if at else b"", data[end : end + 1]
         apart = (
-            _AROUND.match(before) is None
+            compiled(_AROUND).match(before) is None
             and before not in (b"-", b"+")
-            and (_AROUND.match(after) is None or after == b".")
+            and (compiled(_AROUND).match(after) is None or after == b".")
         )
-        if apart and _card(digits) and _NO_CARD.search(data[max(0, at - 40) : at]) is None:
+        if apart and _card(digits) and compiled(_NO_CARD).search(data[max(0, at - 40) : at]) is None:
             yield "payment-card", at, digits
         at = marked.find(_BARE, end)
     for shape in _GROUPED:
@@ -97,8 +97,8 @@ def find_personal(data: bytes) -> Iterator[Found]:
             digits = data[at:end].translate(None, b" -")
             before = data[at - 1 : at] if at else b""
             if (
-                _AROUND.match(before) is None
-                and _AROUND.match(data[end : end + 1].replace(b".", b"")) is None
+                compiled(_AROUND).match(before) is None
+                and compiled(_AROUND).match(data[end : end + 1].replace(b".", b"")) is None
                 and _card(digits)
             ):
                 yield "payment-card", at, digits
@@ -106,7 +106,7 @@ def find_personal(data: bytes) -> Iterator[Found]:
 
 
 def _address(data: bytes, at: int) -> Iterator[Found]:
-    host = _HOST.match(data, at + 1, at + 256)
+    host = compiled(_HOST).match(data, at + 1, at + 256)
     if host is None or host["top"].lower() in _SUFFIXES:
         return
     begin = at
@@ -124,16 +124,16 @@ def _address(data: bytes, at: int) -> Iterator[Found]:
         return  # behind `scheme://user:` stands a password, which is told as one
     if data[max(0, at - len(local) - 2) : at - len(local)] == b"//":
         return  # the user of an address such as ssh://deploy@host
-    if _LOCAL.match(local) is not None and local.lower() not in _MACHINES:
+    if compiled(_LOCAL).match(local) is not None and local.lower() not in _MACHINES:
         yield "email", at - len(local), data[at - len(local) : host.end()]
 
 
-_STORES = re.compile(
+_STORES = (
     rb"(?i)(?:postgres(?:ql)?|mysql|mariadb|mongodb|redis|rediss|amqps?|kafka|mssql|sqlserver|oracle|cassandra|clickhouse|cockroachdb|nats"
     rb"|elasticsearch|ldaps?|memcached|snowflake|jdbc:[a-z]{2,16})(?:\+[a-z0-9]{1,16})?:(?:\\?/){2}\Z"
 )
-_LOOPBACK = re.compile(rb"(?i)(?:[^\s/@\"']{0,100}@)?(?:localhost|127\.|\[::1\]|0\.0\.0\.0|host\b|example\b|\$|<|\{)")
-_LIVE = re.compile(
+_LOOPBACK = rb"(?i)(?:[^\s/@\"']{0,100}@)?(?:localhost|127\.|\[::1\]|0\.0\.0\.0|host\b|example\b|\$|<|\{)"
+_LIVE = (
     rb"(?i)arn:aws[a-z-]{0,12}:[a-z0-9-]{2,32}:[a-z0-9-]{0,20}:[0-9]{12}:"
     rb"|(?<=[a-z0-9])\.(?:internal|cluster\.local|rds\.amazonaws\.com|cache\.amazonaws\.com|database\.windows\.net|mongodb\.net)\b"
 )
@@ -144,10 +144,13 @@ def find_live(data: bytes) -> Iterator[Found]:
     """Yield names of live environments in plain bytes."""
     at = data.find(b"://")
     while at >= 0:
-        if _STORES.search(data[max(0, at - 40) : at + 3]) is not None and _LOOPBACK.match(data, at + 3) is None:
+        if (
+            compiled(_STORES).search(data[max(0, at - 40) : at + 3]) is not None
+            and compiled(_LOOPBACK).match(data, at + 3) is None
+        ):
             yield "connection-string", at, data[at : at + 3]
         at = data.find(b"://", at + 3)
     low = data.lower()
     if any(trigger in low for trigger in _LIVE_TRIGGERS):
-        for match in _LIVE.finditer(data):
+        for match in compiled(_LIVE).finditer(data):
             yield "live-name", match.start(), match.group(0)

@@ -15,6 +15,8 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+from drillmaster.rules.secrets._compiled import compiled
+
 __all__ = ["decoded", "readings", "texty"]
 
 _PRINTABLE = bytes(range(0x20, 0x7F)) + b"\t\n\r"
@@ -30,15 +32,15 @@ _NO_WIDTH = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0100-\U000e01ef\U000e0001]"
 )
 _TAGS = {0xE0000 + code: chr(code) for code in range(0x20, 0x7F)}
-_COLOURS = re.compile(rb"(?:\x1b|\\u001b|\\x1b|\\033|\\e)\[[0-9;]{0,16}[A-Za-z]")
-_UNICODE = re.compile(rb"\\u00([0-7][0-9A-Fa-f])|\\u\{0{0,4}([0-7][0-9A-Fa-f])\}|\\x([0-7][0-9A-Fa-f])")
-_PERCENT = re.compile(rb"%([0-9A-Fa-f]{2})")
-_REFERENCE = re.compile(rb"&#(?:x([0-9A-Fa-f]{2,4})|([0-9]{2,4}));")
+_COLOURS = rb"(?:\x1b|\\u001b|\\x1b|\\033|\\e)\[[0-9;]{0,16}[A-Za-z]"
+_UNICODE = rb"\\u00([0-7][0-9A-Fa-f])|\\u\{0{0,4}([0-7][0-9A-Fa-f])\}|\\x([0-7][0-9A-Fa-f])"
+_PERCENT = rb"%([0-9A-Fa-f]{2})"
+_REFERENCE = rb"&#(?:x([0-9A-Fa-f]{2,4})|([0-9]{2,4}));"
 _WIDE = (
-    ("utf-16", re.compile(rb"(?:[\t\n\r\x20-\x7e]\x00){6,}+"), 2, 0),
-    ("utf-16", re.compile(rb"(?:\x00[\t\n\r\x20-\x7e]){6,}+"), 2, 1),
-    ("utf-32", re.compile(rb"(?:[\t\n\r\x20-\x7e]\x00\x00\x00){6,}+"), 4, 0),
-    ("utf-32", re.compile(rb"(?:\x00\x00\x00[\t\n\r\x20-\x7e]){6,}+"), 4, 3),
+    ("utf-16", rb"(?:[\t\n\r\x20-\x7e]\x00){6,}+", 2, 0),
+    ("utf-16", rb"(?:\x00[\t\n\r\x20-\x7e]){6,}+", 2, 1),
+    ("utf-32", rb"(?:[\t\n\r\x20-\x7e]\x00\x00\x00){6,}+", 4, 0),
+    ("utf-32", rb"(?:\x00\x00\x00[\t\n\r\x20-\x7e]){6,}+", 4, 3),
 )
 _MARKS = (
     (b"\xff\xfe\x00\x00", "utf-32-le"),
@@ -46,8 +48,8 @@ _MARKS = (
     (b"\xff\xfe", "utf-16-le"),
     (b"\xfe\xff", "utf-16-be"),
 )
-_STRETCH = re.compile(rb"[\t\n\r\x20-\x7e]{12,}+")
-_HEX = re.compile(rb"(?:[0-9A-Fa-f]{2}){12,}+\Z")
+_STRETCH = rb"[\t\n\r\x20-\x7e]{12,}+"
+_HEX = rb"(?:[0-9A-Fa-f]{2}){12,}+\Z"
 
 
 def texty(data: bytes) -> bool:
@@ -84,7 +86,11 @@ def readings(data: bytes) -> Iterator[tuple[str, bytes]]:
             plain = seen.encode("utf-8", "ignore")
             yield "as it looks", plain
     elif wide is None and data.isascii() and len(data.translate(None, _PRINTABLE)) and texty(data):
-        plain = _COLOURS.sub(b"", data).translate(None, bytes((*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), 0x7F)))
+        plain = (
+            compiled(_COLOURS)
+            .sub(b"", data)
+            .translate(None, bytes((*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), 0x7F)))
+        )
         yield "control characters left out", plain
     yield from _unescaped(plain)
 
@@ -115,7 +121,7 @@ def _wide(data: bytes) -> Iterator[tuple[str, bytes]]:
     for name, run, width, place in _WIDE:
         if (b"a\0" * 5 if width == 2 else b"a\0\0\0" * 5) not in marked:
             continue
-        found = [match.group(0)[place::width] for match in run.finditer(data)]
+        found = [match.group(0)[place::width] for match in compiled(run).finditer(data)]
         if found:
             yield name, b"\n".join(found)
 
@@ -128,8 +134,8 @@ def _unescaped(data: bytes) -> Iterator[tuple[str, bytes]]:
             for escape, char in ((b"\\n", b"\n"), (b"\\r", b"\r"), (b"\\t", b"\t"), (b'\\"', b'"'), (b"\\/", b"/")):
                 after = after.replace(escape, char)
             if b"\\u" in after or b"\\x" in after:
-                after = _COLOURS.sub(b"", after)
-                after = _UNICODE.sub(lambda m: bytes((int(m[1] or m[2] or m[3], 16),)), after)
+                after = compiled(_COLOURS).sub(b"", after)
+                after = compiled(_UNICODE).sub(lambda m: bytes((int(m[1] or m[2] or m[3], 16),)), after)
             after = after.replace(b"\\\\", b"\\")
         if after == before:
             break
@@ -138,10 +144,10 @@ def _unescaped(data: bytes) -> Iterator[tuple[str, bytes]]:
         yield "escapes undone", before
     for _ in range(2):
         after = before
-        if _PERCENT.search(after) is not None:
-            after = _PERCENT.sub(lambda m: bytes((int(m[1], 16),)), after)
+        if compiled(_PERCENT).search(after) is not None:
+            after = compiled(_PERCENT).sub(lambda m: bytes((int(m[1], 16),)), after)
         if b"&#" in after:
-            after = _REFERENCE.sub(_character, after)
+            after = compiled(_REFERENCE).sub(_character, after)
         if after == before:
             break
         before = after
@@ -185,9 +191,9 @@ def _wrapped(data: bytes, marked: bytes, run: bytes, end: int) -> tuple[bytes, i
 
 
 def _of_run(run: bytes, at: int) -> Iterator[tuple[str, int, bytes]]:
-    if len(run) % 2 == 0 and _HEX.match(run) is not None:
+    if len(run) % 2 == 0 and compiled(_HEX).match(run) is not None:
         plain = bytes.fromhex(run.decode())
-        if _STRETCH.search(plain) is not None:
+        if compiled(_STRETCH).search(plain) is not None:
             yield "hex", at, plain
         return
     if run.islower() or run.isupper() or run.isdigit():
@@ -203,10 +209,10 @@ def _of_run(run: bytes, at: int) -> Iterator[tuple[str, int, bytes]]:
         if shift == 0 and _is_packed(plain):
             yield "base64", at, plain
             return
-        if b"\0" in plain[:200] and any(run.search(plain) for _, run, _, _ in _WIDE[:2]):
+        if b"\0" in plain[:200] and any(compiled(wide).search(plain) for _, wide, _, _ in _WIDE[:2]):
             yield "base64", at + shift, plain
             return
-        stretches = _STRETCH.findall(plain)
+        stretches = compiled(_STRETCH).findall(plain)
         if stretches:
             yield "base64", at + shift, b"\n".join(stretches)
             return

@@ -15,6 +15,8 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import groupby
 
+from drillmaster.rules.secrets._compiled import compiled
+
 __all__ = ["Found", "find", "stands_for_one"]
 
 Found = tuple[str, int, bytes]
@@ -29,7 +31,7 @@ def _words(text: bytes) -> frozenset[bytes]:
     return frozenset(text.split())
 
 
-_FILLER = re.compile(
+_FILLER = (
     rb"[xX*.#_=\xe2\x80\xa6\xe2\x80\xa2-]{1,4096}+\Z|<|\$[{(A-Za-z_]|\{\{|\{[A-Za-z_][A-Za-z0-9_.]{0,60}\}|%[({A-Za-z]|%s\b|\[[A-Za-z]"
     rb"|\*{3}|[A-Za-z0-9_-]{0,24}?(?:x{4,255}|X{4,255}|\*{4,255})\Z"
     rb"|(?i:your[-_ ]?|change-?_?me\Z|redacted|placeholder|example\Z|insert[-_]|replace[-_]|removed\Z|masked\Z|hidden\Z)"
@@ -48,7 +50,7 @@ _NO_VALUE = _words(
 
 def stands_for_one(value: bytes) -> bool:
     """Whether a value says where a secret goes, and is none."""
-    return _FILLER.match(value) is not None
+    return compiled(_FILLER).match(value) is not None
 
 
 def entropy_bits(value: bytes) -> float:
@@ -119,13 +121,13 @@ def _random(value: bytes) -> bool:
     return len(value) >= 20 and mixed and entropy_bits(value) >= 3.5 and b"-" not in value and b"_" not in value
 
 
-_IDENTIFIER = re.compile(rb"[A-Za-z_$][A-Za-z0-9_$]*(?:(?:\.|->|::)[A-Za-z_$][A-Za-z0-9_$]*)+\Z")
-_NAMES_ITSELF = re.compile(rb"(?i)passw|passphrase|pwd|secret|token|credential|api_?key|_key\b|env\b")
+_IDENTIFIER = rb"[A-Za-z_$][A-Za-z0-9_$]*(?:(?:\.|->|::)[A-Za-z_$][A-Za-z0-9_$]*)+\Z"
+_NAMES_ITSELF = rb"(?i)passw|passphrase|pwd|secret|token|credential|api_?key|_key\b|env\b"
 
 
 def _code(value: bytes) -> bool:
     """An expression, not a value: `args.password`, `os.environ[...]`, `getpass()`, `db_password`."""
-    if _IDENTIFIER.match(value) is not None and re.search(rb"[0-9]", value) is None:
+    if compiled(_IDENTIFIER).match(value) is not None and re.search(rb"[0-9]", value) is None:
         return True
     if re.search(rb"[(\[{]", value) is not None and re.match(rb"[A-Za-z0-9_.$]+[(\[{]", value) is not None:
         return True
@@ -134,7 +136,9 @@ def _code(value: bytes) -> bool:
     if re.fullmatch(rb"(?:[A-Z][a-z]+[0-9]{0,5}){2,}", value) is not None:
         return True  # a class
     word = re.fullmatch(rb"[A-Za-z_][A-Za-z0-9_-]*", value)
-    return word is not None and _NAMES_ITSELF.search(value) is not None and re.search(rb"[0-9]", value) is None
+    return (
+        word is not None and compiled(_NAMES_ITSELF).search(value) is not None and re.search(rb"[0-9]", value) is None
+    )
 
 
 def _password(value: bytes, *, quoted: bool, equals: bool, alone: bool) -> bool:
@@ -150,7 +154,7 @@ def _password(value: bytes, *, quoted: bool, equals: bool, alone: bool) -> bool:
     if quoted:
         if b" " in value:  # a label of a form, unless it has what labels have not
             return odd and not value.endswith((b"?", b".", b"!", b":")) and len(value.split()) <= 2
-        if _NAMES_ITSELF.search(value) is not None and not odd:
+        if compiled(_NAMES_ITSELF).search(value) is not None and not odd:
             return False
         return odd or mixed or (value.isascii() and value.lower() == value and value.translate(None, b"-_.").isalpha())
     if equals:
@@ -165,36 +169,32 @@ _VALUE = (
 _JOINS = rb"\\{0,4}+[\"'`\]]?[ \t]{0,4}+(?P<join>:=|=>|==?|:|(?<=[ \t])(?:is|was)[ \t])[ \t]{0,4}+"
 # Behind the name in code: `password: str = "..."`.
 _TYPED = rb"(?::[ \t]{0,2}+(?:str|string|String|bytes)[ \t]{0,2}+(?==[^=]))?"
-_PASSWORD = re.compile(
-    rb"(?i:passwords?|passwd|passphrase|passcode|pass|pwd)(?![A-Za-z0-9_-])" + _TYPED + _JOINS + _VALUE
-)
-_SECRET = re.compile(
+_PASSWORD = rb"(?i:passwords?|passwd|passphrase|passcode|pass|pwd)(?![A-Za-z0-9_-])" + _TYPED + _JOINS + _VALUE
+_SECRET = (
     rb"(?i:secret[_-]?access[_-]?key|secret[_-]?key(?:[_-]?base)?|secret|token|credentials?|key)(?![A-Za-z0-9_-])"
     + _TYPED
     + _JOINS
     + _VALUE
 )
-_PASS = re.compile(rb"(?i:pass)(?![a-z])", re.IGNORECASE)
+_PASS = rb"(?i:pass)(?![a-z])"
 # Before `key` and `token`, what makes it one that opens something; a page's or a parser's token opens nothing.
-_BEFORE_KEY = re.compile(
-    rb"(?i)(?:api|access|secret|private|signing|encryption|master|auth|account|storage|service|service[_-]?role|shared[_-]?access)[_-]?\Z"
-)
-_BEFORE_TOKEN = re.compile(
+_BEFORE_KEY = rb"(?i)(?:api|access|secret|private|signing|encryption|master|auth|account|storage|service"
+    rb"|service[_-]?role|shared[_-]?access)[_-]?\Z"
+_BEFORE_TOKEN = (
     rb"(?i)(?:page|next|continuation|sync|cursor|resume|pad|eos|bos|unk|cls|sep|mask|stop|special|start|end|max|min|first|last|prev|added)"
     rb"[_-]?\Z"
 )
 
 
 def _assigned(data: bytes, at: int, *, password: bool) -> Iterator[Found]:
-    pattern = _PASSWORD if password else _SECRET
-    match = pattern.match(data, at)
+    match = compiled(_PASSWORD if password else _SECRET).match(data, at)
     if match is None:
         return
     before = data[max(0, at - 24) : at]
     word = match.group(0)[:5].lower()
-    if word.startswith(b"key") and _BEFORE_KEY.search(before) is None:
+    if word.startswith(b"key") and compiled(_BEFORE_KEY).search(before) is None:
         return
-    if word == b"token" and _BEFORE_TOKEN.search(before) is not None:
+    if word == b"token" and compiled(_BEFORE_TOKEN).search(before) is not None:
         return
     if (
         before[-1:].isalpha()
@@ -217,7 +217,11 @@ def _assigned(data: bytes, at: int, *, password: bool) -> Iterator[Found]:
         match.group(0).startswith(b"PWD=") and b"/" in value
     ):
         return  # the shell's working folder
-    if _PASS.match(match.group(0)) is not None and not before[-1:].isalnum() and before[-1:] not in (b"_", b"-"):
+    if (
+        compiled(_PASS).match(match.group(0)) is not None
+        and not before[-1:].isalnum()
+        and before[-1:] not in (b"_", b"-")
+    ):
         # `pass` alone is mostly a verdict: PASS = "pass", pass: 31/31
         mixes = any(chr(byte).isalpha() for byte in value) and any(0x30 <= byte <= 0x39 for byte in value)
         if not mixes or not (quoted or join == b"="):
@@ -249,7 +253,7 @@ def _begins_a_word(before: bytes, first: bytes) -> bool:
     )
 
 
-_HEADER = re.compile(
+_HEADER = (
     rb"(?i:authorization|x-api-key|api-key|x-auth-token|x-goog-api-key|x-amz-security-token)\\{0,4}+[\"']?"
     rb"[ \t]{0,4}+[:=,][ \t]{0,4}+\\{0,4}+[\"']?"
     rb"(?P<v>[^\s\"'\\,;{}<>]{1,512}+(?:[ \t]{1,4}+[^\s\"'\\;{}<>]{1,2048}+)?)"
@@ -270,7 +274,7 @@ _SCHEMES = (
 
 
 def _header(data: bytes, at: int) -> Iterator[Found]:
-    match = _HEADER.match(data, at)
+    match = compiled(_HEADER).match(data, at)
     if match is None:
         return
     scheme, _, rest = match["v"].partition(b" ")
@@ -287,14 +291,14 @@ def _header(data: bytes, at: int) -> Iterator[Found]:
         yield "authorization", match.start("v"), scheme
 
 
-_COOKIE = re.compile(
+_COOKIE = (
     rb"(?i:cookie2?)\\{0,4}+[\"']?[ \t]{0,4}+[:=,][ \t]{0,4}+\\{0,4}+[\"']?"
     rb"(?P<v>[A-Za-z0-9!#$%&*+.^_|~-]{1,128}+=[^\r\n\"'\\<>]{0,4096}+)"
 )
 
 
 def _cookie(data: bytes, at: int) -> Iterator[Found]:
-    match = _COOKIE.match(data, at)
+    match = compiled(_COOKIE).match(data, at)
     if match is not None:
         value = match["v"].partition(b"=")[2].partition(b";")[0].strip()
         if (
@@ -308,22 +312,20 @@ def _cookie(data: bytes, at: int) -> Iterator[Found]:
             yield "cookie", match.start("v"), match["v"]
 
 
-_PEM = re.compile(
+_PEM = (
     rb"-----BEGIN [A-Z0-9 ]{0,40}+(?<=PRIVATE KEY)(?: BLOCK)?-----(?:\\{1,4}[rn]|\s|\\{1,4}\s){1,8}+(?P<body>[A-Za-z0-9+/]{4,256}+)"
     rb"|-----BEGIN [A-Z0-9 ]{0,40}+(?<=PRIVATE KEY BLOCK)-----(?:\\{1,4}[rn]|\s){1,8}+(?P<block>[A-Za-z0-9+/]{4,256}+)"
 )
 
 
 def _pem(data: bytes, at: int) -> Iterator[Found]:
-    match = _PEM.match(data, at)
+    match = compiled(_PEM).match(data, at)
     if match is not None:
         yield "private-key", at, match["body"] or match["block"]
 
 
-_BEFORE_AT = re.compile(
-    rb"(?:[A-Za-z][A-Za-z0-9+.-]{0,40}):?(?:\\?/){2}(?P<user>[^\s/:@\"'<>\\`?#]{0,256}+):(?P<pw>[^\s/\"'<>\\`]{1,512})\Z"
-)
-_ORACLE = re.compile(rb"(?i)jdbc:oracle:[a-z]{2,6}:(?P<user>[^\s/:@\"']{1,64})/(?P<pw>[^\s/@\"']{1,128})\Z")
+_BEFORE_AT = rb"(?:[A-Za-z][A-Za-z0-9+.-]{0,40}):?(?:\\?/){2}(?P<user>[^\s/:@\"'<>\\`?#]{0,256}+):(?P<pw>[^\s/\"'<>\\`]{1,512})\Z"
+_ORACLE = rb"(?i)jdbc:oracle:[a-z]{2,6}:(?P<user>[^\s/:@\"']{1,64})/(?P<pw>[^\s/@\"']{1,128})\Z"
 
 
 def _with_password(data: bytes, at: int) -> Iterator[Found]:
@@ -332,7 +334,7 @@ def _with_password(data: bytes, at: int) -> Iterator[Found]:
     window = data[window_at:at]
     slashes = max(window.rfind(b"//"), window.rfind(b"/\\/"))
     if slashes < 0:
-        match = _ORACLE.search(window[-220:]) if b"jdbc:oracle" in window[-220:] else None
+        match = compiled(_ORACLE).search(window[-220:]) if b"jdbc:oracle" in window[-220:] else None
         if match is not None and not stands_for_one(match["pw"]):
             yield "connection-password", at - len(match["pw"]), match["pw"]
         return
@@ -343,7 +345,7 @@ def _with_password(data: bytes, at: int) -> Iterator[Found]:
         begin -= 1
     while begin < slashes and not window[begin : begin + 1].isalpha():
         begin += 1
-    match = _BEFORE_AT.match(window, begin)
+    match = compiled(_BEFORE_AT).match(window, begin)
     after = data[at + 1 : at + 2]
     if match is None or not (after.isalnum() or after in (b"[", b"_", b"/", b"%", b"$", b"{", b"<", b"")):
         return
@@ -353,13 +355,11 @@ def _with_password(data: bytes, at: int) -> Iterator[Found]:
     yield "connection-password", window_at + match.start("pw"), password
 
 
-_CURL_USER = re.compile(
-    rb"curl\b[^\n]{0,300}?[ \t](?:-u|--user)[ =]{0,2}[\"']?(?P<v>[^\s:\"'$<{]{1,128}:[^\s\"'$<{]{1,256})"
-)
+_CURL_USER = rb"curl\b[^\n]{0,300}?[ \t](?:-u|--user)[ =]{0,2}[\"']?(?P<v>[^\s:\"'$<{]{1,128}:[^\s\"'$<{]{1,256})"
 
 
 def _curl(data: bytes, at: int) -> Iterator[Found]:
-    match = _CURL_USER.match(data, at, at + 800)
+    match = compiled(_CURL_USER).match(data, at, at + 800)
     if match is not None and not stands_for_one(match["v"].partition(b":")[2]):
         yield "basic-option", match.start("v"), match["v"]
 
@@ -369,12 +369,8 @@ Finder = Callable[[bytes, int], Iterator[Found]]
 
 
 def _simple(kind: str, pattern: bytes, check: Check = _vendor) -> Finder:
-    compiled: list[re.Pattern[bytes]] = []
-
     def look(data: bytes, at: int) -> Iterator[Found]:
-        if not compiled:
-            compiled.append(re.compile(pattern))
-        match = compiled[0].match(data, at)
+        match = compiled(pattern).match(data, at)
         if match is not None:
             group = "s" if "s" in match.re.groupindex else 0
             if check(match[group]):

@@ -178,8 +178,10 @@ _SECRET = (
 )
 _PASS = rb"(?i:pass)(?![a-z])"
 # Before `key` and `token`, what makes it one that opens something; a page's or a parser's token opens nothing.
-_BEFORE_KEY = rb"(?i)(?:api|access|secret|private|signing|encryption|master|auth|account|storage|service"
+_BEFORE_KEY = (
+    rb"(?i)(?:api|access|secret|private|signing|encryption|master|auth|account|storage|service"
     rb"|service[_-]?role|shared[_-]?access)[_-]?\Z"
+)
 _BEFORE_TOKEN = (
     rb"(?i)(?:page|next|continuation|sync|cursor|resume|pad|eos|bos|unk|cls|sep|mask|stop|special|start|end|max|min|first|last|prev|added)"
     rb"[_-]?\Z"

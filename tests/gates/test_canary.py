@@ -62,6 +62,17 @@ def test_a_models_verdict_is_no_input_whatever_it_says(tmp_path: Path, offered: 
     assert run(tmp_path, PASSING, POLICY, "--model-verdict", offered, "--exit-map", "articles")[0] == 2
 
 
+def test_no_requests_are_refused_and_say_what_the_article_says_of_them(tmp_path: Path) -> None:
+    nothing = PASSING | {"requests": 0, "errors": 0}
+    code, out, _ = run(tmp_path, nothing)
+    lines = out.splitlines()
+    assert (code, lines[-4:-1]) == (
+        2,
+        ["reject:", "- sample size below min_requests", "- error_rate 1.00000 over cap"],
+    )
+    assert run(tmp_path, nothing, POLICY, "--exit-map", "articles")[0] == 1
+
+
 @pytest.mark.parametrize("nothing", ["", "  ", "\n"])
 def test_an_empty_model_verdict_is_none(tmp_path: Path, nothing: str) -> None:
     assert run(tmp_path, PASSING, POLICY, "--model-verdict", nothing)[0] == 0

@@ -134,6 +134,7 @@ WRONG = {
     "one person": {"by": ("ada@example.com",)},
     "nobody": {"by": ()},
     "one person in two spellings": {"by": ("ada@example.com", " ADA@example.com")},
+    "one of three twice": {"by": ("ada@example.com", "bea@example.com", "ada@example.com")},
     "no end": {"until": "soon"},
     "an end before its beginning": {"until": "2026-11-29T15:00:00Z"},
     "fifteen days": {"until": "2026-12-15T15:00:01Z"},
@@ -209,6 +210,22 @@ OURS_REFUSED: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         envelope(window={"start": "2026-11-30T15:58:00Z", "end": "2026-11-30T15:43:00Z"}),
         ("--artifact", BUILD),
     ),
+    "a window without length": (
+        envelope(window={"start": "2026-11-30T15:58:00Z", "end": "2026-11-30T15:58:00Z"}),
+        ("--artifact", BUILD),
+    ),
+    "two digests for one build": (
+        envelope(data=envelope()["data"] | {"canary": envelope()["data"]["canary"] | {"artifact": OTHER}}),
+        ("--artifact", BUILD),
+    ),
+    "a baseline of no build": (
+        envelope(data=envelope()["data"] | {"baseline": envelope()["data"]["canary"]}),
+        ("--artifact", BUILD),
+    ),
+    "a baseline of the same build": (
+        envelope(data=envelope()["data"] | {"baseline": envelope()["data"]["canary"] | {"artifact": BUILD}}),
+        ("--artifact", BUILD),
+    ),
     "produced before its window ended": (envelope(produced_at="2026-11-30T15:50:00Z"), ("--artifact", BUILD)),
     "another version": (envelope(version=2), ("--artifact", BUILD)),
     "another service": (envelope(subject={"service": "search", "artifact": BUILD}), ("--artifact", BUILD)),
@@ -266,6 +283,10 @@ def test_a_verdict_deep_within_is_found(tmp_path: Path) -> None:
     metrics["data"]["canary"]["approved"] = True
     code, out, _ = run(tmp_path, metrics, ours(), "--artifact", BUILD)
     assert (code, "/data/canary/approved" in out) == (1, True)
+    metrics = envelope()
+    metrics["data"]["queries"] = [{"query": "x", "at": "2026-11-30T15:58:00Z", "value": {}, "llm_verdict": "promote"}]
+    code, out, _ = run(tmp_path, metrics, ours(), "--artifact", BUILD)
+    assert (code, "/data/queries/0/llm_verdict" in out) == (1, True)
 
 
 def test_a_collector_that_the_policy_does_not_list_is_rejected(tmp_path: Path) -> None:

@@ -227,7 +227,7 @@ def test_other_jobs_endpoints_drills_and_files_in_the_folder_do_no_harm(tmp_path
     runs = good(tmp_path)
     interview(runs, 0, name="20261130T150100Z-0001", job="another job", status="aborted")
     interview(runs, 0, name="20261130T150200Z-0002", url="http://127.0.0.1:9/v1", failed=200)
-    interview(runs, 40, name="20261001T150200Z-0003", status="aborted")  # before the span
+    interview(runs, 40, name="20261001T150200Z-0003", sealed=False)  # before the span
     (runs / "history.sqlite").write_bytes(b"x")
     (runs / "notes").mkdir()
     (runs / ".cache").mkdir()

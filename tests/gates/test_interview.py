@@ -536,3 +536,17 @@ def test_both_bounds_stand_beside_what_was_observed_and_the_larger_is_said_to_de
     assert "95 % sure only of 1 s by calls, and by blocks of 5 s so short a time bounds nothing, 295 s would do" in (
         by_id(raw(COLD, short, decide="observed", block_s=5, p95_s=2.0))["warm_c1.p95"].title
     )
+
+
+@pytest.mark.parametrize(
+    ("cold", "status"),
+    [(row("cold", 60.0, 1.0), "fail"), (row("cold"), "refused")],  # a hung call that was cut, and one that was answered
+)
+def test_a_time_limit_under_its_caps_passes_nothing_and_hides_no_failure(
+    tmp_path: Path, cold: dict[str, Any], status: str
+) -> None:
+    said = told(cold, row("warm_c1"), row("warm_c4"), row("warm_c8"), time_limit_s=60.0)
+    verdict = verdict_of(tmp_path, said)
+    assert verdict.status == status
+    assert by_id(verdict)["time-limit"].status == "refused"
+    assert verdict.headline[-1].startswith({"fail": "BREACH: cold", "refused": "REFUSED: time-limit"}[status])

@@ -3,7 +3,8 @@
 Rules, in the order the checks are listed:
 
 1. Admissions. Every level that was run has a threshold, and every threshold a level that was run; each has calls, in an order
-   that can be; the client could hold it; a call may take longer than any limit, or it would be cut before it broke one.
+   that can be; the client could hold it. A call may take longer than any limit, or it would be cut before it broke one: then
+   nothing passes, and what failed all the same fails.
 2. The cold call was answered, within its limit.
 3. Latency counts from when a call was due. Failed calls lower none; one that was cut took at least so long. So it is with any
    other time of a call.
@@ -273,7 +274,7 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
         if blind:
             yield Check(
                 id="time-limit",
-                role="admission",
+                role="judgement",  # what did break a limit did so all the same: a failure outranks it, and no pass does
                 status="refused",
                 title=f"calls are given longer than any limit: {limit_s:g} s",
                 observed=Exact(limit_s),

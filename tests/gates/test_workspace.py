@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import socket
 from pathlib import Path
 from typing import Any
@@ -138,8 +139,8 @@ def test_the_articles_pair_keeps_its_codes(root: Path) -> None:
         ("vectors/a.json", b"[]", "cache_or_vector_dir"),
         ("big.txt", b"a" * 2_000_001, "oversize"),
         ("a.7z", b"7z\xbc\xaf\x27\x1c" + b"\0" * 40, "unscannable"),
-        ("a.bin", os.urandom(5000), "unscannable"),
-        ("a.png", b"\x89PNG\r\n\x1a\n" + os.urandom(500), "media"),
+        ("a.bin", random.Random(1).randbytes(5000), "unscannable"),
+        ("a.png", b"\x89PNG\r\n\x1a\n" + random.Random(1).randbytes(500), "media"),
         (".env", b"DEBUG=1", "identity_hint"),
     ],
 )

@@ -514,3 +514,21 @@ def test_each_row_of_the_ladder_has_one_unit(tmp_path: Path) -> None:
     for row in rows:
         units = set(re.findall(r"[0-9.]+ (s|ms|µs)<", row))
         assert len(units) == 1, row
+
+
+def test_tokens_that_no_answer_tells_are_counted_by_chunk_and_said_so(tmp_path: Path) -> None:
+    verdict, view = interviews.case("pass", tmp_path)
+    assert [level.chunks for level in view.levels] == [12, *([720] * 4)]
+    told = reports.form("interview_html").render(verdict, view)
+    assert "720 by chunk" not in told and ">720<" in told
+    silent = msgspec.structs.replace(
+        view, levels=tuple(msgspec.structs.replace(level, tokens=None) for level in view.levels)
+    )
+    html = reports.form("interview_html").render(verdict, silent)
+    assert (
+        "720 by chunk" in html and "not told" not in Page(html).text.partition("Throughput")[2].partition("Goodput")[0]
+    )
+    rows = list(csv.DictReader(io.StringIO(reports.form("csv").render(verdict, silent))))
+    assert [(row["output_tokens"], row["chunks"]) for row in rows][:2] == [("", "12"), ("", "720")]
+    whole = interviews.case("fail", tmp_path / "whole")[1]
+    assert all(level.chunks is None for level in whole.levels)

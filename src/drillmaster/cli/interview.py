@@ -40,8 +40,6 @@ _OPTIONS = {
     "/timeout_s": "--timeout",
     "/job": "--job",
     "/processes": "--processes",
-    "/spend/max_requests": "--max-requests",
-    "/spend/max_tokens": "--max-spend-tokens",
     **PLACES,
 }
 _OF_A_PLAN = (

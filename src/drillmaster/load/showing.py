@@ -212,6 +212,7 @@ def _level(level: Level, step: dict[str, Any], fitness: Fitness, plan: dict[str,
         first_word=_spread(calls, "ttft"),
         gaps=_spread(calls, "itl"),
         tokens=sum(told) if told else None,
+        chunks=_chunks(calls),
         connects=len(opened),
         connect_max_s=max(opened, default=0.0),
         sent_again=sum(max(0, attempts - 1) for attempts in calls.attempts),
@@ -230,6 +231,12 @@ def _level(level: Level, step: dict[str, Any], fitness: Fitness, plan: dict[str,
         delay_p99_s=max(delays, default=None),
         dots=_dots(level, calls),
     )
+
+
+def _chunks(calls: Calls) -> int | None:
+    """First words and those after each gap that ended, of good and cut streams; None: there was no stream."""
+    begun = [value for value in calls.times.get("ttft", ()) if not math.isnan(value)]
+    return sum(value > 0 for value in begun) + sum(gap_s >= 0 for gap_s in calls.gaps_s) if begun else None
 
 
 def _bounds(level: Level, by_gate: dict[str, Measure], judged: Judged) -> dict[str, BoundView]:

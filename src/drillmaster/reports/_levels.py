@@ -95,6 +95,8 @@ class LevelView(msgspec.Struct, frozen=True, kw_only=True):
     """Between two words of one answer; they lean on each other, so no interval is given."""
     tokens: int | None = None
     """Of output, as the answers say; None: they do not."""
+    chunks: int | None = None
+    """Pieces of answers that were timed one by one; None: no stream was asked for. Mostly a token each; nobody promises it."""
     connects: int = 0
     """Connections opened within the level."""
     connect_max_s: float = 0.0

@@ -32,7 +32,7 @@ COLUMNS: Final = (
     "held", "late_p99_s", "busy_max_s", "cpu_ratio", "void", "made_again",
     "delay_p99_s", "delay_ratio",
     "p95_bound_calls_s", "p95_bound_blocks_s", "p95_decided_by",
-    "waits", "waited_s", "sessions", "first_turns_p50_s", "later_turns_p50_s",
+    "chunks", "waits", "waited_s", "sessions", "first_turns_p50_s", "later_turns_p50_s",
 )  # fmt: skip  # columns, in the order of the file
 _FORMULA = re.compile(r"[=+\-@\t\r]")
 
@@ -85,7 +85,7 @@ def _row(verdict: Verdict, view: InterviewView, level: LevelView) -> list[object
     found += [level.made_again, level.delay_p99_s, level.delay_share]
     bound = level.bounds.get("p95")
     found += [_exact(bound.by_calls), _exact(bound.by_blocks), bound.decided] if bound else [None, None, None]
-    found += [level.waits, level.waited_s, level.sessions]
+    found += [level.chunks, level.waits, level.waited_s, level.sessions]
     return found + _quantiles(level.first_turns, ("p50",)) + _quantiles(level.later_turns, ("p50",))
 
 

@@ -291,15 +291,16 @@ def _throughput(levels: Sequence[LevelView]) -> list[dict[str, str]]:
 
 def _through(level: LevelView, took: SpanUnit, connect: SpanUnit) -> dict[str, str]:
     good = level.good_per_s
-    tokens = ""
-    if level.tokens is not None and level.seconds > 0:
-        tokens = f"{number(round(level.tokens / level.seconds, 1))}"
+    counted, by = level.tokens, ""
+    if counted is None and level.chunks is not None:
+        counted, by = level.chunks, " by chunk"
+    tokens = f"{number(round(counted / level.seconds, 1))}{by}" if counted is not None and level.seconds > 0 else ""
     return {
         "label": level.label,
         "took": took.text(level.seconds),
         "good": "none" if good is None else number(round(good, 2)),
         "tokens": tokens or "not told",
-        "total": "not told" if level.tokens is None else str(level.tokens),
+        "total": "not told" if counted is None else f"{counted}{by}",
         "connects": str(level.connects),
         "connect": connect.text(level.connect_max_s) if level.connects else "none",
         "again": str(level.sent_again),

@@ -49,9 +49,7 @@ def bound_lines(bound: BoundView | None, unit: SpanUnit) -> list[str]:
     found = []
     for name, by in (("calls", bound.by_calls), ("blocks", bound.by_blocks)):
         text = (
-            f"≤ {unit.text(by.value)} by {name}"
-            if isinstance(by, Exact)
-            else f"none by {name}: {figure(by, unit)[1]}"
+            f"≤ {unit.text(by.value)} by {name}" if isinstance(by, Exact) else f"none by {name}: {figure(by, unit)[1]}"
         )
         found.append(text + (", decided" if bound.decided == name else ""))
     return found

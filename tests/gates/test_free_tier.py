@@ -47,7 +47,7 @@ def test_every_check_is_shown_to_go_red_and_green() -> None:
 
 def test_every_line_of_the_contract_has_checks_that_exist_or_a_question() -> None:
     told = asks("free-tier")
-    known = {entry.id for entry in (*told.check, *shared().check)} | {"attempts", "gate-files"}
+    known = {entry.id for entry in (*told.check, *shared().check)}
     assert [line.text for line in told.line if not known.issuperset(line.checks)] == []
     assert sum(bool(line.checks) for line in told.line) * 3 >= len(told.line) * 2
     assert {entry.id for entry in told.check} == {check.id for check in LIMITS.checks(GOOD)}

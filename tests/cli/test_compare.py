@@ -55,6 +55,20 @@ def test_as_json_it_says_the_same(before: Path, tmp_path: Path) -> None:
     assert [figure["said"] for figure in said["levels"][1]["figures"]] == ["worse", "worse", "no worse"]
 
 
+def test_how_sure_one_of_many_figures_has_to_be_is_said(before: Path, tmp_path: Path) -> None:
+    after = sealed(tmp_path / "b", calls=200, four_ms=200)
+    line = compare(before, after, "--within", "10 %").output.splitlines()[-2]
+    assert line == "6 figures: one is called worse where that is 99.17 % sure, which is 95 % for all of them together"
+    said = json.loads(compare(before, after, "--within", "0.1", "--json").output)
+    assert (said["figures"], round(said["worse_confidence"], 6)) == (6, 0.991667)
+
+
+def test_so_few_calls_that_nothing_can_be_called_worse_have_no_lower_end(before: Path, tmp_path: Path) -> None:
+    result = compare(before, sealed(tmp_path / "b", calls=92, four_ms=200), "--within", "10 %")
+    assert "surely at most x" in result.output
+    assert "94 would do to call it worse" in result.output
+
+
 def test_a_margin_has_no_default(before: Path, tmp_path: Path) -> None:
     with pytest.raises(Problem, match=r"--within \"10 %\""):
         compare(before, before)

@@ -85,6 +85,48 @@ def test_an_interval_that_holds_both_decides_nothing() -> None:
     assert {found.why for found in one.levels[0].figures if found.said == "undecided"} == {"the interval holds both"}
 
 
+def many(levels: int, b: float, n: int = 400) -> Compared:
+    """So many levels, of which the first is slower by so much."""
+    pairs = [
+        (timed(f"warm_c{k}", about(1.0)), timed(f"warm_c{k}", about(1.0 if k > 1 else b, n)))
+        for k in range(1, levels + 1)
+    ]
+    return compare(
+        run("a", *(pair[0] for pair in pairs)), run("b", *(pair[1] for pair in pairs)), within=0.1, errors_within=0.0
+    )
+
+
+def test_where_more_is_compared_one_figure_has_to_be_surer_to_make_the_whole_worse() -> None:
+    one, ten = many(1, 1.0), many(10, 1.0)
+    assert (one.figures, ten.figures) == (3, 30)
+    assert (one.worse_confidence, ten.worse_confidence) == (pytest.approx(1 - 0.05 / 3), pytest.approx(1 - 0.05 / 30))
+    RNG.seed(3)
+    first = many(1, 1.11)
+    RNG.seed(3)
+    among = many(10, 1.11)
+    single, same = first.levels[0].figures[0], among.levels[0].figures[0]
+    assert (single.a, single.b) == (same.a, same.b)
+    assert single.low is not None and same.low is not None
+    assert same.low < single.low
+    assert same.high == single.high  # all have to be no worse, and each is 95 % sure of it
+    assert (first.said, among.said) == ("worse", "undecided")
+
+
+def test_a_figure_that_is_far_beyond_its_margin_is_worse_among_many_too() -> None:
+    assert [many(levels, 1.4).said for levels in (1, 10)] == ["worse", "worse"]
+
+
+@pytest.mark.parametrize(("n", "said"), [(59, "undecided"), (79, "undecided"), (80, "worse")])
+def test_so_few_calls_that_none_bounds_it_surely_enough_make_nothing_worse(n: int, said: str) -> None:
+    found = figure(compared(about(1.0), about(9.0, n)), "p95")  # p95 of three figures: 80 calls
+    assert (found.said, found.low is None, found.high is None) == (said, said != "worse", False)
+    assert ("80 would do to call it worse" in found.why) is (said != "worse")
+
+
+def test_so_few_calls_may_be_no_worse() -> None:
+    assert figure(compared(about(1.0), about(0.5, 59)), "p95").said == "no worse"
+
+
 def test_quicker_is_no_worse() -> None:
     assert compared(about(1.0), about(0.5)).said == "no worse"
 
@@ -225,7 +267,7 @@ def test_an_interval_covers_the_true_change_as_often_as_it_says() -> None:
             ]
 
         a, b = Blocks(stalled(), 10.0), Blocks(stalled(), 10.0)
-        low, high = interval(lambda rng, a=a, b=b: b.mean(draw(20, rng)) / a.mean(draw(20, rng)), 20)  # type: ignore[misc]
+        low, high = interval(lambda rng, a=a, b=b: b.mean(draw(20, rng)) / a.mean(draw(20, rng)), 20, worse=0.95)  # type: ignore[misc]
         upper += high >= 1
         lower += low <= 1
     least = 0.95 - 3 * math.sqrt(0.95 * 0.05 / runs)

@@ -47,9 +47,10 @@ def command(
 ) -> None:
     """Say level by level whether RUN_B of an interview is no worse than RUN_A: p50 and p95 as ratios, errors as a difference.
 
-    Around each lies an interval, whose ends are 95 % sure. Exits 0 where every figure is surely within its margin, 1 where one is
-    surely beyond it, 2 where an interval holds both, or where the runs cannot be compared: another payload, target or plan, a
-    level that is void, a run that was stopped or is not as it was sealed.
+    Around each lies an interval: it is 95 % sure that a figure is no larger, and, since of many figures one seems worse by
+    chance, as sure as 95 % of all of them together asks that it is no smaller. Exits 0 where every figure is surely within its
+    margin, 1 where one is surely beyond it, 2 where an interval holds both, or where the runs cannot be compared: another
+    payload, target or plan, a level that is void, a run that was stopped or is not as it was sealed.
 
     \b
     Examples:
@@ -105,6 +106,10 @@ def _show(compared: "Compared") -> None:
         if figure.said == compared.said
     ]
     margins = f"latencies +{share_text(compared.within)}, errors +{share_text(compared.errors_within)}, 95 % sure"
+    surely = f"{100 * compared.worse_confidence:.4g} %"
+    click.echo(
+        f"{compared.figures} figures: one is called worse where that is {surely} sure, which is 95 % for all of them together"
+    )
     if compared.said == "no worse":
         click.echo(f"NO WORSE: every figure is within its margin ({margins})")
     else:
@@ -122,11 +127,14 @@ def _text(figure: "Figure") -> str:
         between = f"{_times(figure.low)} to {_times(figure.high)}"
     if figure.low is None and figure.high is None:
         return f"{figure.name:<6} {a} -> {b}: {figure.why}"
+    if figure.low is None:
+        between = f"at most {_times(figure.high)}"
     if figure.high is None:
         between = between.replace("none", "what cut calls would have taken")
     beyond = figure.said == "no worse" and figure.high is not None and figure.high > figure.margin
     none = ": none failed in either, which counts as none more" if figure.name == "errors" and beyond else ""
-    return f"{figure.name:<6} {a} -> {b}: {change}, surely {between}, margin {margin}{none}"
+    few = f": {figure.why}" if figure.low is None and figure.why else ""
+    return f"{figure.name:<6} {a} -> {b}: {change}, surely {between}, margin {margin}{none}{few}"
 
 
 def _times(value: float | None) -> str:

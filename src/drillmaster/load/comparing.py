@@ -4,9 +4,12 @@
    named, and refuses. So does a run that was stopped, and a level that is the client's own.
 2. A latency is compared as a ratio, errors as a difference of their shares. What lies around either is an interval by resampling
    whole blocks of time, of both runs each on its own, its ends moved out for so few blocks (Hesterberg, 2015, *What teachers
-   should know about the bootstrap*: expanded percentiles). Each end is 95 % sure.
+   should know about the bootstrap*: expanded percentiles). An upper end is 95 % sure, a lower one surer.
 3. No worse: the upper end is within the margin. Worse: the lower end is beyond it. Else nothing is decided. One figure that is
    worse makes the whole worse; one that is not decided leaves the whole undecided.
+   So many figures are so many chances that one seems worse: each lower end is 1 - 0.05/m sure, of m figures that are compared
+   (Bonferroni), and that the whole is called worse in error is as rare as 95 % says. No worse is said of the whole only where all
+   are: then 95 % of each upper end is enough (Berger, 1982, *Multiparameter hypothesis testing and acceptance sampling*).
 4. The cold call and the drain are one of each: their figures are shown, and nothing can be said of chance. Where nobody failed, in
    either, no resampling finds a failure: what so many calls exclude stands there, and a margin of 0 is a census.
 5. The same runs give the same answer: the seed is fixed.
@@ -31,9 +34,11 @@ __all__ = ["BLOCKS", "Compared", "Figure", "LevelCompared", "compare", "interval
 
 BLOCKS = 20
 """Fewer blocks of time than this say too little of how they vary. A level is cut into so many where nobody says how long one is."""
-_RESAMPLES = 1_000
+_RESAMPLES = 2_000
 _CONFIDENCE = 0.95
 _LATENCIES = ("p50", "p95")
+_FIGURES = len(_LATENCIES) + 1
+"""Of a level: these, and its errors."""
 _SAME_TARGET = ("method", "dialect", "model", "stream", "max_tokens", "order", "form", "query")
 _SAME_PLAN = ("levels", "timeout_s", "think", "retry", "drain", "measured_from")
 _SAME_OPEN = ("rate_per_s", "rate_to_per_s", "poisson", "max_in_flight")
@@ -52,7 +57,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     change: float | None
     """A latency's ratio, b over a; of errors the difference, b less a."""
     low: float | None
-    """95 % sure it is no less."""
+    """As sure as `worse_confidence` says it is no less; null with a `high`: so few calls are not."""
     high: float | None
     """95 % sure it is no more; null with a `low`: it lies among calls that were cut."""
     margin: float
@@ -89,6 +94,10 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     """Of either run: REHEARSAL, COMPRESSED."""
     within: float
     errors_within: float
+    figures: int
+    """So many are compared."""
+    worse_confidence: float
+    """How sure each has to be to be called worse: 1 - 0.05 / `figures`."""
     levels: tuple[LevelCompared, ...]
     singles: tuple[Single, ...]
     said: Said
@@ -110,10 +119,12 @@ def compare(
             wanted="two whole interviews that asked the same",
             remedy="run the second one again by the plan of the first",
         )
+    many = [one for one in a.interview.levels if one.kind not in _SINGLE]
+    figures = max(1, len(many) * _FIGURES)
+    worse = 1 - (1 - _CONFIDENCE) / figures
     levels = tuple(
-        _level(one, _named(b, one.label), within=within, errors_within=errors_within, block_s=block_s)
-        for one in a.interview.levels
-        if one.kind not in _SINGLE
+        _level(one, _named(b, one.label), within=within, errors_within=errors_within, block_s=block_s, worse=worse)
+        for one in many
     )
     said = [figure.said for level in levels for figure in level.figures]
     return Compared(
@@ -123,6 +134,8 @@ def compare(
         stamps=tuple(dict.fromkeys((*a.manifest.stamps, *b.manifest.stamps))),
         within=within,
         errors_within=errors_within,
+        figures=figures,
+        worse_confidence=worse,
         levels=levels,
         singles=tuple(_single(one, _named(b, one.label)) for one in a.interview.levels if one.kind in _SINGLE),
         said="worse" if "worse" in said else "undecided" if "undecided" in said or not said else "no worse",
@@ -176,11 +189,13 @@ def _short(value: object) -> str:
     return msgspec.json.encode(value).decode()[:80]
 
 
-def _level(a: Level, b: Level, *, within: float, errors_within: float, block_s: float | None) -> LevelCompared:
+def _level(
+    a: Level, b: Level, *, within: float, errors_within: float, block_s: float | None, worse: float
+) -> LevelCompared:
     assert a.calls is not None and b.calls is not None  # a sealed run has them
     lengths = tuple(_block_s(calls) if block_s is None else block_s for calls in (a.calls, b.calls))
-    figures = [_latency(name, a, b, lengths, within) for name in _LATENCIES]
-    figures.append(_errors(a, b, lengths, errors_within))
+    figures = [_latency(name, a, b, lengths, within, worse) for name in _LATENCIES]
+    figures.append(_errors(a, b, lengths, errors_within, worse))
     return LevelCompared(label=a.label, n=(a.n, b.n), block_s=(lengths[0], lengths[1]), figures=tuple(figures))
 
 
@@ -190,7 +205,7 @@ def _block_s(calls: Calls) -> float:
     return max(span_s / BLOCKS * (1 + 1e-9), 1e-9)
 
 
-def _latency(name: str, a: Level, b: Level, lengths: Sequence[float], within: float) -> Figure:
+def _latency(name: str, a: Level, b: Level, lengths: Sequence[float], within: float, worse: float) -> Figure:
     q = QUANTILES[name]
     seen = [level.latency(name) for level in (a, b)]
     why = ""
@@ -202,6 +217,7 @@ def _latency(name: str, a: Level, b: Level, lengths: Sequence[float], within: fl
     fewest, least = min(first.n, second.n), samples_for_bound(q)
     if fewest < least:
         why = f"{fewest} calls with a latency, and {least} would do"
+    surely = samples_for_bound(q, worse)
     values = [one.value if isinstance(one, Exact | AtLeast) else None for one in seen]
     before, after = values
     change = None if before is None or after is None or before <= 0 else after / before
@@ -219,10 +235,12 @@ def _latency(name: str, a: Level, b: Level, lengths: Sequence[float], within: fl
         ),
         lambda rng: second.quantile(q, draw(second.blocks, rng)) / first.quantile(q, draw(first.blocks, rng)),
         min(first.blocks, second.blocks),
+        worse,
+        unsure="" if fewest >= surely else f"{fewest} calls with a latency, and {surely} would do to call it worse",
     )
 
 
-def _errors(a: Level, b: Level, lengths: Sequence[float], within: float) -> Figure:
+def _errors(a: Level, b: Level, lengths: Sequence[float], within: float, worse: float) -> Figure:
     first, second = (
         Blocks([(at, float(bool(kind))) for at, kind in zip(level.calls.due_s, level.calls.kind, strict=True)], length)
         for level, length in zip((a, b), lengths, strict=True)
@@ -230,7 +248,7 @@ def _errors(a: Level, b: Level, lengths: Sequence[float], within: float) -> Figu
     )
     before, after = a.failures / a.n, b.failures / b.n
     if not a.failures and not b.failures:
-        low, high = -rate_bound(0, a.n), rate_bound(0, b.n)
+        low, high = -rate_bound(0, a.n, worse), rate_bound(0, b.n)
         said: Said = "no worse" if within == 0 or high <= within else "undecided"
         why = "" if said == "no worse" else f"none failed, and {calls_for_rate(within)} calls would show it"
         return Figure(
@@ -249,6 +267,7 @@ def _errors(a: Level, b: Level, lengths: Sequence[float], within: float) -> Figu
         ),
         lambda rng: second.mean(draw(second.blocks, rng)) - first.mean(draw(first.blocks, rng)),
         min(first.blocks, second.blocks),
+        worse,
     )
 
 
@@ -261,14 +280,20 @@ def _latencies(level: Level, *, cut_s: float | None) -> list[tuple[float, float]
     return found
 
 
-def _figure(figure: Figure, change: Callable[[random.Random], float], blocks: int) -> Figure:
-    """Give a figure its interval, and what follows from it; one that says why it has none keeps none."""
+def _figure(
+    figure: Figure, change: Callable[[random.Random], float], blocks: int, worse: float, *, unsure: str = ""
+) -> Figure:
+    """Give a figure its interval, and what follows from it; one that says why it has none keeps none.
+
+    `unsure`: why it has no lower end, and cannot be called worse.
+    """
     why = figure.why
     if not why and blocks < BLOCKS:
         why = f"{blocks} blocks of time with calls, and {BLOCKS} would do: more calls, or shorter blocks"
     if why or figure.change is None:
         return msgspec.structs.replace(figure, why=why or "nothing to compare")
-    low, high = interval(change, blocks)
+    low, high = interval(change, blocks, worse=worse)
+    low = -math.inf if unsure else low
     margin = figure.margin
     said: Said = "no worse" if high <= margin + 1e-12 else "worse" if low > margin else "undecided"
     return msgspec.structs.replace(
@@ -276,13 +301,16 @@ def _figure(figure: Figure, change: Callable[[random.Random], float], blocks: in
         low=low if math.isfinite(low) else None,
         high=high if math.isfinite(high) else None,
         said=said,
-        why="the interval holds both" if said == "undecided" else "",
+        why=(unsure or "the interval holds both") if said == "undecided" else "",
     )
 
 
-def interval(change: Callable[[random.Random], float], blocks: int) -> tuple[float, float]:
-    """Resample a change; its lower and its upper end, each 95 % sure, wider for fewer blocks."""
+def interval(change: Callable[[random.Random], float], blocks: int, *, worse: float) -> tuple[float, float]:
+    """Resample a change; its lower end, as sure as `worse` says, and its upper one, 95 %; wider for fewer blocks."""
     rng = random.Random(1)  # noqa: S311 - resampling, not secrets
     found = sorted(change(rng) for _ in range(_RESAMPLES))
-    tail = NormalDist().cdf(-math.sqrt(blocks / (blocks - 1)) * t_quantile(_CONFIDENCE, blocks - 1))
-    return found[math.floor(tail * _RESAMPLES)], found[min(_RESAMPLES - 1, math.ceil((1 - tail) * _RESAMPLES) - 1)]
+    below, above = (
+        NormalDist().cdf(-math.sqrt(blocks / (blocks - 1)) * t_quantile(confidence, blocks - 1))
+        for confidence in (worse, _CONFIDENCE)
+    )
+    return found[math.floor(below * _RESAMPLES)], found[min(_RESAMPLES - 1, math.ceil((1 - above) * _RESAMPLES) - 1)]

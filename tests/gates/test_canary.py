@@ -129,6 +129,8 @@ UNUSABLE_METRICS: dict[str, Any] = {
     "errors -100": PASSING | {"errors": -100},
     "p95 -1": PASSING | {"p95_ms": -1},
     "p95 0": PASSING | {"p95_ms": 0},
+    "p95 of no time at all": PASSING | {"p95_ms": 1e-9},
+    "p95 in another unit": PASSING | {"p95_ms": 1.42e11},
     "burn -Infinity": text("slo_burn", "-Infinity"),
     "burn -1e400": text("slo_burn", "-1e400"),
     "burn -0.1": PASSING | {"slo_burn": -0.1},

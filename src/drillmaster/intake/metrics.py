@@ -38,7 +38,7 @@ _NEW = "drillmaster evidence new canary --prometheus URL --service NAME --artifa
 _AT_COMMIT = re.compile(r"(?s)(.+) at ([0-9a-f]{12})")
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
-_Millis = Annotated[float, msgspec.Meta(gt=0, le=86_400_000)]
+_Millis = Annotated[float, msgspec.Meta(ge=0.001, le=86_400_000)]  # no service answers within a microsecond
 _Burn = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 _Digest = Annotated[str, msgspec.Meta(pattern=DIGEST)]
 

@@ -1,6 +1,7 @@
 """Run folders and a ledger become a job's time on a free tier, and the command says stay, leave or that nobody can say."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -265,3 +266,69 @@ def test_no_runs_are_refused(tmp_path: Path) -> None:
 def test_a_policy_that_nobody_reviewed_is_refused(tmp_path: Path) -> None:
     good(tmp_path)
     assert judged(tmp_path, policy=POLICY | {"review_by": "2026-11-29"})[0] == 2
+
+
+def fifo(path: Path) -> None:
+    (path / "manifest.json").unlink()
+    os.mkfifo(path / "manifest.json")
+
+
+def loop(path: Path) -> None:
+    (path / "manifest.json").unlink()
+    (path / "manifest.json").symlink_to("manifest.json")
+
+
+def a_list(path: Path) -> None:
+    (path / "manifest.json").write_text("[]")
+
+
+def no_drill(path: Path) -> None:
+    (path / "manifest.json").write_text('{"job": "nightly lint"}')
+
+
+@pytest.mark.parametrize("what", [fifo, loop, a_list, no_drill])
+def test_a_manifest_that_is_none_refuses_and_is_waited_for_by_nobody(tmp_path: Path, what: Any) -> None:
+    runs = good(tmp_path)
+    what(sorted(runs.iterdir())[1])
+    code, out = judged(tmp_path)
+    assert (code, "REFUSED every interview of the span" in out) == (2, True), out
+
+
+def test_a_folder_whose_name_is_no_text_is_named_all_the_same(tmp_path: Path) -> None:
+    runs = good(tmp_path)
+    strange = os.fsdecode(os.fsencode(runs) + b"/2026\xff\n\x1b[31m")
+    os.mkdir(strange)
+    Path(strange, "manifest.json").write_text("{")
+    code, out = judged(tmp_path)
+    assert code == 2, out
+    assert "\x1b" not in out
+    assert "2026\\udcff" in out
+
+
+def test_links_that_lead_in_a_circle_are_no_runs(tmp_path: Path) -> None:
+    runs = good(tmp_path)
+    (runs / "loop").symlink_to("loop")
+    (runs / "gone").symlink_to("nowhere")
+    assert judged(tmp_path)[0] == 0
+
+
+def test_a_run_that_a_link_shows_again_stands_twice(tmp_path: Path) -> None:
+    runs = good(tmp_path)
+    (runs / "again").symlink_to(sorted(runs.iterdir())[0].name)
+    assert judged(tmp_path)[0] == 2
+
+
+@pytest.mark.parametrize("what", ["fifo", "folder", "empty", "broken"])
+def test_a_ledger_that_is_none_refuses(tmp_path: Path, what: str) -> None:
+    good(tmp_path)
+    path = tmp_path / "ledger.jsonl"
+    data = path.read_bytes()
+    path.unlink()
+    {
+        "fifo": lambda: os.mkfifo(path),
+        "folder": path.mkdir,
+        "empty": path.touch,
+        "broken": lambda: path.write_bytes(data.replace(b"ada", b"eve") + data),
+    }[what]()
+    code, out = judged(tmp_path)
+    assert (code, "REFUSED there is a ledger" in out) == (2, True), out

@@ -167,7 +167,7 @@ def judge_run(
         interview,
         name="interview",
         subject=f"{manifest.job}, run {interview.name}: {interview.url}",
-        stamps=(*manifest.stamps, *(("UNDATED",) if ended_ns is None else ()), *more_stamps),
+        stamps=(*manifest.stamps, *(("UNDATED",) if ended_ns is None else ()), *thresholds.stamps, *more_stamps),
         pin=thresholds.pin,
         policy_digest=thresholds.digest,
         evidence_digest=interview.digest,

@@ -94,7 +94,7 @@ def test_a_clean_interview_says_that_nothing_is_breached_and_what_ten_calls_supp
     assert verdict.headline[-1] == "BREACH: none"
     assert "59 calls would do for 95 %" in by_id(verdict)["warm_c1.p95"].title
     assert "25.9 %" in by_id(verdict)["warm_c1.errors"].title
-    assert verdict.stamps == ("UNSEALED", "UNPROVEN", "UNDATED", "UNPINNED")
+    assert verdict.stamps == ("UNSEALED", "UNPROVEN", "UNDATED", "AGE AND TARGET NOT CHECKED", "UNPINNED")
 
 
 def test_a_breach_is_said_part_by_part(tmp_path: Path) -> None:

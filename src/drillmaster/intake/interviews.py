@@ -1,6 +1,7 @@
 """Interviews and thresholds from files: the article's `interview.json` and `gate.json` as they are, and a policy of ours.
 
-1. The article's thresholds hold no owner and no date. Those lie beside them in `FILE.pin.yaml` (source, owner, review_by,
+1. The article's thresholds hold no owner and no date, and do not say of which endpoint and payload an interview has to be, nor how
+   old: that is not looked at, and the verdict is stamped so. Owner and date lie beside them in `FILE.pin.yaml` (source, owner, review_by,
    sha256 of the file's bytes); without it the verdict is stamped UNPINNED.
 2. The article's file says no sample and no time. What it says is judged; what it does not say is stamped: UNSEALED,
    UNPROVEN. A file of ours (`--out`) says more, in the same places, and is held to it.
@@ -31,6 +32,7 @@ from drillmaster.verdict import Verdict
 
 __all__ = ["Thresholds", "judge_interview_file", "open_interview_file", "read_thresholds", "with_breaches"]
 
+UNBOUND = "AGE AND TARGET NOT CHECKED"
 _CAP_BYTES = 1 << 20
 _SUCH_AS = 'thresholds such as {"warm_c1": {"p95_s": 20, "error_rate": 0.0}, "cold_max_s": 90}'
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=86_400)]
@@ -75,6 +77,8 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     pin: Pin | None
     digest: str
     place: str
+    stamps: tuple[str, ...] = ()
+    """What a verdict by them says of itself: what their format has no field for."""
 
 
 def open_interview_file(path: Path) -> Interview:
@@ -168,7 +172,11 @@ def read_thresholds(path: Path) -> Thresholds:
         return Thresholds(gate=gate, pin=policy.pin, digest=digest, place=path.name)
     loaded = strict.load(raw, place=place, fmt="json")
     return Thresholds(
-        gate=_article(loaded, place), pin=pin_beside(path, raw), digest=strict.digest(loaded), place=path.name
+        gate=_article(loaded, place),
+        pin=pin_beside(path, raw),
+        digest=strict.digest(loaded),
+        place=path.name,
+        stamps=(UNBOUND,),
     )
 
 
@@ -211,7 +219,7 @@ def judge_interview_file(interview: Interview, thresholds: Thresholds, *, now_ns
         interview,
         name="interview",
         subject=f"{interview.name}: {interview.url}",
-        stamps=("UNSEALED", "UNPROVEN", *(("UNDATED",) if undated else ())),
+        stamps=("UNSEALED", "UNPROVEN", *(("UNDATED",) if undated else ()), *thresholds.stamps),
         pin=thresholds.pin,
         policy_digest=thresholds.digest,
         evidence_digest=interview.digest,

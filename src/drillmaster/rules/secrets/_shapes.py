@@ -166,10 +166,15 @@ _VALUE = (
     rb"(?:\\{0,4}+[\"'`](?P<q>[^\"'`\\\r\n]{1,512}+)|(?P<b>[^\s\"'`,;&)}\]<>\\{\[|][^\s\"'`,;&)}\]<>\\]{0,255}+"
     rb"|\$\{|<[^>\s]{1,64}+>|\[[^\]\s]{1,64}+\]))"
 )
-_JOINS = rb"\\{0,4}+[\"'`\]]?[ \t]{0,4}+(?P<join>:=|=>|==?|:|(?<=[ \t])(?:is|was)[ \t])[ \t]{0,4}+"
+_JOINS = (
+    rb"\\{0,4}+[\"'`\]]?[ \t]{0,4}+(?P<join>:=|=>|==?|:|\||(?<=[ \t])(?:is|was)[ \t]"
+    # A pair of fields, as in lists of headers and of variables: {"name": "DB_PASSWORD", "value": "..."}
+    rb"|,?\s{0,40}+\\{0,4}+[\"']?value\\{0,4}+[\"']?[ \t]{0,4}+[:=])[ \t]{0,4}+"
+)
+
 # Behind the name in code: `password: str = "..."`.
 _TYPED = rb"(?::[ \t]{0,2}+(?:str|string|String|bytes)[ \t]{0,2}+(?==[^=]))?"
-_PASSWORD = rb"(?i:passwords?|passwd|passphrase|passcode|pass|pwd)(?![A-Za-z0-9_-])" + _TYPED + _JOINS + _VALUE
+_PASSWORD = rb"(?i:passwords?|passwort|passwd|passphrase|passcode|pass|pwd)(?![A-Za-z0-9_-])" + _TYPED + _JOINS + _VALUE
 _SECRET = (
     rb"(?i:secret[_-]?access[_-]?key|secret[_-]?key(?:[_-]?base)?|secret|token|credentials?|key)(?![A-Za-z0-9_-])"
     + _TYPED
@@ -213,7 +218,7 @@ def _assigned(data: bytes, at: int, *, password: bool) -> Iterator[Found]:
         return  # a vocabulary: "password": 4321
     if join == b"==" and not quoted:
         return
-    if join.isalpha() and not any(0x30 <= byte <= 0x39 for byte in value):
+    if (join.isalpha() or join == b"|") and not any(0x30 <= byte <= 0x39 for byte in value):
         return
     if (word.startswith(b"pwd") and value.startswith((b"/", b"~"))) or (
         match.group(0).startswith(b"PWD=") and b"/" in value
@@ -257,7 +262,7 @@ def _begins_a_word(before: bytes, first: bytes) -> bool:
 
 _HEADER = (
     rb"(?i:authorization|x-api-key|api-key|x-auth-token|x-goog-api-key|x-amz-security-token)\\{0,4}+[\"']?"
-    rb"[ \t]{0,4}+[:=,][ \t]{0,4}+\\{0,4}+[\"']?"
+    rb"[ \t]{0,4}+[:=,]\s{0,40}+(?:\\{0,4}+[\"']?value\\{0,4}+[\"']?[ \t]{0,4}+[:=][ \t]{0,4}+)?\\{0,4}+[\"']?"
     rb"(?P<v>[^\s\"'\\,;{}<>]{1,512}+(?:[ \t]{1,4}+[^\s\"'\\;{}<>]{1,2048}+)?)"
 )
 _SCHEMES = (
@@ -294,8 +299,8 @@ def _header(data: bytes, at: int) -> Iterator[Found]:
 
 
 _COOKIE = (
-    rb"(?i:cookie2?)\\{0,4}+[\"']?[ \t]{0,4}+[:=,][ \t]{0,4}+\\{0,4}+[\"']?"
-    rb"(?P<v>[A-Za-z0-9!#$%&*+.^_|~-]{1,128}+=[^\r\n\"'\\<>]{0,4096}+)"
+    rb"(?i:cookie2?)\\{0,4}+[\"']?[ \t]{0,4}+[:=,]\s{0,40}+(?:\\{0,4}+[\"']?value\\{0,4}+[\"']?[ \t]{0,4}+[:=][ \t]{0,4}+)?"
+    rb"\\{0,4}+[\"']?(?P<v>[A-Za-z0-9!#$%&*+.^_|~-]{1,128}+=[^\r\n\"'\\<>]{0,4096}+)"
 )
 
 
@@ -364,6 +369,38 @@ def _curl(data: bytes, at: int) -> Iterator[Found]:
     match = compiled(_CURL_USER).match(data, at, at + 800)
     if match is not None and not stands_for_one(match["v"].partition(b":")[2]):
         yield "basic-option", match.start("v"), match["v"]
+
+
+_ELEMENT = rb"(?i:passwords?|passwd|passphrase|secret|token|credentials?)>(?P<v>[^<>\s]{4,512}+)</"
+
+
+def _element(data: bytes, at: int) -> Iterator[Found]:
+    """`<password>...</password>`"""
+    match = compiled(_ELEMENT).match(data, at)
+    if match is None or compiled(rb"<[\w:.-]{0,40}\Z").search(data[max(0, at - 42) : at]) is None:
+        return
+    value = match["v"]
+    password = match.group(0)[:4].lower() == b"pass"
+    if _password(value, quoted=False, equals=True, alone=True) if password else _random(value):
+        yield ("password" if password else "secret-value"), match.start("v"), value
+
+
+_NETRC = rb"(?i)login[ \t\r\n]{1,8}+[^\s]{1,128}+[ \t\r\n]{1,8}+password[ \t\r\n]{1,8}+(?P<v>[^\s\"'<$]{4,256}+)"
+
+
+def _netrc(data: bytes, at: int) -> Iterator[Found]:
+    """`machine HOST login NAME password VALUE`"""
+    match = compiled(_NETRC).match(data, at)
+    if match is not None and compiled(rb"(?i)\b(?:machine|default)\b").search(data[max(0, at - 100) : at]) is not None:
+        yield "password", match.start("v"), match["v"]
+
+
+def _web_key(data: bytes, at: int) -> Iterator[Found]:
+    """The private part of a JSON web key."""
+    window = data[max(0, at - 2_000) : at + 4_000]
+    match = compiled(rb"\"(?:d|k)\"\s{0,4}:\s{0,4}\"([A-Za-z0-9_-]{16,1024}+)\"").search(window)
+    if match is not None:
+        yield "private-key", max(0, at - 2_000) + match.start(1), match[1]
 
 
 Check = Callable[[bytes], bool]
@@ -436,6 +473,13 @@ _TABLE: tuple[tuple[bytes, Finder], ...] = (
     (b"bearer", _simple("bearer-token", rb"(?i:bearer)(?:[ \t]{1,4}+|%20|\+)(?P<s>[A-Za-z0-9._~+/=-]{6,4096}+)", _bearer)),
     (b"basic", _simple("basic-credentials", rb"(?i:basic)[ \t]{1,4}+(?P<s>[A-Za-z0-9+/]{6,1024}+={0,2})", _pair)),
     (b"-----begin ", _pem),
+    (b'"kty"', _web_key),
+    (b'"auth"', _simple("basic-credentials", rb"(?i)\"auth\"\s{0,4}:\s{0,4}\"(?P<s>[A-Za-z0-9+/]{6,1024}+={0,2})\"", _pair)),
+    (b"x-amz-signature=", _simple("signed-address", rb"(?i)x-amz-signature=(?P<s>[0-9a-f]{32,128}+)")),
+    (b"&sig=", _simple("signed-address", rb"(?i)&sig=(?P<s>[A-Za-z0-9%+/]{30,128}+)")),
+    (b":aa", _simple("telegram-token", rb"(?<=[0-9]{8}):(?P<s>AA[A-Za-z0-9_-]{30,40}+)")),
+    (b"login", _netrc),
+    *((name, _element) for name in (b"pass", b"secret", b"token", b"credential")),
     *((name, _header) for name in (b"authorization", b"x-api-key", b"x-auth-token", b"x-goog-api-key", b"x-amz-security-token")),
     (b"cookie", _cookie),
     (b"curl", _curl),
@@ -454,7 +498,7 @@ def _rarest(trigger: bytes) -> int:
 
 
 # Behind a name there has to be what sets it; a look at that in the one pass spares most of the tries.
-_SETS = rb"[a-z_-]{0,16}[\\\\\"'`\]]{0,6}[ \t]{0,4}(?:[:=]|is[ \t]|was[ \t])"
+_SETS = rb"[a-z_-]{0,16}[\\\"'`\]]{0,6}[ \t]{0,4}(?:[:=|>]|is[ \t]|was[ \t]|[,\r\n]\s{0,40}[\\\"']{0,4}value)"
 _AHEAD = dict.fromkeys((b"pass", b"pwd", b"secret", b"token", b"key", b"credential"), _SETS)
 
 

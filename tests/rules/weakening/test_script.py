@@ -126,6 +126,7 @@ def test_a_weaker_test_is_told(before: str, after: str, kind: str) -> None:
             "const n = jest.fn(); charge(n); expect(n).toHaveBeenCalledWith(3);",
         ),
         ("expect.assertions(1);" + EQ, EQ),
+        (EQ, EQ + "const s = {a: 1}; charge(s); expect(s).toEqual({a: 1});"),
         (EQ, "const { charge } = require('./pay');" + EQ),
         (EQ, "const { charge } = await import('./pay');" + EQ),
         (EQ, "return charge(0).then(() => {" + EQ + "});"),
@@ -221,6 +222,32 @@ def test_settings_of_a_runner_that_leave_out_are_told() -> None:
 )
 def test_a_file_that_cannot_be_read_is_not_passed(data: bytes) -> None:
     assert compared([Version(path="a.test.ts", before=b"", after=data)]).unread
+
+
+def test_syntax_that_the_grammar_does_not_know_is_let_be_where_it_stands_in_both() -> None:
+    odd = "expectType<<A extends number>(a: A) => void>(f);\n"
+    assert kinds(HEAD + odd + ONE, HEAD + odd + ONE.replace("toBe(3)", "toBeTruthy()")) == ["loosened"]
+    assert compared(
+        [Version(path="a.test.ts", before=ONE.encode(), after=(odd + ONE).encode())]
+    ).unread  # not where it is new
+    assert compared([Version(path="a.test.ts", before=None, after=(odd + ONE).encode())]).unread
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind"),
+    [
+        ("t.equal(charge(1), 3); t.error(e);", "t.equal(charge(1), 3);", "fewer-asserts"),
+        ("t.same(charge(1), {a: 3});", "t.ok(charge(1));", "loosened"),
+        ("t.equal(charge(1), 3);", "t.pass();", "fewer-asserts"),
+        ("t.equal(charge(1), 3);", "t.ok(true);", "tautology"),
+        ("t.test('x', (st) => { st.equal(charge(1), 3); });", "t.test('x', (st) => { charge(1); });", "fewer-asserts"),
+    ],
+)
+def test_assertions_of_what_a_test_is_handed_count(before: str, after: str, kind: str) -> None:
+    def test(body: str) -> str:
+        return HEAD + "test('a', (t) => { " + body + " });"
+
+    assert kind in kinds(test(before), test(after))
 
 
 def test_without_the_extra_nothing_is_passed(monkeypatch: pytest.MonkeyPatch) -> None:

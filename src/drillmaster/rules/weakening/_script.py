@@ -20,6 +20,7 @@ MAX_BYTES = 4 << 20
 MAX_ASSERTS = 2_000
 MAX_CALLS = 20_000
 """Of any function, in one test."""
+_MOST_ERRORS = 20
 _DEPTH = 4
 _SUITES = frozenset({"describe", "context", "suite", "xdescribe", "fdescribe", "xcontext", "fcontext"})
 _TESTS = frozenset(
@@ -37,6 +38,7 @@ _LAX_KEYS = frozenset({"testPathIgnorePatterns", "modulePathIgnorePatterns", "pa
 _LIBRARIES = re.compile(
     r"(?:node:)?(?:fs|path|url|util|assert|os|test|buffer|events|stream|timers|crypto)(?:/.*)?|@jest/globals|vitest|chai|mocha|ava|jest|sinon|expect"
 )
+_SAYS = re.compile(r"\bthrow\b|\bexpect\s*\(|\bassert\b|\bfail\s*\(|\breject\s*\(|\bdone\s*\(\s*\w|\bnext\s*\(\s*\w")
 _GLOBALS = re.compile(
     r"\b(?:fetch|page|browser|cy|window|document|request|app|server|supertest|screen|render|XMLHttpRequest|WebSocket)\b"
 )
@@ -45,16 +47,11 @@ _GLOBALS = re.compile(
 def read(before: bytes | None, after: bytes | None, path: str) -> tuple[Suite | None, Suite | None]:
     """Read both versions of one file; None: it is not there. What is the same in both is told by name alone.
 
-    Raises Unparsed; without the extra that reads it, with the command that brings it. An old version that did not parse is as
-    if it were not there: it ran as little.
+    Raises Unparsed; without the extra that reads it, with the command that brings it. Newer syntax than the grammar's is let be
+    where it is a few lines that stand in both.
     """
-    now = _opened(after, path) if after is not None else None
-    try:
-        was = _opened(before, path) if before is not None else None
-    except Unparsed:
-        if now is None:
-            raise
-        was = None
+    was, unclear = _opened(before, path, None) if before is not None else (None, Counter[str]())
+    now, _ = _opened(after, path, unclear) if after is not None else (None, unclear)
     try:
         files = [one for one in (was, now) if one is not None]
         for one in files:
@@ -67,19 +64,41 @@ def read(before: bytes | None, after: bytes | None, path: str) -> tuple[Suite | 
         raise Unparsed("what is nested too deeply to be read", "split the expression") from None
 
 
-def _opened(data: bytes, path: str) -> "_File":
+def _opened(data: bytes, path: str, known: Counter[str] | None) -> tuple["_File | None", Counter[str]]:
+    """Read one version, and give the lines in it that are not clear; None for one that is not clear as a whole.
+
+    `known` are the unclear lines of the other version; None: this is the old one, which may have any.
+    """
     if len(data) > MAX_BYTES:
         raise Unparsed(f"{len(data):,} bytes of script", "split the file: no test is read in one so long")
     try:
         data.decode("utf-8")
-        return _File(_parsed(data, path), path, data)
+        root = _parsed(data, path)
+        if not root.has_error:
+            return _File(root, path, data), Counter()
+        lines = data.split(b"\n")
+        errors = list(_errors(root))
+        unclear = Counter(
+            line.decode().strip() for one in errors for line in lines[one.start_point[0] : one.end_point[0] + 1]
+        )
+        few = len(errors) <= _MOST_ERRORS and unclear.total() <= _MOST_ERRORS
+        if few and (known is None or not unclear - known):
+            return _File(root, path, data), unclear
+        if known is None:
+            return None, Counter()  # it ran as little as if it were not there
     except UnicodeDecodeError:
+        if known is None:
+            return None, Counter()
         raise Unparsed("no UTF-8", "save it as UTF-8") from None
     except RecursionError:
         raise Unparsed("what is nested too deeply to be read", "split the expression") from None
+    line = errors[0].start_point[0] + 1 if errors else 1
+    remedy = f"npx tsc --noEmit --allowJs {path.rpartition('/')[2]} says what is wrong"
+    raise Unparsed(f"no script that parses, in line {line}", remedy)
 
 
 def _parsed(data: bytes, path: str) -> "Node":
+    """Parse as what the suffix says, or as a wider language where that leaves errors."""
     try:
         import tree_sitter_javascript as javascript
         import tree_sitter_typescript as typescript
@@ -91,17 +110,14 @@ def _parsed(data: bytes, path: str) -> "Node":
     ways = [plain, tsx] if low.endswith((".ts", ".mts", ".cts")) else [tsx]
     ways = [javascript.language, tsx] if low.endswith((".js", ".jsx", ".mjs", ".cjs")) else ways
     try:
+        roots = []
         for way in ways:
-            root = Parser(Language(way())).parse(data).root_node
-            if not root.has_error:
-                return root
+            roots.append(Parser(Language(way())).parse(data).root_node)
+            if not roots[-1].has_error:
+                return roots[-1]
+        return roots[0]
     except (ValueError, TypeError):
         raise Unparsed("readers of other versions", "pip install --upgrade 'drillmaster[oracle]'") from None
-    line = next((node.start_point[0] + 1 for node in _errors(root)), 1)
-    raise Unparsed(
-        f"no script that parses, in line {line}",
-        f"npx tsc --noEmit --allowJs {path.rpartition('/')[2]} says what is wrong",
-    )
 
 
 def _errors(root: "Node") -> Iterator["Node"]:
@@ -390,7 +406,7 @@ class _Walk:
 
     def _try(self, node: "Node", place: _Place) -> None:
         handler = node.child_by_field_name("handler")
-        silent = handler is not None and _silent(handler)
+        silent = handler is not None and self._silent(handler)
         body, last = node.child_by_field_name("body"), node.child_by_field_name("finalizer")
         if body is not None:
             self.visit(body, place._replace(swallowed=place.swallowed or silent))
@@ -411,6 +427,13 @@ class _Walk:
         if rows is not None and len(self.asserts) > before:
             self.rows.append(rows)
         return False
+
+    def _silent(self, handler: "Node") -> bool:
+        """Whether a handler takes a failed assertion and goes on as if nothing were."""
+        said = scriptassert.text(handler.child_by_field_name("body") or handler)
+        if re.search(rf"\b(?:{'|'.join(map(re.escape, sorted(self.names.contexts))) or 't'})\.\w+\(", said):
+            return False
+        return _SAYS.search(said) is None
 
     def in_bounds(self, name: str) -> None:
         """Raise Unparsed for a test that nobody can have read."""
@@ -436,7 +459,7 @@ class _Walk:
             return
         last = said.rpartition(".")[2]
         if last == "catch" and function is not None and (held := function.child_by_field_name("object")) is not None:
-            silent = any(_silent(one) for one in scriptassert.arguments(node) if one.type in _FUNCTIONS)
+            silent = any(self._silent(one) for one in scriptassert.arguments(node) if one.type in _FUNCTIONS)
             self.visit(held, place._replace(swallowed=place.swallowed or silent))
             return
         late = said in ("setTimeout", "setImmediate", "process.nextTick", "queueMicrotask", "requestAnimationFrame")
@@ -469,14 +492,3 @@ class _Walk:
             self.visit(body, place)
         self.names = held_names
         self._inside.pop()
-
-
-def _silent(handler: "Node") -> bool:
-    """Whether a handler takes a failed assertion and goes on as if nothing were."""
-    said = scriptassert.text(handler.child_by_field_name("body") or handler)
-    return (
-        re.search(
-            r"\bthrow\b|\bexpect\s*\(|\bassert\b|\bfail\s*\(|\breject\s*\(|\bdone\s*\(\s*\w|\bnext\s*\(\s*\w", said
-        )
-        is None
-    )

@@ -40,6 +40,29 @@ _STRENGTH: dict[str, int] = {
                      "toHaveReturned", "isOk", "isTrue", "any",
                      "toBeInTheDocument", "isDefined"), 1),
 }  # fmt: skip  # pairs
+# Of what a test of tap, tape, ava or node:test is handed.
+_OF_CONTEXT: dict[str, int] = {
+    word: strength
+    for strength, words in (
+        (4, "equal equals is same strictSame deepEqual deepEquals strictEqual deepStrictEqual isEqual true false"),
+        (4, "snapshot fail looseEqual"),
+        (3, "error ifError throws throwsAsync rejects match has hasStrict like type regex"),
+        (
+            2,
+            "not notSame notEqual notOk notok falsy doesNotThrow resolves notMatch notHas notThrows notDeepEqual notThrowsAsync",
+        ),
+        (1, "ok truthy assert"),
+    )
+    for word in words.split()
+}
+_ALIASES = {
+    "is": "equal",
+    "truthy": "ok",
+    "same": "deepEqual",
+    "falsy": "toBeFalsy",
+    "throws": "toThrow",
+    "like": "toMatchObject",
+}
 _NEGATED_WEAK = frozenset({"toBeNull", "toBeUndefined", "null", "undefined", "toBeNaN", "toThrow"})
 _EQUAL = frozenset(
     {"toBe", "toEqual", "toStrictEqual", "equal", "equals", "eql", "eq", "strictEqual", "deepEqual", "deepStrictEqual"}
@@ -163,6 +186,10 @@ class Names:
         self.given: dict[str, str] = {}
         self._constants: dict[str, Node] = {}
         self._imported = imported(root)
+        self.planned = False
+        """Whether the test says how many assertions it will reach."""
+        self.contexts = set(_contexts(root))
+        """Names of what tests are handed, `t` for the most part."""
         self.mocked: set[str] = set()
         """Names that come from a module which the file puts a stand-in for."""
         for node in every(root, ("function_declaration", "variable_declarator", "call_expression")):
@@ -195,6 +222,7 @@ class Names:
             self._constants,
             self.mocked,
         )
+        inner.contexts, inner.planned = self.contexts, b".plan(" in (function.text or b"") or self.planned
         inner.single, inner.local, inner.given, inner._imported = {}, set(), dict(self.given), self._imported
         parameters = function.child_by_field_name("parameters") or function.child_by_field_name("parameter")
         if parameters is not None:
@@ -351,6 +379,20 @@ class Names:
         )
 
 
+def _contexts(root: "Node") -> Iterator[str]:
+    for call in every(root, ("call_expression",)):
+        called = text(call.child_by_field_name("function"))
+        if re.fullmatch(r"(?:\w+\.)?(?:test|it|specify)(?:\.\w+)?|tap|tape", called):
+            for one in arguments(call):
+                parameters = one.child_by_field_name("parameters") or one.child_by_field_name("parameter")
+                first = parameters if parameters is not None and parameters.type == "identifier" else None
+                if parameters is not None and first is None and parameters.named_children:
+                    first = parameters.named_children[0]
+                    first = first.child_by_field_name("pattern") or first
+                if first is not None and first.type == "identifier" and text(first) not in ("done", "cb"):
+                    yield text(first)
+
+
 def _top(node: "Node") -> bool:
     above = node.parent.parent if node.parent is not None else None
     return above is not None and above.type in ("program", "export_statement")
@@ -399,27 +441,26 @@ def _by_function(node: "Node", words: list[str], base: "Node | None", line: int,
     if words[0] in ("should", "and") and said == "cy":
         loose = bool(args) and text(args[0]).strip("\"'") in ("exist", "be.visible", "be.ok")
         return Assertion(text=canonical, subject=canonical, strength=1 if loose else 3, line=line)
-    if said not in ("assert", "chai", "t") or (said == "t" and len(words) != 1):
+    context = said in names.contexts
+    if (said not in ("assert", "chai") and not context) or (context and len(words) > 2):
         return None
-    word = {
-        "is": "equal",
-        "truthy": "ok",
-        "same": "deepEqual",
-        "falsy": "toBeFalsy",
-        "throws": "toThrow",
-        "like": "toMatchObject",
-    }.get(words[0], words[0])
+    if context and words[0] not in _OF_CONTEXT:
+        return None
+    if words[0] == "fail" and context:
+        return Assertion(text="fail()", subject="fail()", strength=4, line=line)
+    word = _ALIASES.get(words[0], words[0])
     if word in ("ok", "isOk", "isTrue"):
-        return _truthy(node, args, line, names)
-    if said == "t" and word not in _STRENGTH:
-        return None
+        made = _truthy(node, args, line, names)
+        if made.tautology and context and names.planned:  # it is counted: that it is reached is what it says
+            return Assertion(text=canonical, subject=canonical, strength=1, line=line)
+        return made
     subject = names.canonical(args[0]) if args else canonical
-    if word in _EQUAL and len(args) > 1 and names.canonical(args[0]) == names.canonical(args[1]) and "(" not in subject:
+    if word in _EQUAL and len(args) > 1 and _one(args[0], args[1], names):
         return Assertion(text=canonical, subject=subject, strength=0, line=line, tautology=True)
     return Assertion(
         text=canonical,
         subject=subject,
-        strength=_STRENGTH.get(word, 3),
+        strength=_OF_CONTEXT.get(words[0], 3) if context else _STRENGTH.get(word, 3),
         line=line,
         own_mock=bool(args) and names.own(args[0]),
     )
@@ -499,12 +540,21 @@ def _always(matcher: str, looked: list["Node"], args: list["Node"], names: Names
     if matcher in ("toBeFalsy", "false") and truth(looked[0]) is False:
         return True
     if matcher in _EQUAL and args:
-        one, other = names.canonical(looked[0]), names.canonical(args[0])
-        plain = text(looked[0]) == text(args[0])
-        return one == other and (plain or "(" not in one) if "(" not in text(looked[0]) else plain
+        return _one(looked[0], args[0], names)
     if matcher in ("toBeGreaterThanOrEqual", "least") and args:
         return text(looked[0]).endswith(".length") and text(args[0]) == "0"
     return False
+
+
+def _one(a: "Node", b: "Node", names: Names) -> bool:
+    """Whether two values are one whatever the product does: the same words without a call, or the same plain value."""
+    if text(a) == text(b):
+        return "(" not in text(a)
+    one = names.canonical(a)
+    return (
+        one == names.canonical(b)
+        and re.fullmatch(r'-?[\d.]+(?:e[+-]?\d+)?|"[^"]*"|true|false|null|undefined', one) is not None
+    )
 
 
 def dropped(node: "Node") -> bool:

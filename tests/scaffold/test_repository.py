@@ -1,8 +1,12 @@
 """Which gates a repository has a use for."""
 
+import re
+from importlib import resources
+
 import pytest
 
 from drillmaster.gates import names
+from drillmaster.rules.oracle_owners import SOURCES, read_oracle_owners
 from drillmaster.scaffold.repository import NEXT, uses
 
 
@@ -51,4 +55,11 @@ def test_what_spoke_for_a_gate_is_told_with_it() -> None:
 
 def test_every_gate_that_can_be_found_is_one_and_has_a_next_command() -> None:
     assert set(NEXT) <= set(names())
-    assert all(command.startswith("drillmaster ") for command in NEXT.values())
+    assert all("drillmaster " in command for command in NEXT.values())
+
+
+def test_the_list_of_owners_that_is_written_names_every_source_that_there_is() -> None:
+    kit = resources.files("drillmaster.kits").joinpath("gates").joinpath("oracle-owners").read_text("utf-8")
+    assert set(re.findall(r"^#   (\S+)", kit, re.M)) == set(SOURCES)
+    rows, defects = read_oracle_owners(kit.replace("\n#tests", "\ntests").encode())
+    assert [row.glob for row in rows] == ["tests/oracle/**"] and defects == ()

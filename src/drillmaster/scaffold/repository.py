@@ -38,13 +38,14 @@ _AGENT = re.compile(r"(?:^|/)(?:agents?|\.agent|workspace|scratch)/", re.IGNOREC
 
 NEXT: dict[str, str] = {
     "canary": "drillmaster evidence new canary --prometheus URL --service NAME --artifact sha256:... --out canary-metrics.json",
-    "contract": "drillmaster gate contract --base origin/main",
+    "contract": "drillmaster contract lock, commit it, then drillmaster gate contract --base origin/main",
     "cutover": "drillmaster gate cutover plan.json",
-    "oracle": "drillmaster gate oracle --base origin/main",
+    "free-tier": 'drillmaster ledger open --job "JOB" --by NAME, then drillmaster gate free-tier runs',
+    "oracle": "name oracles in .oracle-owners, commit it, then drillmaster gate oracle --base origin/main",
     "tools": "drillmaster gate tools tools.allow.json",
     "workspace": "drillmaster gate workspace DIR",
 }
-"""The command that gives a gate's first verdict."""
+"""What it takes to a gate's first verdict, with the command last."""
 
 
 class Use(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,12 +1,18 @@
 """The policies that `init` writes for canary and free tier: every blank explained, and whole once its examples stand in them."""
 
 import re
+from pathlib import Path
 
 import pytest
 
+from drillmaster import strict
+from drillmaster.clock import parse_rfc3339
 from drillmaster.errors import Problem
 from drillmaster.gates import find
+from drillmaster.gates._canary_exceptions import Exemption, wrong
 from drillmaster.intake.blanks import blanks, template
+from drillmaster.intake.metrics import open_metrics
+from drillmaster.intake.prometheus import read_plan
 from drillmaster.judge import decode_gate, load_policy
 
 KITS = ["canary", "free-tier", "workspace"]
@@ -52,3 +58,27 @@ def test_one_blank_that_is_left_refuses_the_policy(kit: str) -> None:
         with pytest.raises(Problem, match=name):
             policy, _ = load_policy(cut.encode(), place="policy.yaml", fmt="yaml")
             decode_gate(policy, kit, place="policy.yaml")
+
+
+HOWTO = Path(__file__).parents[2] / "docs" / "howto"
+
+
+@pytest.mark.parametrize(("page", "kit"), [("canary", "canary"), ("leave-a-free-tier", "free-tier")])
+def test_the_policy_on_its_page_is_whole(page: str, kit: str) -> None:
+    text = (HOWTO / f"{page}.md").read_text("utf-8")
+    (block,) = [one for one in re.findall(r"```yaml\n(.*?)```", text, re.S) if "kind: policy" in one]
+    policy, _ = load_policy(block.encode(), place="policy.yaml", fmt="yaml")
+    assert isinstance(decode_gate(policy, kit, place="policy.yaml"), find(kit))
+
+
+def test_evidence_plan_and_exception_on_the_canarys_page_are_read(tmp_path: Path) -> None:
+    text = (HOWTO / "canary.md").read_text("utf-8")
+    (evidence,) = re.findall(r"```json\n(.*?)```", text, re.S)
+    (tmp_path / "metrics.json").write_text(evidence)
+    assert open_metrics(tmp_path / "metrics.json", now_ns=0).metrics.baseline is not None
+    blocks = re.findall(r"```yaml\n(.*?)```", text, re.S)
+    (tmp_path / "plan.yaml").write_text(next(one for one in blocks if "kind: collector" in one))
+    assert read_plan(tmp_path / "plan.yaml").service == "checkout"
+    entries = strict.load(next(one for one in blocks if one.startswith("exceptions:")).encode(), place="x", fmt="yaml")
+    (one,) = (strict.as_type(entry, Exemption, place="x") for entry in entries["exceptions"])
+    assert wrong((one,), now_ns=parse_rfc3339("2026-11-30T16:00:00Z") or 0) == []

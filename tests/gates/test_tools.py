@@ -413,7 +413,11 @@ def test_a_privileged_name_that_another_server_offers_fails() -> None:
 
 
 @pytest.mark.parametrize(
-    "schema", [{"type": "string"}, True, None, {}, {"type": "object", "properties": {"file": {"type": "string"}}}]
+    "schema",
+    [
+        *({"type": "string"}, True, None, {}, {"type": "object", "properties": {"file": {"type": "string"}}}),
+        *({"type": "object", "properties": []}, {"type": "object", "required": "path"}),
+    ],
 )
 def test_a_contract_that_does_not_fit_what_is_offered_fails(schema: Any) -> None:
     wire = OFFERED | {"inputSchema": schema}
@@ -549,6 +553,18 @@ def test_nothing_makes_it_fall_over_or_pass(value: Any, before: Any, config: Any
     assert said.status != "pass"
     LIMITS.closing(evidence, said)
     LIMITS.headline(evidence)
+
+
+@given(st.sampled_from(sorted(ALLOWED)), JSON, st.sampled_from(sorted({*SERVER, "url", "env", "withheld"})), JSON)
+def test_no_other_value_of_a_field_of_ours_passes_or_falls_over(
+    field: str, value: Any, of_server: str, other: Any
+) -> None:
+    listed = ours(ALLOWED | {field: value}, servers=(SERVER | {of_server: other},))
+    for evidence in (good(listing=listed), good(before=listed)):
+        said = verdict(evidence)
+        LIMITS.closing(evidence, said)
+    if value != ALLOWED[field] and field != "name":
+        assert verdict(good(listing=ours(ALLOWED | {field: value}))).status != "pass"
 
 
 @given(st.sampled_from(sorted(TOOL)), JSON)

@@ -113,6 +113,11 @@ def _fits(entry: dict[str, Any], tool: dict[str, Any], who: str) -> Iterator[Rea
     if wire.get("type") != "object":
         yield Reason("overlay", who, f"the server's inputSchema has type {shown(wire.get('type'))}")
         return
+    for word, kind in (("properties", dict), ("required", list)):
+        if word in wire and not isinstance(wire[word], kind):
+            yield Reason("overlay", who, f"the server's {word} is {shown(wire[word])}")
+    if "description" in tool and not isinstance(tool["description"], str):
+        yield Reason("overlay", who, f"the server's description is {shown(tool['description'])}")
     known, let_in = properties(wire), properties(allowed)
     more = sorted(let_in - known) if known else []
     if more:
@@ -132,7 +137,7 @@ def _removed(listing: Listing, offered: list[Offered], met: set[tuple[str, str]]
     names_met = {name for _, name in met}
     names_anywhere = {name for where, name in met if not where}
     for entry in listing.tools:
-        server = entry.get("server") if listing.ours else None
+        server = str(entry.get("server", "")) if listing.ours else ""
         if listing.ours and server not in asked and "" not in asked:
             continue  # nothing of that server was looked at
         name = named(entry)
@@ -197,9 +202,9 @@ def changes(evidence: Tools) -> dict[str, list[Reason]]:
         if not _same(old.get("command"), tool.get("command")):
             found["command-changed"].append(Reason("command-changed", name, "another command"))
     now, then = _entries(evidence.configs), _entries(evidence.configs_before)
-    listed_then = {one.get("name"): one for one in before.servers}
+    listed_then = {str(one.get("name")): one for one in before.servers}
     for server in evidence.listing.servers:
-        old = listed_then.get(server.get("name"))
+        old = listed_then.get(str(server.get("name")))
         if old is None:
             found["server-added"].append(Reason("server-added", str(server.get("name")), "in the allow-list"))
         elif not _same(old.get("url"), server.get("url")):

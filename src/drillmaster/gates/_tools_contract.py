@@ -133,7 +133,7 @@ def of_tool(tool: dict[str, Any], gate: Limits, *, ours: bool, servers: frozense
     yield from _signed_by(tool, who, gate.signers)
     yield from _privileges(tool, who, gate)
     if ours and "server" in tool:
-        if tool["server"] not in servers:
+        if not isinstance(tool["server"], str) or tool["server"] not in servers:
             yield Reason("command-not-listed", who, f"server {shown(tool['server'])}, which the list does not have")
         if "command" in tool:
             yield Reason("command-shape", who, "a command beside a server: one of the two starts it")

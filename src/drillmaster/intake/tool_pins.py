@@ -20,11 +20,11 @@ __all__ = ["pinned"]
 def pinned(offered: Sequence[Offered], old: Listing | None) -> tuple[dict[str, Any], list[str]]:
     """Give an allow-list in our form, and a line for each tool of what became of it. Raises Problem for JSON without a digest."""
     servers: list[dict[str, Any]] = [dict(one) for one in old.servers] if old is not None and old.ours else []
-    known = {one.get("name") for one in servers}
+    known = {str(one.get("name")) for one in servers}
     tools: list[dict[str, Any]] = [dict(one) for one in old.tools] if old is not None and old.ours else []
-    by_name = {(one.get("server"), one.get("name")): one for one in tools}
+    by_name = {(str(one.get("server")), str(one.get("name"))): one for one in tools}
     said: list[str] = []
-    seen: set[tuple[str, Any]] = set()
+    seen: set[tuple[str, str]] = set()
     for one in offered:
         if not isinstance(one.tool, dict):
             said.append(f"{one.place}: left out {shown(one.tool)}, which is no tool")
@@ -33,7 +33,7 @@ def pinned(offered: Sequence[Offered], old: Listing | None) -> tuple[dict[str, A
             known.add(one.server)
             servers.append({"name": one.server, "command": []})
         name = one.tool.get("name")
-        key, pin = (one.server, name if isinstance(name, str) else None), digest(one.tool)
+        key, pin = (one.server, str(name)), digest(one.tool)
         seen.add(key)
         entry = by_name.get(key)
         if entry is None:
@@ -63,7 +63,7 @@ def pinned(offered: Sequence[Offered], old: Listing | None) -> tuple[dict[str, A
     said += [
         f"{server}: {shown(name)}: no longer offered; take its contract out"
         for server, name in by_name
-        if server in asked and (str(server), name) not in seen
+        if server in asked and (server, name) not in seen
     ]
     return {"kind": KIND, "version": 1, "servers": servers, "tools": tools}, said
 

@@ -13,7 +13,9 @@
    nowhere, an `$id` below the top, and a circle of references that says nothing. `$schema` is a name and is followed by nobody.
 6. A text property that is a command by its name (`command`, `cmd`, `shell`, `script`) is fixed by `enum`, `const` or an anchored
    pattern, or it is a shell with a schema.
-7. `not`, `if`, `then`, `else` and the `dependent...` only narrow: they close nothing and open nothing. Types and references
+7. A word that JSON Schema does not have is refused, but for `x-...` and a few that others add: a validator passes over what was
+   misspelled. So is a word with a value that it cannot have.
+8. `not`, `if`, `then`, `else` and the `dependent...` only narrow: they close nothing and open nothing. Types and references
    in them are read all the same.
 """
 
@@ -40,6 +42,39 @@ _COMMANDS = frozenset(
     {
         "command", "commands", "cmd", "cmds", "cmdline", "commandline", "commandstring", "shell", "shellcommand", "shellcmd",
         "bash", "bashcommand", "powershell", "exec", "execute", "script", "shellscript", "bashscript", "eval", "argv",
+    }
+)  # fmt: skip  # words, a line at a time
+_COUNTS = (
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "minProperties",
+    "maxProperties",
+    "minContains",
+    "maxContains",
+)
+_NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_TEXTS = (
+    "pattern",
+    "format",
+    "title",
+    "description",
+    "$comment",
+    "$schema",
+    "$id",
+    "$anchor",
+    "contentEncoding",
+    "contentMediaType",
+)
+_KNOWN = frozenset(
+    {
+        *_COUNTS, *_NUMBERS, *_TEXTS, *_IN_PLACE, *_NARROWING, "type", "enum", "const", "properties", "patternProperties",
+        "additionalProperties", "unevaluatedProperties", "propertyNames", "required", "dependentRequired", "dependentSchemas",
+        "dependencies", "items", "prefixItems", "additionalItems", "unevaluatedItems", "contains", "uniqueItems", "$ref", "$defs",
+        "definitions", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$vocabulary", "id", "default",
+        "examples", "example", "deprecated", "readOnly", "writeOnly", "contentSchema", "nullable", "discriminator",
+        "markdownDescription", "enumNames", "enumDescriptions", "errorMessage",
     }
 )  # fmt: skip  # words, a line at a time
 _SAYS_NOTHING = frozenset(
@@ -227,6 +262,7 @@ class _Walk:
     # What one schema says
 
     def _words(self, schema: dict[str, Any], at: _Path) -> None:
+        self._values(schema, at)
         if "type" in schema:
             said = schema["type"]
             several = said if isinstance(said, list) else [said]
@@ -255,6 +291,26 @@ class _Walk:
                 self.say("reference", (*at, word), "a reference whose target depends on who asks")
         if at and isinstance(schema.get("$id", schema.get("id") if "$ref" in schema else None), str):
             self.say("reference", (*at, "$id"), "an $id below the top, which moves where references lead")
+
+    def _values(self, schema: dict[str, Any], at: _Path) -> None:
+        """Rule 7."""
+        for word, value in schema.items():
+            wanted = ""
+            if word in _COUNTS and not (type(value) is int and value >= 0):
+                wanted = "a whole number, at least 0,"
+            elif word in _NUMBERS and (isinstance(value, bool) or not isinstance(value, int | float)):
+                if not (word.startswith("exclusive") and isinstance(value, bool) and not self._siblings):
+                    wanted = "a number"
+            elif word in _TEXTS and not isinstance(value, str):
+                wanted = "text"
+            elif word == "uniqueItems" and not isinstance(value, bool):
+                wanted = "true or false"
+            elif word == "propertyNames" and not isinstance(value, bool | dict):
+                wanted = "a schema"
+            elif word not in _KNOWN and not word.startswith("x-"):
+                self.say("shape", (*at, word), f"{shown(word)}, a word that JSON Schema does not have")
+            if wanted:
+                self.say("shape", (*at, word), f"{shown(value)}, where {wanted} is wanted")
 
     def _required(self, schema: dict[str, Any], at: _Path, known: frozenset[str]) -> None:
         if "required" not in schema:

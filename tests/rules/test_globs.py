@@ -87,6 +87,12 @@ def test_names_that_look_alike_are_one_when_folded(path: str) -> None:
     assert Globs(["fixtures/http/*.json"], fold=True).any(path)
 
 
+@pytest.mark.parametrize("pattern", ["fixtures/［x.json", "fixtures/［z-a］.json", "a\\*b", "fixtures/＊＊x"])
+def test_a_pattern_that_folds_into_none_is_still_one(pattern: str) -> None:
+    assert pattern_fault(pattern, "owners") == ""
+    assert not Globs([pattern], fold=True).any("src/x.py")
+
+
 def test_folding_keeps_what_differs_apart() -> None:
     assert folded("src/fixture.py") != folded("src/fixtures.py")
 

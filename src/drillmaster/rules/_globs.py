@@ -67,7 +67,7 @@ class Globs:
     """Several patterns of one dialect, compiled together; `fitting` gives the numbers of those that fit a path."""
 
     def __init__(self, patterns: Iterable[str], dialect: Dialect = "owners", *, fold: bool = False) -> None:
-        texts = [_expression(folded(one) if fold else one, dialect) for one in patterns]
+        texts = [_folded(one, dialect) if fold else _expression(one, dialect) for one in patterns]
         self._each = [re.compile(text, re.DOTALL) for text in texts]
         self._any = re.compile("|".join(f"(?:{text})" for text in texts), re.DOTALL) if texts else None
         self._fold = fold
@@ -82,6 +82,16 @@ class Globs:
         if self._any is None or self._any.fullmatch(path) is None:
             return ()
         return tuple(at for at, one in enumerate(self._each) if one.fullmatch(path))
+
+
+def _folded(pattern: str, dialect: Dialect) -> str:
+    """Give the expression of a folded pattern; of the pattern itself where folding leaves none, as with a wide bracket."""
+    try:
+        text = _expression(folded(pattern), dialect)
+        re.compile(text)
+    except (re.error, ValueError):
+        return _expression(pattern, dialect)
+    return text
 
 
 @lru_cache(maxsize=1024)

@@ -9,6 +9,8 @@
    (descriptions, examples, titles), nor another order, nor another way to spell the same (`$ref`, `allOf`, "or null").
 4. What cannot be told (a changed pattern, a condition, choices beyond counting, a reference to another address) is
    *unclear* and counts as a break. Nothing is ever fetched.
+   A `oneOf` is read as a choice: that two of its branches take the same value, and so none, is not looked for. A field
+   that is named for the first time is a field more, also where an open object could have held another one of that name.
 5. Each finding says who meets what, and where, with JSON pointers into both versions.
 
 JSON Schema drafts 4 to 2020-12, tool lists (MCP, OpenAI, Anthropic), OpenAPI 3.0 and 3.1. Pure, and bounded: circles are

@@ -29,6 +29,7 @@ __all__ = ["Comparison", "unfollowed"]
 MAX_PAIRS = 20_000
 """Pairs of schemas that are compared in one document; past it the rest is unclear."""
 _MAX_NESTED = 6
+_MAX_PIECES = 64
 _META = ("http://json-schema.org/", "https://json-schema.org/")
 """The schemas of schemas, which every validator has."""
 _ANY = Node((Part("", {}, leaf=True),))  # a leaf, so that it is nowhere taken for the root
@@ -154,7 +155,7 @@ class Comparison:
             return nodes
         groups = [OF_NUMBERS & types if one == "number" else frozenset({one}) for one in sorted(types)]
         kept = [one for one in groups if not ("number" in types and one == {"integer"})]
-        return [Node(nodes[0].parts, only=one, null=False if one != {"null"} else nodes[0].null) for one in kept]
+        return [Node(nodes[0].parts, only=one) for one in kept]
 
     def _matched(
         self, olds: list[Node], news: list[Node], side: Sides, sides: Sides, trail: str, depth: int
@@ -163,19 +164,42 @@ class Comparison:
         asking, giving = (olds, news) if side == REQUEST else (news, olds)
         found: list[Break] = []
         for place, one in enumerate(asking):
-            tried = []
-            name = _ref_name(one)
-            # The likeliest first: of one name, then of one place.
-            order = sorted(range(len(giving)), key=lambda at: (_ref_name(giving[at]) != name, abs(at - place)))
-            for other in (giving[at] for at in order):
-                pair = (one, other) if side == REQUEST else (other, one)
-                said = [b for b in self._remembered(*pair, side, trail, depth) if b.level != "note"]
-                if not said:
-                    break
-                tried.append((other, said))
-            else:
-                found += self._short(one, tried, side, sides, trail)
+            covered, told = self._covered(one, place, giving, side, trail, depth)
+            if not covered:
+                # Perhaps no one choice takes it all, but several do, each its types or constants.
+                pieces = self._pieces(self.old if side == REQUEST else self.new, one)
+                covered = bool(pieces) and all(
+                    self._covered(piece, place, giving, side, trail, depth)[0] for piece in pieces
+                )
+            found += told[0][1] if covered and told else [] if covered else self._short(one, told, side, sides, trail)
         return found
+
+    def _covered(
+        self, one: Node, place: int, giving: list[Node], side: Sides, trail: str, depth: int
+    ) -> tuple[bool, list[tuple[Node, list[Break]]]]:
+        """Whether a choice takes all of one; with the notes of that choice, or with what each of them lacks."""
+        name = _ref_name(one)
+        tried = []
+        # The likeliest first: of one name, then of one place.
+        order = sorted(range(len(giving)), key=lambda at: (_ref_name(giving[at]) != name, abs(at - place)))
+        for other in (giving[at] for at in order):
+            pair = (one, other) if side == REQUEST else (other, one)
+            told = self._remembered(*pair, side, trail, depth)
+            said = [b for b in told if b.level != "note"]
+            if not said:
+                return True, [(other, told)]
+            tried.append((other, said))
+        return False, tried
+
+    def _pieces(self, document: Document, one: Node) -> list[Node]:
+        """Tell constants, or types, of one choice apart; none where it is one already, or too many."""
+        shape = shape_of(document, one)
+        if shape.values is not None and 2 <= len(shape.values) <= _MAX_PIECES:
+            return [
+                Node((*one.parts, Part(f"{shape.values_at}={text}", {"const": value}, leaf=True)), one.only)
+                for text, value in shape.values.items()
+            ]
+        return self._split(document, [one], [one, one]) if shape.values is None and one.only is None else []
 
     def _remembered(self, old: Node, new: Node, side: Sides, trail: str, depth: int) -> list[Break]:
         key = (old.key, new.key, side)
@@ -247,7 +271,10 @@ class Comparison:
             if name in b.props:
                 sides = self._sides_of(pair.sides, node, b.props[name])
                 pair.follow(node, b.props[name], sides, f"{trail}.{name}" if trail else name)
-        for name in b.props.keys() - a.props.keys():
+        for name in sorted(b.props.keys() - a.props.keys()):
+            if a.closed is None and (a.extra is not None or name in a.required):
+                # It could come before, and was asked for or had a form: that it has one of its own now is no field more.
+                pair.follow(a.extra or _ANY, b.props[name], pair.sides, f"{trail}.{name}" if trail else name)
             if a.closed is not None and "response" in pair.sides:
                 said = f"{trail}: a reader that refuses fields it does not know gets `{name}`"
                 yield Break(rule="response-property-added", level="note", at=b.props[name].at, says=said)
@@ -372,7 +399,7 @@ def _types(pair: _Pair) -> Iterator[Break]:
     b = ALL_TYPES if pair.b.types is None else pair.b.types
     at, was = pair.b.types_at or pair.new.at, pair.a.types_at or pair.old.at
     lost, gained = a - b, b - a
-    if pair.a.values is not None and pair.b.values is not None:
+    if all(one.values is not None or one.types == frozenset({"null"}) for one in (pair.a, pair.b)) and a != b:
         return  # the constants themselves say more
     if lost == {"null"}:
         yield from _lost(pair, "became-not-nullable", "sends null is refused", at=at, was=was)
@@ -392,8 +419,17 @@ def _named(types: frozenset[str]) -> str:
     return " or ".join(sorted(types - {"integer"} if "number" in types else types))
 
 
+def _null_as_value(shape: Shape) -> Shape:
+    """Take the type null for the one constant that it is, where the other side is told in constants."""
+    if shape.values is not None or shape.types != frozenset({"null"}):
+        return shape
+    return msgspec.structs.replace(shape, values={"null": None}, values_at=shape.types_at)
+
+
 def _values(pair: _Pair) -> Iterator[Break]:
     a, b = pair.a, pair.b
+    if (a.values is None) != (b.values is None):
+        a, b = _null_as_value(a), _null_as_value(b)
     at, was = b.values_at or pair.new.at, a.values_at or pair.old.at
     if a.values is not None and b.values is not None:
         for text in sorted(a.values.keys() - b.values.keys()):

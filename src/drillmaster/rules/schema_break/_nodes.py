@@ -45,19 +45,22 @@ class Missing(Exception):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One schema at a JSON pointer. `leaf`: its references, `allOf` and choices were followed already."""
+    """One schema at a JSON pointer. `leaf`: its references, `allOf` and choices were followed already.
+
+    `or_null`: null fits as well, whatever it says.
+    """
 
     at: str
     value: Any
     leaf: bool = False
+    or_null: bool = False
 
 
 class Node(msgspec.Struct, frozen=True):
-    """What holds at one place. `only` keeps some types of it; `null` lets null in besides."""
+    """What holds at one place. `only` keeps some types of it."""
 
     parts: tuple[Part, ...]
     only: frozenset[str] | None = None
-    null: bool = False
 
     @property
     def at(self) -> str:
@@ -65,15 +68,16 @@ class Node(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return (tuple((part.at, part.leaf) for part in self.parts), self.only, self.null)
+        return (tuple((part.at, part.leaf, part.or_null) for part in self.parts), self.only)
 
 
 class Union(msgspec.Struct, frozen=True):
-    """One choice: its keyword, where it stands, and its branches."""
+    """One choice: its keyword, where it stands, its branches, and whether null is one more."""
 
     keyword: str
     at: str
     branches: tuple[Node, ...]
+    null: bool
 
 
 class Flat(msgspec.Struct):
@@ -83,8 +87,7 @@ class Flat(msgspec.Struct):
     unions: list[Union]
     never: bool = False
     null: bool = False
-    followed: tuple[str, ...] = ()
-    """Pointers that references led to."""
+    """Null fits besides what types and constants say: some schema lets it in, and none keeps it out."""
 
 
 def step(at: str, *steps: str | int) -> str:
@@ -216,10 +219,9 @@ class Document:
 
     def flat(self, node: Node) -> Flat:
         """Follow references and `allOf`. Raises Missing."""
-        flat = Flat(leaves=[], unions=[], null=node.null)
+        flat = Flat(leaves=[], unions=[])
         waiting = list(reversed(node.parts))
         seen: set[str] = set()
-        followed = []
         while waiting:
             part = waiting.pop()
             value = part.value
@@ -232,40 +234,41 @@ class Document:
                 continue
             seen.add(part.at)
             # OpenAPI 3.0 wants `type` beside it; people write it beside `allOf` and mean it.
-            flat.null |= self.nullable and value.get("nullable") is True and "type" not in value
+            null = part.or_null or (self.nullable and value.get("nullable") is True and "type" not in value)
             ref = _reference(value)
             if ref is not None:
                 target = self.resolve(ref, part.at)
-                followed.append(target.at)
-                waiting.append(target)
+                waiting.append(msgspec.structs.replace(target, or_null=null))
                 if not self.siblings and "$ref" in value:
                     continue
             for i, one in enumerate(_list(value.get("allOf"))):
-                waiting.append(Part(step(part.at, "allOf", i), one))
-            flat.leaves.append(Part(part.at, value, leaf=True))
+                waiting.append(Part(step(part.at, "allOf", i), one, or_null=null))
+            flat.leaves.append(Part(part.at, value, leaf=True, or_null=null))
             for word in ("oneOf", "anyOf"):
                 branches = _list(value.get(word))
                 if branches:
-                    self._choice(flat, waiting, part, word, branches)
-        flat.followed = tuple(followed)
+                    self._choice(flat, waiting, part, word, branches, null=null)
+        let_in = any(leaf.or_null for leaf in flat.leaves) or any(union.null for union in flat.unions)
+        kept_out = any(not leaf.or_null and not _admits_null(leaf.value) for leaf in flat.leaves)
+        flat.null = let_in and not kept_out and all(union.null for union in flat.unions)
         return flat
 
-    def _choice(self, flat: Flat, waiting: list[Part], part: Part, word: str, branches: list[Any]) -> None:
+    def _choice(
+        self, flat: Flat, waiting: list[Part], part: Part, word: str, branches: list[Any], *, null: bool
+    ) -> None:
         parts = [Part(step(part.at, word, i), one) for i, one in enumerate(branches)]
         real = [one for one in parts if not _only_null(one.value)]
         with_null = len(real) < len(parts)
         constants = [self._constants(one) for one in real]
         if real and all(one is not None for one in constants):
             merged = [value for one in constants for value in one or ()] + ([None] if with_null else [])
-            flat.leaves.append(Part(step(part.at, word), {"enum": merged}, leaf=True))
+            flat.leaves.append(Part(step(part.at, word), {"enum": merged}, leaf=True, or_null=null))
         elif len(real) == 1:
-            flat.null |= with_null
-            waiting.append(real[0])
+            waiting.append(msgspec.structs.replace(real[0], or_null=with_null or null))
         elif real:
-            flat.null |= with_null
-            flat.unions.append(Union(word, step(part.at, word), tuple(Node((one,)) for one in real)))
+            flat.unions.append(Union(word, step(part.at, word), tuple(Node((one,)) for one in real), with_null or null))
         else:
-            flat.leaves.append(Part(step(part.at, word), {"type": "null"}, leaf=True))
+            flat.leaves.append(Part(step(part.at, word), {"type": "null"}, leaf=True, or_null=null))
 
     def _constants(self, part: Part) -> list[Any] | None:
         """Give the values of a branch that is nothing but constants; None for any other."""
@@ -301,7 +304,7 @@ class Document:
             if inner is None or len(found) + len(inner) > _MAX_BRANCHES:
                 return None
             found += inner
-        return [*found, Node((Part(node.at, {"type": "null"}, leaf=True),))] if flat.null else found
+        return [*found, Node((Part(unions[0].at, {"type": "null"}, leaf=True),))] if flat.null else found
 
     def closure(self, node: Node) -> dict[str, Any]:
         """Give all that a node leads to, as it is written, by pointer: equal in two documents, it asks for the same."""
@@ -398,6 +401,16 @@ def _reference(value: dict[str, Any]) -> str | None:
         if isinstance(ref, str):
             return ref
     return None
+
+
+def _admits_null(value: dict[str, Any]) -> bool:
+    """Whether a schema's own words let null in."""
+    kind = value.get("type")
+    typed = (
+        kind is None or kind == "null" or (isinstance(kind, list) and "null" in kind) or value.get("nullable") is True
+    )
+    constants = value.get("enum")
+    return typed and (not isinstance(constants, list) or None in constants) and value.get("const") is None
 
 
 def _list(value: Any) -> list[Any]:

@@ -136,9 +136,10 @@ def _merged(document: Document, node: Node) -> Shape:
         shape.types = guessed
     if node.only is not None:
         shape.types = node.only if shape.types is None else shape.types & node.only
-    if flat.null and shape.types is not None:
+    null = flat.null and (node.only is None or "null" in node.only)
+    if null and shape.types is not None:
         shape.types |= {"null"}
-    _settle(shape, null=flat.null)
+    _settle(shape, null=null)
     return shape
 
 

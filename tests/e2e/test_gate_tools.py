@@ -286,6 +286,28 @@ def test_a_configuration_that_a_bot_adds_is_its_patch(repo: Repo, state: Path) -
     assert code == 1 and "touches .cursor/mcp.json" in said
 
 
+@pytest.mark.parametrize("path", [".MCP.json", "packages/a/.mcp.json", ".vscode/mcp.json", "sub/.Cursor/mcp.json"])
+def test_a_configuration_is_found_in_any_case_and_wherever_it_is_touched(repo: Repo, state: Path, path: str) -> None:
+    repo.commit({path: json.dumps({"servers": {"x": {"command": "bash", "args": ["-c", "x"]}}})}, signed="ada")
+    code, said, err = gate(repo, state=state)
+    assert code == 1 and f"{path}: x: command/0" in said, said + err
+
+
+def test_a_folder_of_configurations_that_is_a_link_is_refused(repo: Repo, state: Path) -> None:
+    repo.write({"docs/mcp.json": '{"mcpServers": {"x": {"command": "bash"}}}'})
+    (repo.path / ".cursor").symlink_to("docs")
+    repo.commit(signed="ada")
+    code, _, err = gate(repo, state=state)
+    assert code == 2 and "a link or a submodule where a client looks" in err
+
+
+def test_a_configuration_that_is_a_link_is_refused(repo: Repo, state: Path) -> None:
+    repo.write({"docs/mcp.json": '{"mcpServers": {}}'})
+    (repo.path / ".mcp.json").symlink_to("docs/mcp.json")
+    repo.commit(signed="ada")
+    assert gate(repo, state=state)[0] == 2
+
+
 def test_a_list_that_became_a_link_or_went_away_is_refused(repo: Repo, state: Path) -> None:
     repo.write({"other.json": json.dumps(ARTICLE), "tools.allow.json": None})
     (repo.path / "tools.allow.json").symlink_to("other.json")

@@ -15,7 +15,7 @@ from drillmaster.errors import Problem
 from drillmaster.gates.tools import Config, Offered
 from drillmaster.strict import shown
 
-__all__ = ["CAP_BYTES", "CONFIGS", "config_of", "is_config", "offered_of", "plain_json"]
+__all__ = ["CAP_BYTES", "CONFIGS", "config_of", "is_config", "leads_to_config", "offered_of", "plain_json"]
 
 CAP_BYTES = 8 << 20
 CONFIGS = (
@@ -26,8 +26,13 @@ CONFIGS = (
     "claude_desktop_config.json",
     ".claude/mcp.json",
     ".claude.json",
+    ".roo/mcp.json",
+    ".kiro/settings/mcp.json",
+    ".amazonq/mcp.json",
+    ".gemini/settings.json",
 )
-"""Where clients look, from the root of a repository."""
+"""Where clients look, from the root of a repository; the last four are of others that write what Claude does."""
+_FOLDED = frozenset(one.casefold() for one in CONFIGS)
 _SHARED = frozenset(
     {"claude_desktop_config.json", ".claude.json", "settings.json", "settings.local.json", "devcontainer.json"}
 )
@@ -36,8 +41,15 @@ _COMMA = re.compile(r'("(?:[^"\\\n]|\\.)*")|,(?=\s*[}\]])')
 
 
 def is_config(path: str) -> bool:
-    """Whether a path is one where a client looks, in whatever folder."""
-    return any(path == one or path.endswith(f"/{one}") for one in CONFIGS)
+    """Whether a path is one where a client looks, in whatever folder; some systems do not mind the case."""
+    parts = path.casefold().split("/")
+    return any("/".join(parts[-depth:]) in _FOLDED for depth in (1, 2, 3))
+
+
+def leads_to_config(path: str) -> bool:
+    """Whether a folder of that path would hold a client's configuration: a link in its place could bring one in unseen."""
+    parts = path.casefold().split("/")
+    return any(one.startswith("/".join(parts[-depth:]) + "/") for one in _FOLDED for depth in (1, 2))
 
 
 def config_of(place: str, data: bytes) -> Config:

@@ -25,7 +25,7 @@ from drillmaster.gates._tools_contract import of_command
 from drillmaster.gates.tools import Config, FileFact, Listing, Live, Offered, Tools, ToolsGate
 from drillmaster.intake import is_there, read_bytes
 from drillmaster.intake.judging import Asked, Gathered, inside
-from drillmaster.intake.mcp_files import CAP_BYTES, CONFIGS, config_of, is_config, offered_of
+from drillmaster.intake.mcp_files import CAP_BYTES, CONFIGS, config_of, is_config, leads_to_config, offered_of
 from drillmaster.rules import argv
 from drillmaster.strict import shown
 
@@ -268,7 +268,16 @@ class _Commits:
     def _config_places(self, commit: str) -> list[str]:
         tree = self._repo.tree(commit)
         here = {*CONFIGS, *(os.path.normpath(f"{self._folder}/{one}") for one in CONFIGS)}
-        return sorted(one for one in tree if one in here or (one in self.touched and is_config(one)))
+        here = {one.casefold() for one in here}
+        hidden = [one for one, entry in tree.items() if entry.mode not in _FILES and leads_to_config(one)]
+        if hidden and commit == self._head:
+            raise Problem(
+                f"{hidden[0]} at {commit[:12]}",
+                found="a link or a submodule where a client looks for its configuration",
+                wanted="a folder, with what is in it committed",
+                remedy=f"git rm --cached {hidden[0]}, and commit the files themselves",
+            )
+        return sorted(one for one in tree if one.casefold() in here or (one in self.touched and is_config(one)))
 
     def offered(self, named: Iterable[str]) -> list[tuple[str, str, bytes]]:
         folder = os.path.normpath(f"{self._folder}/{OFFERED_FOLDER}")

@@ -137,3 +137,26 @@ def test_a_file_in_the_place_of_the_run_folders_is_found_before_any_call(lab: La
         done = lab.run(url, "--idle", "0", "--yes", "--rehearsal", "--levels", "1", "--warm", "2", "--out", "runs")
     assert (done.returncode, truth.n) == (2, 0)
     assert "--out" in done.stderr
+
+
+def test_calls_made_again_since_the_server_had_closed_a_kept_connection_are_in_row_file_and_verdict(lab: Lab) -> None:
+    def two_each(reader: Reader, sock: socket.socket) -> None:
+        for _ in range(2):
+            if reader.request() is None:
+                return
+            sock.sendall(answer())
+        time.sleep(0.03)  # closes without having said so
+
+    origin = Origin(two_each)
+    try:
+        done = lab.run(f"{origin.url}/", "--levels", "1", "--warm", "8", "--idle", "0", "--timeout", "5")
+    finally:
+        origin.close()
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((lab.folder / "interview.json").read_text())["results"]
+    again = rows[1]["made_again"]
+    assert 2 <= again <= 4 and "made_again" not in rows[0]
+    assert f"{again} calls made again on a kept connection that was closed" in done.stdout
+    judged = gate(lab, "--policy", "gate.json", "--json")
+    said = json.loads(judged.stdout)
+    assert said["counts"]["calls made again on a kept connection"] == again

@@ -481,6 +481,7 @@ def test_an_exception_lets_one_check_of_one_tool_pass_and_is_counted() -> None:
     assert missed(evidence, exempt(tool="other")) == {"required-empty"}
     assert missed(evidence, exempt(check="overlay")) == {"required-empty"}
     assert missed(evidence, exempt(until="2026-11-29")) == {"exceptions"}
+    assert missed(evidence, exempt(until="2099-01-01")) == {"exceptions"}
 
 
 @pytest.mark.parametrize("id_", ["command-is-shell", "origin-not-human", "pin-changed", "signed", "hidden-text"])
@@ -522,6 +523,8 @@ def test_a_policy_is_read() -> None:
         {"max_privileges": 0}, {"max_privileges": True}, {"max_privileges": 1.5}, {"min_tools": 0}, {"urls": ["http://a.example"]},
         {"urls": ["https://u:p@a.example"]}, {"urls": ["https://${HOST}/"]}, {"urls": [""]}, {"urls": None}, {"wire": True},
         {"programs": [{"path": "/x", "sha256": "abc"}]}, {"programs": [{"path": "/x"}]}, {"nosuch": 1},
+        {"programs": [{"path": p, "sha256": "0" * 64} for p in ("./x", "x")]},
+        {"programs": [{"path": p, "sha256": "0" * 64, "called": ["x"]} for p in ("/x", "/y")]},
         {"exceptions": [{"check": "signed", "tool": "x", "until": "2027-01-01", "why": "y"}]},
         {"exceptions": [{"check": "overlay", "tool": "x", "until": "never", "why": "y"}]},
         {"exceptions": [{"check": "overlay", "tool": "x", "until": "2027-01-01"}]},

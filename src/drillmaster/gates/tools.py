@@ -54,6 +54,7 @@ from drillmaster.verdict import Check, Cite, Exact, Finding, Role, Status, Verdi
 __all__ = ["Config", "Exemption", "FileFact", "Listing", "Live", "Offered", "Tools", "ToolsGate", "gate"]
 
 _SHOWN = 6
+_LONGEST_NS = 367 * 86_400 * 10**9
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=400)]
 
 
@@ -116,6 +117,10 @@ class ToolsGate(Gate[Tools], frozen=True, kw_only=True, tag="tools"):
                 raise ValueError(
                     f"programs: {program.path}: found {shown(program.sha256)}, wanted sha256: and 64 hex digits"
                 )
+        paths = [argv.within(one.path) or one.path for one in self.programs]
+        for what in (*paths, *(name for one in self.programs for name in one.called)):
+            if (*paths, *(name for one in self.programs for name in one.called)).count(what) > 1:
+                raise ValueError(f"programs: found {shown(what)} twice, wanted one program for each path and each name")
         wrong = next(((url, url_wrong(url)) for url in self.urls if url_wrong(url)), None)
         if wrong is not None:
             raise ValueError(f"urls: {shown(wrong[0])}: {wrong[1]}")
@@ -345,11 +350,11 @@ class ToolsGate(Gate[Tools], frozen=True, kw_only=True, tag="tools"):
         over = [
             f"{one.check} of {one.tool} until {one.until}"
             for one in self.exceptions
-            if (parse_rfc3339(f"{one.until}T23:59:59Z") or 0) < evidence.now_ns
+            if not 0 <= (parse_rfc3339(f"{one.until}T23:59:59Z") or 0) - evidence.now_ns <= _LONGEST_NS
         ]
         yield _admit(
             "exceptions",
-            f"no exception has run out: {len(self.exceptions)} in the policy",
+            f"each exception ends, within a year, and none has run out: {len(self.exceptions)} in the policy",
             over,
             "mend what was let pass, drop the exception from the policy, and have it signed again",
         )

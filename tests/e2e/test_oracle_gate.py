@@ -194,6 +194,38 @@ def test_a_runner_with_a_deploy_key_fails_an_agent_s_change(repo: Repo) -> None:
     assert mapped(repo, env={"DEPLOY_KEY": "x"}) == 12
 
 
+@pytest.mark.parametrize(
+    ("files", "lane", "code"),
+    [
+        ({"contracts/pay.json": "[]\n"}, "free", 12),
+        ({"contracts/pay.json": "[]\n"}, "", 12),  # nobody's, which the script lets through
+        ({"contracts/pay.json": "[]\n"}, "human", 12),  # nobody's but for a word
+        ({"contracts/pay.json": "[]\n", "src/pay.py": "x = 2\n"}, "human", 12),
+        (
+            {
+                "src/pay.py": "x = 2\n",
+                "tests/test_new.py": "from pay import charge\n\n\ndef test_n():\n    assert charge(1)\n",
+            },
+            "free",
+            12,
+        ),
+        ({"src/pay.py": "x = 2\n"}, "free", 0),
+        ({"src/pay.py": "x = 2\n"}, "", 0),
+        ({"tests/scratch/test_sketch.py": "def test_sketch():\n    assert True\n"}, "free", 0),
+        ({}, "free", 2),
+    ],
+)
+def test_a_repository_with_the_article_s_list_alone(
+    tmp_path: Path, files: dict[str, str], lane: str, code: int
+) -> None:
+    bare = Repo(tmp_path / "bare")
+    bare.commit({".oracle-owners": OWNERS, "contracts/pay.json": "{}\n", "src/pay.py": "x = 1\n"})
+    bare.branch("change")
+    if files:
+        bare.commit(files)
+    assert mapped(bare, env={"AGENT_LANE": lane}) == code
+
+
 def test_five_thousand_files_take_seconds(repo: Repo) -> None:
     repo.commit({f"src/a{n % 50}/b{n}.py": f"x = {n}\n" for n in range(4_600)}, signed="ada")
     repo.commit({f"tests/t{n % 20}/test_b{n}.py": TEST for n in range(400)}, signed="ada")

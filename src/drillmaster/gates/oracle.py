@@ -2,8 +2,8 @@
 
 Rules, in the order of the checks:
 
-1. Admissions. There is a change, and all of it can be read; the base's list of oracles can be used; each owner on it is a
-   person of the roster or a team of such; the list names something; exceptions are a person's, dated, and not over.
+1. Admissions. There is a change, and all of it can be read; the base's list of oracles can be used, and names something;
+   exceptions are a person's, dated, and not over. An owner whom nobody knows refuses what no other rule fails.
 2. An oracle is what the base's list names, and what judges the change itself: lists, policies, workflows, hooks, conftest.
    Scratch is what the policy names, docs likewise. *Everything else is product*, in whatever language.
 3. A change that is an agent's, or nobody's, touches no oracle. One that touches oracle and product is two changes: in all, and
@@ -20,6 +20,7 @@ import msgspec
 
 from drillmaster.changes import Commit, Person
 from drillmaster.clock import parse_rfc3339
+from drillmaster.errors import one_line
 from drillmaster.gates import Gate
 from drillmaster.gates._oracle_attest import attested, people_problems, signed_off
 from drillmaster.gates._oracle_evidence import LIST, OracleChange, Sorted, is_told_bot, owns
@@ -101,12 +102,15 @@ class Oracle(Gate[OracleChange], frozen=True, kw_only=True, tag="oracle"):
             raise ValueError("self_owner: found nothing, wanted a person or team of the roster")
 
     def checks(self, evidence: OracleChange) -> Iterator[Check]:
+        yield from map(_printable, self._checks(evidence))
+
+    def _checks(self, evidence: OracleChange) -> Iterator[Check]:
         told = self._told(evidence)
         yield _change(told)
         yield _owners(told)
-        yield _owners_known(told)
         yield _examined(told)
         yield self._exceptions(evidence)
+        yield _owners_known(told)
         if told.defects or evidence.owners is None:
             return  # without the list nothing can be told apart
         yield _lane_oracle(told)
@@ -283,6 +287,21 @@ def _check(
     )
 
 
+def _printable(check: Check) -> Check:
+    """Give a check whose texts can be written: git's paths may be no UTF-8."""
+    try:
+        "".join((check.title, check.why, check.remedy, *(cite.file for cite in check.cites))).encode()
+    except UnicodeEncodeError:
+        return msgspec.structs.replace(
+            check,
+            title=one_line(check.title),
+            why=one_line(check.why),
+            remedy=one_line(check.remedy),
+            cites=tuple(Cite(one_line(cite.file), cite.line) for cite in check.cites),
+        )
+    return check
+
+
 def _change(told: Sorted) -> Check:
     diff = told.change.diff
     empty = not told.paths
@@ -328,7 +347,6 @@ def _owners_known(told: Sorted) -> Check:
         "owner-known",
         "refused" if wrong else "pass",
         "each owner is a person of the roster, or a team with one in it",
-        role="admission",
         observed=Exact(len({row.owner for row in told.rows})),
         why="; ".join(dict.fromkeys(wrong)),
         remedy=f"name a person or team of .drillmaster/roster.yaml in {LIST}, and merge that first",

@@ -108,15 +108,17 @@ def test_a_key_that_is_listed_for_another_namespace_is_refused(keys: Path, signe
         ('valid-before="20261201"', "2026-11-30T23:59:59Z", True),
         ('valid-before="20261201"', "2026-12-01T00:00:00Z", True),  # OpenSSH: up to and including
         ('valid-before="20261201"', "2026-12-01T00:00:01Z", False),
-        ('valid-before="20261201Z"', "2026-12-02T00:00:00Z", False),
+        ('valid-before="20261201Z"', "2026-11-30T20:00:00Z", True),
+        ('valid-before="20261201Z"', "2026-12-01T01:00:00Z", False),
         ('valid-after="20261201"', "2026-11-30T23:59:59Z", False),
         ('valid-after="20261201"', "2026-12-01T00:00:01Z", True),
     ],
 )
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago"])
 def test_a_key_holds_from_its_first_day_to_its_last(
-    option: str, now: str, holds: bool, keys: Path, signed: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+    zone: str, option: str, now: str, holds: bool, keys: Path, signed: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TZ", "Pacific/Kiritimati")  # a day is UTC's wherever it is read
+    monkeypatch.setenv("TZ", zone)  # a day is UTC's wherever it is read
     allowed = f"ada {option} {public(keys, 'ada')}"
     if holds:
         assert names(check([signed["ada"]], allowed, now_ns=at(now))) == ["ada"]

@@ -122,3 +122,17 @@ def test_the_verbs_say_what_is_wrong_and_how_to_mend_it(tmp_path: Path) -> None:
     assert none.returncode == 2
     assert "drillmaster workspace evict" in none.stderr
     assert run("resume", str(tmp_path / "nowhere")).returncode == 2
+    # What an unset variable leaves behind is no path, and not the folder we stand in.
+    for words in (("resume", ""), ("evict", "", "--to", str(tmp_path / "store")), ("evict", "a", "--to", "")):
+        assert run(*words).returncode == 2
+
+
+def test_the_folder_we_stand_in_can_be_named(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "store").mkdir()
+    (tmp_path / "work" / "memory.json").write_text("{}")
+    for words in (("evict", "memory.json", "--to", "../store"), ("resume", ".")):
+        ended = subprocess.run(
+            [*CLI, *words], cwd=tmp_path / "work", capture_output=True, text=True, timeout=60, check=False
+        )
+        assert ended.returncode == 0, ended.stderr

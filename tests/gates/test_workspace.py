@@ -235,6 +235,11 @@ def test_a_root_that_cannot_be_read_is_refused(root: Path) -> None:
         assert judged(root / name, "--exit-map", "articles").code == 2
 
 
+def test_an_empty_path_is_not_the_folder_we_stand_in(root: Path) -> None:
+    result = CliRunner().invoke(_called, ["gate", "workspace", "", "--repo", str(root)])
+    assert result.exit_code == 2
+
+
 def test_a_workspace_below_a_cache_is_no_cache(tmp_path: Path) -> None:
     folder = tmp_path / ".cache" / "sessions" / "work"
     folder.mkdir(parents=True)

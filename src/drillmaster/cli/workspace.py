@@ -15,6 +15,15 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
+def _named(ctx: click.Context, param: click.Parameter, value: str | tuple[str, ...]) -> Path | tuple[Path, ...]:
+    """Take paths, and refuse what an unset variable leaves behind: as a path, "" would be the folder we stand in."""
+    words = value if isinstance(value, tuple) else (value,)
+    if not all(words):
+        raise click.BadParameter("found an empty path, wanted one that says where", ctx, param)
+    paths = tuple(Path(word) for word in words)
+    return paths if isinstance(value, tuple) else paths[0]
+
+
 @click.group("workspace", cls=Verb)
 def command() -> None:
     """Move durable state out of a workspace, and check what was moved.
@@ -29,7 +38,7 @@ def command() -> None:
     metavar="FILE...",
     nargs=-1,
     required=True,
-    type=click.Path(path_type=Path),
+    callback=_named,
     shell_complete=completions.files,
 )
 @click.option(
@@ -37,7 +46,7 @@ def command() -> None:
     "store",
     metavar="STORE",
     required=True,
-    type=click.Path(path_type=Path),
+    callback=_named,
     help="A folder outside the workspace, on a disk that stays, which is there already.",
     shell_complete=completions.folders,
 )
@@ -86,7 +95,12 @@ def evict(files: tuple[Path, ...], store: Path, as_json: bool) -> None:
 
 
 @command.command("resume")
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path), shell_complete=completions.folders)
+@click.argument(
+    "folder",
+    metavar="DIR",
+    callback=_named,
+    shell_complete=completions.folders,
+)
 @click.option("--check", is_flag=True, help="Only look: a cut that was interrupted is told, and not finished.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def resume(folder: Path, check: bool, as_json: bool) -> None:

@@ -7,6 +7,7 @@ import click
 
 from drillmaster.cli import _completions as completions
 from drillmaster.cli.gate._verdicts import Says, end, gate_options
+from drillmaster.errors import Problem
 
 if TYPE_CHECKING:
     from drillmaster.intake.judging import Asked, Gathered
@@ -15,7 +16,7 @@ __all__ = ["command"]
 
 
 @click.command("workspace")
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path), shell_complete=completions.folders)
+@click.argument("named", metavar="DIR", shell_complete=completions.folders)
 @click.option(
     "--report",
     "report",
@@ -25,7 +26,7 @@ __all__ = ["command"]
     shell_complete=completions.files,
 )
 @gate_options
-def command(folder: Path, report: Path | None, asked: "Asked", says: Says) -> None:
+def command(named: str, report: Path | None, asked: "Asked", says: Says) -> None:
     """Judge the files that a later turn would reread.
 
     Every entry below DIR is looked at: bytes in every way they may be read, names, archives, links. What could not be looked at is
@@ -46,9 +47,13 @@ def command(folder: Path, report: Path | None, asked: "Asked", says: Says) -> No
     from drillmaster.intake.trees import ALONE, gather_tree
     from drillmaster.intake.written import write_whole
 
+    if not named:  # a variable that is not set: the folder we stand in was not meant
+        raise Problem(
+            "gate workspace", found="an empty path", wanted="a folder", remedy="name the agent's working directory"
+        )
     kept: list[tuple[Any, Gathered]] = []
     with shown_progress() as progress:
-        gather = gather_tree(folder, progress)
+        gather = gather_tree(Path(named), progress)
 
         def keep(gate: Any, told: "Asked", authority: Any) -> "Gathered":
             gathered = gather(gate, told, authority)

@@ -107,7 +107,7 @@ def _bearer(value: bytes) -> bool:
 
 def _random(value: bytes) -> bool:
     """What was drawn, not written: long enough, letters and digits mixed, no sentence."""
-    if stands_for_one(value) or len(value) < 8 or b" " in value or value.lower() in _NO_VALUE:
+    if stands_for_one(value) or len(value) < 8 or b" " in value or b"://" in value or value.lower() in _NO_VALUE:
         return False
     if _code(value):
         return False
@@ -136,17 +136,18 @@ def _code(value: bytes) -> bool:
     if re.fullmatch(rb"(?:[A-Z][a-z]+[0-9]{0,5}){2,}", value) is not None:
         return True  # a class
     word = re.fullmatch(rb"[A-Za-z_][A-Za-z0-9_-]*", value)
-    return (
-        word is not None and compiled(_NAMES_ITSELF).search(value) is not None and re.search(rb"[0-9]", value) is None
-    )
+    if word is None or compiled(_NAMES_ITSELF).search(value) is None:
+        return False
+    digits = sum(0x30 <= byte <= 0x39 for byte in value)
+    return digits == 0 or (digits <= 2 and value.count(b"_") >= 2)
 
 
 def _password(value: bytes, *, quoted: bool, equals: bool, alone: bool) -> bool:
     """A password behind its name: anything where a line sets it, and no word of a sentence, a label or an expression."""
     if len(value) < 4 or stands_for_one(value) or value.lower() in _NO_VALUE:
         return False
-    if not quoted and _code(value):
-        return False
+    if not quoted and (_code(value) or (value.isupper() and value.translate(None, b"_-").isalpha())):
+        return False  # PASSWORD and VALUE stand for one
     if value.startswith((b"/", b"./", b"~/", b"$", b"--", b"=", b"<", b"!", b"|", b"&", b"(", b"%{")) and not quoted:
         return False
     odd = any(0x30 <= byte <= 0x39 for byte in value) or any(byte in b"!@#$%^&*+/~?" for byte in value)
@@ -167,7 +168,7 @@ _VALUE = (
     rb"|\$\{|<[^>\s]{1,64}+>|\[[^\]\s]{1,64}+\]))"
 )
 _JOINS = (
-    rb"\\{0,4}+[\"'`\]]?[ \t]{0,4}+(?P<join>:=|=>|==?|:|\||(?<=[ \t])(?:is|was)[ \t]"
+    rb"\\{0,4}+[\"'`\]]?[ \t]{0,4}+(?P<join>:=|=>|==?|:|(?<=[ \t])\|(?=[ \t])|(?<=[ \t])(?:is|was)[ \t]"
     # A pair of fields, as in lists of headers and of variables: {"name": "DB_PASSWORD", "value": "..."}
     rb"|,?\s{0,40}+\\{0,4}+[\"']?value\\{0,4}+[\"']?[ \t]{0,4}+[:=])[ \t]{0,4}+"
 )
@@ -212,7 +213,7 @@ def _assigned(data: bytes, at: int, *, password: bool) -> Iterator[Found]:
     if word.startswith(b"pass") and match.group(0)[4:5].lower() not in b"wpcW" and before[-1:].isalpha():
         return  # `bypass=`, `compass:`
     quoted = match["q"] is not None
-    value = match["q"] if quoted else match["b"].rstrip(b".!?:")
+    value = match["q"] if quoted else match["b"].rstrip(b".!?:`*")
     join = match["join"].strip()
     if not quoted and data[at - 1 : at] in (b'"', b"'") and value[:1].isdigit() and value.isalnum() and value.isdigit():
         return  # a vocabulary: "password": 4321
@@ -391,7 +392,9 @@ _NETRC = rb"(?i)login[ \t\r\n]{1,8}+[^\s]{1,128}+[ \t\r\n]{1,8}+password[ \t\r\n
 def _netrc(data: bytes, at: int) -> Iterator[Found]:
     """`machine HOST login NAME password VALUE`"""
     match = compiled(_NETRC).match(data, at)
-    if match is not None and compiled(rb"(?i)\b(?:machine|default)\b").search(data[max(0, at - 100) : at]) is not None:
+    if match is None or compiled(rb"(?i)\b(?:machine|default)\b").search(data[max(0, at - 100) : at]) is None:
+        return
+    if _password(match["v"].rstrip(b"`"), quoted=False, equals=True, alone=True):
         yield "password", match.start("v"), match["v"]
 
 

@@ -30,6 +30,7 @@ MAX_PAIRS = 20_000
 """Pairs of schemas that are compared in one document; past it the rest is unclear."""
 _MAX_NESTED = 6
 _MAX_PIECES = 64
+_STRICT = frozenset({"response-property-added", "response-additional-opened"})
 _META = ("http://json-schema.org/", "https://json-schema.org/")
 """The schemas of schemas, which every validator has."""
 _ANY = Node((Part("", {}, leaf=True),))  # a leaf, so that it is nowhere taken for the root
@@ -165,13 +166,13 @@ class Comparison:
         found: list[Break] = []
         for place, one in enumerate(asking):
             covered, told = self._covered(one, place, giving, side, trail, depth)
-            if not covered:
-                # Perhaps no one choice takes it all, but several do, each its types or constants.
-                pieces = self._pieces(self.old if side == REQUEST else self.new, one)
-                covered = bool(pieces) and all(
-                    self._covered(piece, place, giving, side, trail, depth)[0] for piece in pieces
-                )
-            found += told[0][1] if covered and told else [] if covered else self._short(one, told, side, sides, trail)
+            if covered:
+                found += told[0][1]
+                continue
+            # Perhaps no one choice takes it all, but several do, each its types or constants.
+            pieces = self._pieces(self.old if side == REQUEST else self.new, one)
+            if not pieces or not all(self._covered(p, place, giving, side, trail, depth)[0] for p in pieces):
+                found += self._short(one, told, side, sides, trail)
         return found
 
     def _covered(
@@ -185,7 +186,8 @@ class Comparison:
         for other in (giving[at] for at in order):
             pair = (one, other) if side == REQUEST else (other, one)
             told = self._remembered(*pair, side, trail, depth)
-            said = [b for b in told if b.level != "note"]
+            # A choice that would hold the value only by fields it was told not to have is not the one that was meant.
+            said = [b for b in told if b.level != "note" or b.rule in _STRICT]
             if not said:
                 return True, [(other, told)]
             tried.append((other, said))
@@ -219,7 +221,8 @@ class Comparison:
             if _ref_name(one) == _ref_name(other) != "" or _same_kind(shape_of(mine, one), shape_of(theirs, other))
         ]
         if near:
-            return min(near, key=len)
+            likely = tried[0][1]
+            return likely if any(likely is one for one in near) else min(near, key=len)
         name = _ref_name(one) or "/".join(sorted(shape_of(mine, one).types or ())) or "one choice"
         if side == REQUEST:
             said = f"{trail}: a caller that still sends {name} is refused; that choice is gone"

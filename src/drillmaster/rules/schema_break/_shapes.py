@@ -132,6 +132,8 @@ def _merged(document: Document, node: Node) -> Shape:
         _fields(shape, leaf)
         _elements(shape, leaf)
         _said(shape, leaf, document)
+    if sum("additionalProperties" in leaf.value for leaf in flat.leaves) and len(flat.leaves) > 1:
+        _close_in(shape, [leaf for leaf in flat.leaves if "additionalProperties" in leaf.value])
     if not spelled and guessed is not None and not flat.unions:
         shape.types = guessed
     if node.only is not None:
@@ -266,6 +268,24 @@ def _fields(shape: Shape, leaf: Part) -> None:
         elif isinstance(extra, dict) and extra:
             part = Part(step(leaf.at, word), extra)
             shape.extra = Node((*(shape.extra.parts if shape.extra else ()), part))
+
+
+def _close_in(shape: Shape, closing: list[Part]) -> None:
+    """Hold fields that one schema names against another that holds at once and does not name them."""
+    props = dict(shape.props)
+    for leaf in closing:
+        own = leaf.value.get("properties")
+        named = own if isinstance(own, dict) else {}
+        extra = leaf.value["additionalProperties"]
+        if extra is True or "patternProperties" in leaf.value:
+            continue
+        part = Part(step(leaf.at, "additionalProperties"), extra)
+        for name in [one for one in props if one not in named]:
+            if extra is False:
+                del props[name]
+            else:
+                props[name] = Node((*props[name].parts, part))
+    shape.props = props
 
 
 def _elements(shape: Shape, leaf: Part) -> None:

@@ -312,7 +312,7 @@ def listen(lab: Lab, streams: int, per_s: float, tls: bool, seconds: float) -> H
     ramp_s = max(1.0, streams / (200 if tls else 1_000))
     words = round((ramp_s + seconds + 1) * per_s)
     with speaker(lab, per_s, words, tls) as port:
-        stage = {"kind": "open", "level": streams, "rate": streams / ramp_s, "seconds": ramp_s}
+        stage = {"kind": "open", "level": streams, "rate_per_s": streams / ramp_s, "seconds": ramp_s}
         payloads = [json.dumps({"model": "m", "stream": True, "user": f"stream {n}"}) for n in range(streams)]
         told = spec(lab, port, tls, [stage], payloads=payloads, gaps=str(lab.folder / "gaps.bin"))
         process = subprocess.Popen(

@@ -218,7 +218,7 @@ def test_an_open_loop_counts_from_when_a_call_was_due_and_sees_the_stall_that_a_
             sock.sendall(answer())
 
     with origin(stalls) as port:
-        ran = lab.run(port, {"kind": "open", "rate": 100, "seconds": 4, "level": 500}, {"level": 4, "seconds": 4})
+        ran = lab.run(port, {"kind": "open", "rate_per_s": 100, "seconds": 4, "level": 500}, {"level": 4, "seconds": 4})
     opened = sorted(row.end_ns - row.due_ns for row in ran.rows if row.stage == 0)
     closed = sorted(row.end_ns - row.due_ns for row in ran.rows if row.stage == 1)
     assert len(opened) == 400
@@ -231,7 +231,7 @@ def test_an_open_loop_counts_from_when_a_call_was_due_and_sees_the_stall_that_a_
 
 def test_what_was_due_and_could_not_be_sent_is_on_record(lab: Lab) -> None:
     with origin(always(answer(), after_s=0.1)) as port:
-        ran = lab.run(port, {"kind": "open", "rate": 100, "seconds": 1, "level": 2})
+        ran = lab.run(port, {"kind": "open", "rate_per_s": 100, "seconds": 1, "level": 2})
     assert sum(ran.kinds.values()) == 100
     assert set(ran.kinds) == {"ok", "dropped"}
     assert 15 <= ran.kinds["ok"] <= 24

@@ -22,7 +22,7 @@ FROZEN_S = 1.2
     "stage",
     [
         {"level": 4, "calls": 120},
-        {"kind": "open", "level": 50, "rate": 40, "seconds": 3},
+        {"kind": "open", "level": 50, "rate_per_s": 40, "seconds": 3},
         {"level": 4, "calls": 120, "pauses": {"session_s": 0.01}},
     ],
 )

@@ -176,7 +176,7 @@ def test_a_soft_limit_of_descriptors_is_raised(lab: Lab) -> None:
 
 def test_an_arrival_for_which_there_is_no_descriptor_is_dropped_and_the_run_goes_on(lab: Lab) -> None:
     with origin(always(answer(), after_s=0.5)) as port:
-        spec = lab.spec(port, {"kind": "open", "rate": 200, "seconds": 1, "level": 500})
+        spec = lab.spec(port, {"kind": "open", "rate_per_s": 200, "seconds": 1, "level": 500})
         code, told, trouble = run_raw(json.dumps(spec).encode(), few_descriptors)
     ran = Ran(code, told, lab.folder)
     assert (code, trouble, len(ran.rows)) == (0, [], 200)

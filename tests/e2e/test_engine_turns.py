@@ -139,7 +139,7 @@ def test_the_first_turns_and_all_turns_on_their_own_can_be_taken_too(lab: Lab) -
     stages = [
         {"level": 2, "calls": 2, "takes": "first_turns"},
         {"level": 2, "calls": 10, "takes": "turns"},
-        {"kind": "open", "level": 9, "rate": 100, "seconds": 0.1, "takes": "turns"},
+        {"kind": "open", "level": 9, "rate_per_s": 100, "seconds": 0.1, "takes": "turns"},
     ]
     ran = run(lab, server, *stages, shot={**SESSIONS, "payloads": ["a0", "a1", "a2", "b0", "b1"]})
     of = [Counter(row.payload for row in ran.rows if row.stage == stage) for stage in range(3)]
@@ -449,7 +449,7 @@ def test_waits_shift_no_later_arrival_and_count_as_in_flight(lab: Lab) -> None:
         return asked("0.3") if len(server.of(seen.body)) == 1 and int(seen.body) < 5 else answer()
 
     server = Server(law)
-    ran = waits(lab, server, {"kind": "open", "rate": 50, "seconds": 1, "level": 100})
+    ran = waits(lab, server, {"kind": "open", "rate_per_s": 50, "seconds": 1, "level": 100})
     assert ran.kinds == {"ok": 50}
     same_on_both_sides(ran, server)
     due = sorted(row.due_ns for row in ran.rows)
@@ -461,7 +461,7 @@ def test_waits_shift_no_later_arrival_and_count_as_in_flight(lab: Lab) -> None:
     lab.folder = lab.folder / "second"
     lab.folder.mkdir()
     server = Server(law)
-    ran = waits(lab, server, {"kind": "open", "rate": 50, "seconds": 1, "level": 5})
+    ran = waits(lab, server, {"kind": "open", "rate_per_s": 50, "seconds": 1, "level": 5})
     dropped = [row for row in ran.rows if OUTCOMES[row.outcome] == "dropped"]
     assert 5 <= len(dropped) <= 14
     assert {(row.attempts, row.sent_ns) for row in dropped} == {(0, 0)}

@@ -200,7 +200,7 @@ def test_callers_by_the_clock_and_sessions(lab: Lab) -> None:
             await peer.send("fine")
 
     with server(talk) as port:
-        ran = call(lab, port, {"kind": "open", "level": 50, "rate": 100, "seconds": 0.5, "takes": "first_turns"})
+        ran = call(lab, port, {"kind": "open", "level": 50, "rate_per_s": 100, "seconds": 0.5, "takes": "first_turns"})
         assert ran.kinds == {"ok": 50}
     talks.clear()
     for name in ("samples.bin", "gaps.bin"):

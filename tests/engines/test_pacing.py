@@ -18,14 +18,14 @@ def due(**fields: float) -> list[float]:
 
 
 def test_a_steady_rate_is_evenly_spaced_and_midway_at_the_edges() -> None:
-    assert due(seconds=1, rate=4) == [0.125, 0.375, 0.625, 0.875]
+    assert due(seconds=1, rate_per_s=4) == [0.125, 0.375, 0.625, 0.875]
 
 
 @given(rate=st.floats(0.5, 500), rate_to=st.floats(0.5, 500), seconds=st.floats(0.5, 20))
 def test_a_ramp_has_as_many_arrivals_as_its_area_and_they_are_in_order(
     rate: float, rate_to: float, seconds: float
 ) -> None:
-    times = due(seconds=seconds, rate=rate, rate_to=rate_to)
+    times = due(seconds=seconds, rate_per_s=rate, rate_to_per_s=rate_to)
     assert abs(len(times) - (rate + rate_to) / 2 * seconds) <= 1
     assert times == sorted(times)
     assert all(0 <= at <= seconds for at in times)
@@ -34,7 +34,7 @@ def test_a_ramp_has_as_many_arrivals_as_its_area_and_they_are_in_order(
 
 
 def test_poisson_arrivals_have_exponential_gaps_and_come_again_with_the_seed() -> None:
-    stage = Stage(label="s", kind="open", seconds=200, rate=50, poisson=True)
+    stage = Stage(label="s", kind="open", seconds=200, rate_per_s=50, poisson=True)
     times = [ns / 1e9 for ns in arrivals(stage, 0, 7)]
     gaps = [b - a for a, b in itertools.pairwise(times)]
     mean = sum(gaps) / len(gaps)

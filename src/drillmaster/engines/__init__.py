@@ -114,9 +114,9 @@ class Stage(_Part, frozen=True, kw_only=True):
     """How many calls, in all."""
     seconds: float | None = None
     """For how long calls begin; closed, with `calls`: or until so many have begun."""
-    rate: float = 1.0
+    rate_per_s: float = 1.0
     """Open: arrivals a second, at the start of the stage."""
-    rate_to: float | None = None
+    rate_to_per_s: float | None = None
     """Open: arrivals a second at its end, which the rate moves to evenly; None: it stays."""
     poisson: bool = False
     """Open: arrivals with exponential gaps of that mean, by the seed; else evenly spaced."""

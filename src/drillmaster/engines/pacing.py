@@ -59,7 +59,8 @@ def arrivals(stage: Stage, start_ns: int, seed: int) -> Iterator[int]:
     """When the calls of an open stage are due. Blind to what became of the calls before."""
     assert stage.seconds is not None
     length_s = stage.seconds
-    first, last = stage.rate, stage.rate if stage.rate_to is None else stage.rate_to
+    first = stage.rate_per_s
+    last = first if stage.rate_to_per_s is None else stage.rate_to_per_s
     rng = random.Random(f"{seed}/{stage.label}")  # noqa: S311 - arrivals, not secrets
     # The n-th arrival is where the integral of the rate reaches n - 1/2: evenly spaced, and midway at the edges.
     mass = 0.0

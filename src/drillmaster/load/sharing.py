@@ -66,8 +66,8 @@ def stage_of(step: Step) -> Stage:
         kind="open",
         level=step.callers,
         seconds=one.seconds,
-        rate=one.rate_per_s,
-        rate_to=one.rate_to_per_s,
+        rate_per_s=one.rate_per_s,
+        rate_to_per_s=one.rate_to_per_s,
         poisson=one.poisson,
         takes=_TAKES[step.kind],
     )

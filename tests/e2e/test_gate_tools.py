@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from drillmaster.signing import POLICY, sign
+from drillmaster.strict import digest
 from tests.e2e.repolab import BOT, ROSTER, Keys, Repo
 
 pytestmark = [pytest.mark.e2e, pytest.mark.needs("git"), pytest.mark.needs("ssh-keygen")]
@@ -501,9 +502,9 @@ def test_a_secret_of_this_process_does_not_reach_the_server(tmp_path: Path, stat
     assert not Path(cwd).is_relative_to(repo.path) and not Path(cwd).exists()
 
 
-def hand_made(tmp_path: Path, server: str) -> Repo:
+def hand_made(tmp_path: Path, server: str, **more: Any) -> Repo:
     tool = {"name": "note_read", "server": "notes", "wire_sha256": "sha256:" + "0" * 64}
-    tool |= {"origin": "human", "signed_by": "ada", "privileges": ["fs.read"], "inputSchema": {}}
+    tool |= {"origin": "human", "signed_by": "ada", "privileges": ["fs.read"], "inputSchema": {}, **more}
     repo = Repo(tmp_path / "repo")
     repo.write(
         {
@@ -547,6 +548,17 @@ def test_a_server_that_is_none_is_refused_in_time(tmp_path: Path, state: Path, b
     code, out, err = gate(hand_made(tmp_path, HEAD + SAY + body), "--live", "notes", state=state)
     assert code == 2, out + err
     assert said in err, err
+
+
+def test_a_field_that_an_sdk_would_drop_is_part_of_the_pin(tmp_path: Path, state: Path) -> None:
+    wire = {"name": "note_read", "inputSchema": {"type": "object"}, "x-new": [1, 2.5, "é"]}
+    body = LOOP + f"{{'tools': [{wire}]}})"
+    closed = {"type": "object", "additionalProperties": False}
+    right = {"inputSchema": closed, "wire_sha256": digest(wire)}
+    code, said, err = gate(hand_made(tmp_path / "right", HEAD + SAY + body, **right), "--live", "notes", state=state)
+    assert code == 0, said + err
+    without = {"inputSchema": closed, "wire_sha256": digest({key: one for key, one in wire.items() if key != "x-new"})}
+    assert gate(hand_made(tmp_path / "wrong", HEAD + SAY + body, **without), "--live", "notes", state=state)[0] == 1
 
 
 def test_a_server_that_changes_its_tools_in_between_fails(tmp_path: Path, state: Path) -> None:

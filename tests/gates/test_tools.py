@@ -349,6 +349,11 @@ def test_a_program_that_is_not_the_one_that_was_pinned_fails(programs: dict[str,
     assert missed(good(programs=programs)) == {"program-changed"}
 
 
+def test_a_program_that_the_agent_can_change_later_is_remarked_on() -> None:
+    mine = {**good().programs, "./tools/repo-read.js": FileFact(kind="file", sha256="0b" * 32, mode=0o100644, uid=1001)}
+    assert [one.id for one in LIMITS.findings(good(programs=mine), ())] == ["agents-program"]
+
+
 def test_programs_of_the_system_are_not_read_in_a_repository() -> None:
     gate = msgspec.structs.replace(LIMITS, place="repository")
     assert missed(good(programs={"./tools/repo-read.js": FileFact(kind="file", sha256="0b" * 32)}), gate) == set()

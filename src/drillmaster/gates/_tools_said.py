@@ -155,6 +155,7 @@ NEXT: dict[str, str] = {
     "env-file": "read the file; it must not set what decides what is loaded",
     "literal-secret": "put the value into the environment, and change the secret: it was committed",
     "bare-name": "write the absolute path in the contract",
+    "agents-program": "put it where only its owner can write: chown -R root DIR",
     "not-read": "run the gate with `place: host` where the agent runs",
     "no-pins": "drillmaster tools pin FILE writes a list that has them",
 }

@@ -126,7 +126,7 @@ def _digest(evidence: Tools) -> str:
     """Digest all that was read: values where JSON was, digests where files were."""
     plain = {
         "list": [evidence.listing.value, evidence.listing.missing],
-        "configs": [[one.place, one.value] for one in evidence.configs],
+        "configs": [[one.place.encode("utf-8", "backslashreplace").decode(), one.value] for one in evidence.configs],
         "offered": [[one.server, one.tool] for one in evidence.offered],
         "live": [] if evidence.live is None else [*evidence.live.tools],
         "programs": {path: [fact.kind, fact.sha256] for path, fact in evidence.programs.items()},

@@ -39,7 +39,9 @@ def new(*words: str, artifact: str = BUILD, out: str = "x.json") -> str:
         (("--prometheus", "http://a:b@127.0.0.1", "--service", "x"), "without user info"),
         (("--plan", "gone.yaml"), "gone.yaml"),
         ((*URL, "--plan", "gone.yaml"), "one or the other"),
-        ((*URL, "--service", ""), "a service's name"),
+        ((*URL, "--service", ""), "no --service"),
+        ((*URL, "--service", " "), "no --service"),
+        ((*URL, "--service", "a\nb"), "a service's name"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_before_anything_is_sent(

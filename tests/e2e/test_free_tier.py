@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from drillmaster.gates._cases.free_tier import LIMITS
+from drillmaster.load.reading import open_interview
 from tests.e2e.interviewlab import Lab, answer, interviewing, server
 from tests.e2e.repolab import Repo
 from tests.e2e.test_engine import GOOD
@@ -29,10 +30,11 @@ def policy(folder: Path, url: str, **more: Any) -> None:
         "job": "nightly lint",
         "url": url,
         "level": "warm_c4",
-        "p95_budget_s": 0.5,
-        "batch_window_s": 2.0,
+        "p95_budget_s": 1.0,
+        "batch_window_s": 10.0,
         "min_calls": 60,
         "min_runs": 2,
+        "max_lost_runs": 6,
         "min_idle_s": 0.5,
         "max_attempts_per_call": 3,
     }
@@ -67,13 +69,25 @@ def night(lab: Lab, url: str, number: int, *more: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def nights(lab: Lab, url: str) -> None:
+    """Two nights that measured something: on a busy machine the client is a visible part of some, and they are lost."""
+    measured = 0
+    for number in range(6):
+        night(lab, url, number, "--retry-after", "3:5")
+        newest = sorted((lab.folder / "runs").glob("2*"))[-1]
+        level = open_interview(newest).level("warm_c4")
+        measured += level is not None and not level.void
+        if measured == 2:
+            return
+    raise AssertionError("no two nights were measured: is the machine that busy?")
+
+
 def test_good_nights_stay_slow_ones_leave_and_a_changed_one_refuses(lab: Lab) -> None:
     gate = ("gate", "free-tier", "runs", "--policy", "policy.json")
-    took_s = 0.15
+    took_s = 0.2
     with server(lambda _: (took_s, answer(GOOD))) as (url, _):
         policy(lab.folder, url)
-        for number in (1, 2):
-            night(lab, url, number, "--retry-after", "3:5")
+        nights(lab, url)
         nobody = told(lab.folder, *gate)
         assert (nobody.returncode, "drillmaster ledger open" in nobody.stdout) == (2, True), nobody.stdout
         assert told(lab.folder, "ledger", "open", "--job", "nightly lint", "--by", "ada").returncode == 0

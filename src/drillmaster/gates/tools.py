@@ -205,6 +205,14 @@ class ToolsGate(Gate[Tools], frozen=True, kw_only=True, tag="tools"):
                 "the allow-list",
                 "a program by its bare name: on the agent's machine PATH decides what it is",
             )
+        agents = self.agent_uids if self.agent_uids is not msgspec.UNSET else ()
+        for path, fact in evidence.programs.items():
+            if self.place == "host" and (fact.uid in agents or any(uid in agents for _, uid in fact.above)):
+                yield Side(
+                    "agents-program",
+                    path,
+                    "the agent can change it after it was judged: it, or its folder, is the agent's",
+                )
         if self.place == "repository":
             yield Side(
                 "not-read", "this machine", "programs outside the repository, modes and owners were not looked at"

@@ -50,6 +50,8 @@ class OracleChange(msgspec.Struct, frozen=True, kw_only=True):
     """Where the policy lies in the repository, with its signatures."""
     secrets_here: tuple[str, ...] = ()
     """Names of variables of the environment that hold deploy keys or signing material."""
+    compared: Compared | None = None
+    """What became of the tests, where the way in has compared them already (it can say how far it is); None: not yet."""
     signers_known: bool = False
     """Whether the base holds `allowed_signers`."""
 
@@ -104,7 +106,7 @@ class Sorted:
         self._docs = Globs(docs)
         self.paths = change.diff.paths()
         self._kinds: dict[str, str] = {}
-        self.compared: Compared | None = None
+        self.compared: Compared | None = change.compared
         """What became of the tests, once it was asked."""
 
     def kind(self, path: str) -> str:

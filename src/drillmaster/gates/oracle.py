@@ -34,7 +34,7 @@ from drillmaster.verdict import Check, Cite, Exact, Role, Status, Verdict
 __all__ = ["ARTICLE", "Exemption", "Oracle", "gate"]
 
 _SHOWN = 8
-_IN_LINE = 200
+_IN_LINE = 50
 _LONGEST_EXEMPTION_NS = 92 * 86_400 * 10**9
 
 
@@ -105,7 +105,7 @@ class Oracle(Gate[OracleChange], frozen=True, kw_only=True, tag="oracle"):
         yield from map(_printable, self._checks(evidence))
 
     def _checks(self, evidence: OracleChange) -> Iterator[Check]:
-        told = self._told(evidence)
+        told = self.sorted(evidence)
         yield _change(told)
         yield _owners(told)
         yield _examined(told)
@@ -136,7 +136,7 @@ class Oracle(Gate[OracleChange], frozen=True, kw_only=True, tag="oracle"):
         return (f"lane {lane.name}: {lane.by}",)
 
     def closing(self, evidence: OracleChange, verdict: Verdict) -> tuple[str, ...]:
-        told = self._told(evidence)
+        told = self.sorted(evidence)
         if evidence.owners is None or told.defects:
             return ()
         status = {check.id: check.status for check in verdict.checks}
@@ -149,7 +149,8 @@ class Oracle(Gate[OracleChange], frozen=True, kw_only=True, tag="oracle"):
             lines.append(f"refuse: free lane wrote tests {_listed(told.tests)}")
         return tuple(lines)
 
-    def _told(self, evidence: OracleChange) -> Sorted:
+    def sorted(self, evidence: OracleChange) -> Sorted:
+        """Say of each path of a change what it is, by these limits."""
         return Sorted(evidence, scratch=self.scratch, docs=self.docs)
 
     def _excepted(self, change: OracleChange) -> frozenset[tuple[str, str]]:

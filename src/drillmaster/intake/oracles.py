@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,12 +19,13 @@ from drillmaster import strict
 from drillmaster.changes import FOLDER, Diff
 from drillmaster.errors import Problem
 from drillmaster.gates._oracle_evidence import LIST, OracleChange, self_file
-from drillmaster.gates._oracle_tests import wanted
+from drillmaster.gates._oracle_tests import versions, wanted
 from drillmaster.gates.oracle import Oracle
 from drillmaster.intake.judging import Asked, Gathered
 from drillmaster.rules.codeowners import PLACES
 from drillmaster.rules.http_fixture import CAP_BYTES
 from drillmaster.rules.oracle_owners import Oracles, read_oracle_owners
+from drillmaster.rules.weakening import compared
 
 if TYPE_CHECKING:
     from drillmaster.intake.authority import Authority
@@ -41,7 +43,8 @@ _SECRET = re.compile(
     r"|^ACTIONS_ID_TOKEN_REQUEST_TOKEN$|^COSIGN_(?:KEY|PASSWORD|PRIVATE_KEY)$|^AWS_SECRET_ACCESS_KEY$|^TWINE_PASSWORD$|^NPM_TOKEN$",
 )
 
-Progress = Callable[[int], None]
+Progress = Callable[[str, int], None]
+"""Told what is being counted, and how many of it there are by now."""
 
 
 def asked_of(asked: Asked, environ: Mapping[str, str]) -> Asked:
@@ -90,7 +93,8 @@ def gather_oracles(
         def content(path: str) -> bool:
             return path in links or wanted(path) or bool(oracles.of(path)) or self_file(path)
 
-        diff = authority.diff(content, progress=progress)
+        read = None if progress is None else partial(progress, "files read")
+        diff = authority.diff(content, progress=read)
         tree = repo.tree(authority.base)
         evidence = OracleChange(
             diff=diff,
@@ -103,6 +107,11 @@ def gather_oracles(
             secrets_here=secrets_in(environ),
             signers_known=f"{FOLDER}/allowed_signers" in tree,
         )
+        # Compared here, where it can be said how far it is; the gate would find the same.
+        told = gate.sorted(evidence)
+        if not told.defects:
+            step = None if progress is None else partial(progress, "tests compared")
+            evidence = msgspec.structs.replace(evidence, compared=compared(versions(told), progress=step))
         return Gathered(
             evidence=evidence,
             subject=f"{diff.base[:12]}..{diff.head[:12]}",

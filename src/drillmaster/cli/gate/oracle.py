@@ -40,9 +40,9 @@ def command(asked: "Asked", says: Says) -> None:
     from drillmaster.intake.judging import PolicyRead
     from drillmaster.intake.oracles import asked_of, gather_oracles
 
-    def progress(read: int) -> None:
-        if sys.stderr.isatty():
-            print(f"\r{read:,} files read", end="", file=sys.stderr, flush=True)
+    def progress(what: str, count: int) -> None:
+        if sys.stderr.isatty() and (count % 50 == 0 or what == "files read"):
+            print(f"\r\x1b[K{count:,} {what}\r", end="", file=sys.stderr, flush=True)
 
     absent = PolicyRead(ARTICLE, None, "", "the article's script", limits_from="the article's script")
     asked = msgspec.structs.replace(asked_of(asked, os.environ), protects=(LIST,))

@@ -1,7 +1,7 @@
 """The rehearsal of a halt: what drifts is found, who halts is a person, and nothing is left different."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -160,6 +160,29 @@ def test_a_compare_that_finds_nothing_gives_up(tmp_path: Path) -> None:
             wait=clock.advance,
             tell=lambda line: None,
             opened=Blind,
+        )
+
+
+def test_a_halt_that_does_not_take_is_found(tmp_path: Path) -> None:
+    class Unmoved(Store):
+        """The old store; whoever writes to it lifts the halt."""
+
+        def put(self, rows: Iterable[Row]) -> None:
+            if self.path.name == "old.sqlite":
+                (self.path.parent / "halted").unlink(missing_ok=True)
+            super().put(rows)
+
+    clock = ManualClock()
+    with pytest.raises(Refused, match="a halt that took"):
+        rehearse(
+            tmp_path,
+            COURSE,
+            clock,
+            halted_by="bea",
+            ask=None,
+            wait=clock.advance,
+            tell=lambda line: None,
+            opened=Unmoved,
         )
 
 

@@ -159,6 +159,7 @@ def _plans() -> Iterator[tuple[str, Status, Evidence]]:
     yield "percent-ladder", "fail", plan(max_percent_before_freeze=0)
     yield "percent-ladder", "fail", plan(step_percent=99)
     yield "percent-ladder", "fail", plan(step_percent=-4)
+    yield "percent-ladder", "fail", plan(initial_percent=5, max_percent_before_freeze=4)
     yield "error-budget", "fail", plan(error_budget_ppm=101)
     yield "error-budget", "fail", plan(error_budget_ppm=-5)
     yield "old-writer", "fail", plan(old_writer_delete_same_window=True)
@@ -211,6 +212,9 @@ def _people() -> Iterator[tuple[str, Status, Evidence]]:
     yield "reviewers", "fail", tied(reviewers=("bea@example.com", "bea@example.com"))
     yield "reviewers", "fail", tied(reviewers=("ada@example.com", "bea@example.com"))
     yield "reviewers", "fail", tied(review="one of them is of other bytes")
+    # Who changed a timed field has written it, whoever the plan names.
+    yield "reviewers", "fail", by(signer="cleo@example.com")
+    yield "reviewers", "fail", by(author="Cleo <cleo@example.com>")
 
 
 def _files() -> Iterator[tuple[str, Status, Evidence]]:
@@ -228,7 +232,9 @@ def _files() -> Iterator[tuple[str, Status, Evidence]]:
     yield "budget-measured", "refused", budget(produced_at="2026-09-25T00:00:00Z")
     yield "budget-measured", "refused", budget(service="search")
     yield "budget-measured", "refused", budget(errors=86_400_001)
-    yield "budget-left", "fail", budget(errors=8_640)
+    yield "budget-measured", "refused", budget(produced_at="2026-09-18T23:59:59Z")
+    yield "budget-left", "fail", budget(errors=4_321)
+    yield "budget-left", "pass", budget(errors=4_320)
     yield "budget-left", "refused", budget(requests=100, errors=0)
     yield "budget-left", "refused", budget(requests=0, errors=0)
     yield "rung-time", "fail", budget(requests=86_400)
@@ -248,7 +254,8 @@ def _files() -> Iterator[tuple[str, Status, Evidence]]:
     yield "halt-recovery", "fail", drill(equal_after=False)
     yield "freeze-took", "refused", but(INSIDE, freeze=None)
     yield "freeze-took", "refused", proof(read_at="2026-09-20T02:40:00Z")
-    yield "freeze-took", "refused", proof(read_at="2026-09-20T01:59:00Z")
+    early = proof(read_at="2026-09-20T01:59:00Z")
+    yield "freeze-took", "refused", but(early, now_ns=INSIDE_NS - 55 * 60 * 10**9)
     yield "freeze-took", "fail", proof(frozen=False)
     yield "freeze-took", "fail", proof(percent=24)
     yield "freeze-took", "fail", proof(plan_digest=OTHER)

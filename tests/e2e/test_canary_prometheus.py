@@ -140,10 +140,20 @@ def prometheus(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     """Run Prometheus over a history that was written down, with the kit's rules evaluated each second."""
     folder = kit(tmp_path)
     rules = folder / "canary-rules.yaml"
-    rules.write_text(rules.read_text().replace("interval: 15s", "interval: 1s"))
-    (folder / "prometheus.yml").write_text("rule_files: [canary-rules.yaml]\n")
+    text = rules.read_text().replace("interval: 15s", "interval: 1s")
+    told = getattr(request, "param", 0)
     now_s = int(time.time())
-    (folder / "history.om").write_text(history(now_s, errors_each=getattr(request, "param", 0)))
+    past = history(now_s, errors_each=0 if told == "stale" else told)
+    if told == "stale":  # the rule of errors was taken out two minutes ago; what it said last is still found
+        text = text.replace("record: canary:errors:increase10m", "record: canary:errors:renamed")
+        lines = "\n".join(
+            f"canary:errors:increase10m{of({'canary': canary, 'artifact': artifact})} 0 {now_s - 120}"
+            for canary, artifact in (("1", BUILD), ("0", OLD))
+        )
+        past = past.replace("# EOF", f"# TYPE canary:errors:increase10m gauge\n{lines}\n# EOF")
+    rules.write_text(text)
+    (folder / "prometheus.yml").write_text("rule_files: [canary-rules.yaml]\n")
+    (folder / "history.om").write_text(past)
     subprocess.run(
         ["promtool", "tsdb", "create-blocks-from", "openmetrics", "history.om", "data"],
         cwd=folder,
@@ -213,6 +223,13 @@ def test_a_canary_with_errors_is_rejected(prometheus: str, tmp_path: Path) -> No
     judged = gate(tmp_path)
     assert judged.returncode == 1, judged.stdout + judged.stderr
     assert "- error_rate 0.0" in judged.stdout
+
+
+@pytest.mark.parametrize("prometheus", ["stale"], indirect=True)
+def test_one_rule_that_runs_no_more_refuses_them_all(prometheus: str, tmp_path: Path) -> None:
+    ran = new(prometheus, tmp_path)
+    assert (ran.returncode, "of which one is of 1" in ran.stderr) == (2, True), ran.stderr
+    assert not (tmp_path / "metrics.json").exists()
 
 
 def test_what_prometheus_does_not_know_is_refused_and_nothing_is_written(prometheus: str, tmp_path: Path) -> None:

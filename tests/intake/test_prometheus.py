@@ -43,7 +43,7 @@ class Prometheus:
         (asked,), (at,) = query["query"], query["time"]
         self.asked.append(asked)
         assert float(at) == pytest.approx(NOW_NS / 1e9)
-        if asked.startswith("min(timestamp("):
+        if asked.startswith("min(label_replace("):
             rows = [{"metric": {}, "value": [float(at), str(float(at) - float(self.age_s))]}]
         else:
             field = next(field for field, rule in RULES.items() if asked.startswith(rule + "{"))

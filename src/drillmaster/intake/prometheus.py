@@ -302,15 +302,24 @@ def _rows(ask: Ask, query: str, at: str, host: str) -> _Rows:
 
 def _evaluated(ask: Ask, *, service: str, at: str, host: str, now_ns: int) -> None:
     """Refuse numbers of rules that are evaluated no more: an instant query still finds them five minutes later."""
-    query = f'min(timestamp({RULES["requests"]}{{service={service},canary="1"}}))'
+    # Each rule's time has a label of its own, or `or` would take the first for all.
+    times = " or ".join(
+        f'label_replace(min(timestamp({rule}{{service={service},canary="1"}})), "rule", "{field}", "", "")'
+        for field, rule in RULES.items()
+    )
+    query = f"min({times})"
     rows = _rows(ask, query, at, host)
     value = next(iter(rows.values()), None)
     age_s = math.nan if value is None else now_ns / 1e9 - _number(value)
     if not abs(age_s) <= MAX_RULE_AGE_S:
         raise Problem(
             host,
-            found=f"{RULES['requests']} "
-            + ("without a time" if value is None or not math.isfinite(age_s) else f"of {age_s:.0f} s ago"),
+            found="rules "
+            + (
+                "without a time"
+                if value is None or not math.isfinite(age_s)
+                else f"of which one is of {age_s:.0f} s ago"
+            ),
             wanted=f"rules that were evaluated in the last {MAX_RULE_AGE_S:g} s",
             remedy=_LOAD,
         )

@@ -76,6 +76,12 @@ def linked(shop: Shop) -> None:
     shop.repo.commit()
 
 
+def lock_linked(shop: Shop) -> None:
+    (shop.repo.path / LOCK).rename(shop.repo.path / "elsewhere.json")
+    (shop.repo.path / LOCK).symlink_to("elsewhere.json")
+    shop.repo.commit()
+
+
 def by_a_bot(shop: Shop) -> None:
     shop.repo.commit({ORDER: text(NOTED)}, by=BOT)
     shop.lock(pending={ORDER: sha(NOTED)})
@@ -163,6 +169,7 @@ REFUSED: list[tuple[str, Callable[[Shop], None], int, int, str]] = [
         2,
         "lock-readable",
     ),
+    ("a lock that is a link", lock_linked, 2, 2, "lock-readable"),
     ("a digest in upper case", lambda s: s.lock(files={ORDER: sha(SCHEMA).upper()}), 1, 1, "lock-digests"),
     ("a stub pended", lambda s: s.lock(pending={ORDER: "REPLACE_WITH_SHA256"}), 1, 1, "lock-digests"),
     ("nothing at all", lambda s: None, 2, 2, "diff"),
@@ -240,6 +247,25 @@ def test_what_touches_no_contract_passes(shop: Shop, name: str, act: Callable[[S
     assert shop.gate() == (0, shop.gate()[1])
     code, said = shop.gate(mapped=False)
     assert (code, "no contract-class paths; apply gate skipped" in said) == (0, True), said
+
+
+@pytest.mark.parametrize(
+    ("owners", "mapped"),
+    [
+        (None, 1),
+        ("", 1),
+        ("# nobody\n", 1),
+        ("/migrations/ @ada-l\n", 1),
+        ("/contracts/\n", 1),
+        ("/contracts/ @ada-l\n", 0),
+    ],
+)
+def test_a_contract_has_an_owner_where_the_policy_asks(shop: Shop, owners: str | None, mapped: int) -> None:
+    asked = {".drillmaster/contract-policy.yaml": POLICY.replace("owners: unasked", "owners: demanded")}
+    shop.base(**asked, **({} if owners is None else {"CODEOWNERS": owners}))
+    shop.repo.commit({ORDER: text(NOTED)})
+    shop.lock(pending={ORDER: sha(NOTED)})
+    assert shop.gate()[0] == mapped
 
 
 def test_another_file_passes_from_any_lane(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

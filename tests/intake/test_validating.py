@@ -3,11 +3,14 @@
 # ruff: noqa: E501  # a case is one row
 
 import json
+import sys
 from typing import Any
 
 import pytest
 
 from drillmaster.errors import Problem
+from drillmaster.gates._contract_evidence import Fixture
+from drillmaster.intake.contracts import tried
 from drillmaster.intake.validating import Validators
 
 ORDER = {"type": "object", "required": ["id"], "properties": {"id": {"type": "string", "pattern": "^(a+)+$"}}}
@@ -80,3 +83,20 @@ def test_a_schema_that_cannot_be_used_is_a_problem_and_never_a_fit(document: Any
 
 def test_a_consumers_value_is_not_repeated() -> None:
     assert "secret-looking" not in fault(ORDER, "", {"id": "secret-looking"})
+
+
+def test_without_the_library_nothing_fits_and_the_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
+    one = Fixture(contract="contract.json", file="a.json", expect="valid")
+    trials, untried = tried([one], {"contract.json": b"{}"}, {"a.json": b"{}"})
+    assert (trials, untried.rpartition(": ")[2]) == ((), "pip install 'drillmaster[contracts]'")
+
+
+@pytest.mark.parametrize(
+    ("example", "outcome"),
+    [(b'{"id": "a"}', "valid"), (b"{}", "invalid"), (b"{", "error"), (b'{"id": 1, "id": "a"}', "error"), ("no such file", "error")],
+)  # fmt: skip  # one case a row
+def test_an_example_is_tried_or_is_none(example: bytes | str, outcome: str) -> None:
+    one = Fixture(contract="contract.json", file="a.json", expect="valid")
+    trials, untried = tried([one], {"contract.json": json.dumps(ORDER).encode()}, {"a.json": example})
+    assert (untried, [trial.outcome for trial in trials]) == ("", [outcome])

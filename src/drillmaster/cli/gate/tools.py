@@ -1,5 +1,6 @@
 """`drillmaster gate tools`: may an agent load these tools?"""
 
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -14,7 +15,7 @@ __all__ = ["command"]
 
 
 @click.command("tools")
-@click.argument("allowlist", metavar="[LIST]", default="tools.allow.json", shell_complete=completions.files)
+@click.argument("named", metavar="LIST", required=False, shell_complete=completions.files)
 @click.option(
     "--offered",
     metavar="[SERVER=]FILE",
@@ -35,7 +36,7 @@ __all__ = ["command"]
 )
 @gate_options
 def command(
-    allowlist: str,
+    named: str | None,
     offered: tuple[str, ...],
     configs: tuple[str, ...],
     live: str | None,
@@ -44,7 +45,7 @@ def command(
 ) -> None:
     """Judge the contracts of the tools that an agent may call.
 
-    LIST is tools.allow.json, in the article's form as it is, or in ours with servers and pins. Around it are judged the
+    LIST, by default tools.allow.json, is in the article's form as it is, or in ours with servers and pins. Around it are judged the
     configurations of clients (.mcp.json, .cursor/mcp.json, .vscode/mcp.json) and what servers offer. Nothing is started but by
     --live, and then only what the base's list says.
 
@@ -58,6 +59,7 @@ def command(
 
     from drillmaster.intake.tools import ToolsIntake, from_the_root
 
+    allowlist = os.path.normpath(asked.repo / "tools.allow.json") if named is None else named
     intake = ToolsIntake(allowlist, offered=offered, configs=configs, live=live)
     if asked.base is not None:
         asked = msgspec.structs.replace(asked, protects=(from_the_root(allowlist, asked.repo),))

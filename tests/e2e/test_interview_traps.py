@@ -43,7 +43,9 @@ def test_a_cold_call_that_hangs_fails_and_is_at_least_as_long_as_it_was_waited_f
     limits = {"warm_c1": {"p95_s": 0.4, "error_rate": 0.0}, "warm_c2": {"p95_s": 0.4, "error_rate": 0.0}}
     judged = gate(lab, "--policy", "gate.json", cold_max_s=0.4, **limits)
     assert (judged.returncode, "BREACH: cold" in judged.stdout) == (1, True), judged.stdout
-    blind = gate(lab, "--policy", "gate.json", cold_max_s=0.75, **limits)  # cut before it could be over that, and it failed
+    blind = gate(
+        lab, "--policy", "gate.json", cold_max_s=0.75, **limits
+    )  # cut before it could be over that, and it failed
     assert (blind.returncode, "BREACH: cold" in blind.stdout) == (1, True)
     assert "cut before it can be over that" in blind.stdout
 
@@ -160,3 +162,23 @@ def test_calls_made_again_since_the_server_had_closed_a_kept_connection_are_in_r
     judged = gate(lab, "--policy", "gate.json", "--json")
     said = json.loads(judged.stdout)
     assert said["counts"]["calls made again on a kept connection"] == again
+
+
+def test_a_proxy_of_the_environment_is_not_asked(lab: Lab) -> None:
+    nobody = "http://127.0.0.1:1"
+    proxies = {name: nobody for word in ("http", "https", "all") for name in (f"{word}_proxy", f"{word}_proxy".upper())}
+    with server(lambda _: (0.02, answer())) as (url, truth):
+        done = lab.run(
+            url, "--levels", "1", "--warm", "5", "--idle", "0", "--timeout", "5", env=proxies | {"NO_PROXY": ""}
+        )
+        assert done.returncode == 0, done.stderr
+        assert len(truth.heads) == 7  # cold, one to warm up, five
+    assert lab.rows()["warm_c1"]["error_rate"] == 0
+
+
+@pytest.mark.parametrize("status", [b"201 Created", b"202 Accepted", b"203 Other"])
+def test_each_status_of_success_is_one(lab: Lab, status: bytes) -> None:
+    with server(lambda _: (0.02, answer(status=status))) as (url, _):
+        done = lab.run(url, "--levels", "1", "--warm", "5", "--idle", "0", "--timeout", "5")
+    assert done.returncode == 0, done.stderr
+    assert lab.rows()["warm_c1"]["error_rate"] == 0

@@ -360,6 +360,11 @@ def test_a_bomb_costs_its_budget_and_is_told(bomb: bytes) -> None:
     assert look(bomb, max_unpacked_bytes=1 << 20).unread == ("it unpacks to more than may be read",)
 
 
+def test_a_text_needs_no_budget() -> None:
+    text = ("Grüße \\n %41 " + base64.b64encode(b"the plan is to retry").decode() + "\n") * 5_000
+    assert look(text.encode(), max_unpacked_bytes=1).unread == ()
+
+
 def test_a_zip_of_too_many_members_is_told() -> None:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:

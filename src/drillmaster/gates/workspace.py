@@ -98,7 +98,7 @@ class Workspace(Gate[Tree], frozen=True, kw_only=True, tag="workspace"):
     max_files: _Count
     """Entries; past it the walk stops, and the tree is refused."""
     max_unpacked_bytes: _Bytes
-    """What may come out of one file by unpacking and decoding."""
+    """What may come out of one file by unpacking it."""
     min_files: _Count
     """Fewer looked at: nothing was looked at."""
     max_plan_age_s: Annotated[float, msgspec.Meta(gt=0, le=366 * 86_400)]

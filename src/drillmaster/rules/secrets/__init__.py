@@ -7,7 +7,8 @@
    noise: it may be locked.
 4. A secret never leaves: a `Hit` has its kind, where it stands, and a fingerprint, and that only where the value is too long to be
    guessed from it.
-5. Time grows with size alone (`_shapes`), and no file becomes more than its budget.
+5. Time grows with size alone (`_shapes`), and no file unpacks to more than its budget. Readings and codes need none: none is
+   longer than what is read.
 
 The law in `drillmaster.screen` takes secrets out of what we write ourselves, and may take too much; this one accuses a file, and
 may not. No list of shapes is complete.
@@ -165,11 +166,6 @@ class _Looking:
         self._plain(data, via)
         self._inside(data, via, depth)
         for how, reading in readings(data):
-            try:
-                self._budget.take(len(reading))
-            except Unread as unread:
-                self._unread[unread.reason] = None
-                return
             self._plain(reading, (*via, how))
             self._inside(reading, (*via, how), depth)
         if not media(data) and _noise(data):
@@ -179,11 +175,6 @@ class _Looking:
         for how, _, inner in decoded(data):
             if depth >= MAX_DEPTH:
                 self._unread["it is packed deeper than is looked"] = None
-                return
-            try:
-                self._budget.take(len(inner))
-            except Unread as unread:
-                self._unread[unread.reason] = None
                 return
             if container(inner) is not None:
                 self.at(inner, (*via, how), depth + 1)

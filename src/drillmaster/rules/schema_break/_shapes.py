@@ -208,7 +208,7 @@ def _values(shape: Shape, leaf: Part) -> None:
 
 def _number(value: object) -> float | None:
     fits = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return value if fits else None  # type: ignore[return-value]  # `fits` says it is a number
+    return value if fits else None  # type: ignore[return-value]  # it fits: a number
 
 
 def _numbers(shape: Shape, leaf: Part) -> None:

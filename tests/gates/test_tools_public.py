@@ -224,7 +224,7 @@ TEXT = {"type": "string", "description": "Owner of the repository"}
 PUBLIC: dict[str, dict[str, Any]] = {
     "github: create_or_update_file": {
         "name": "create_or_update_file",
-        "description": "Create or update one file.\n\nFor the SHA of the original:\ngit rev-parse HEAD:<path>\n\nSHA MUST be given.",
+        "description": "Create or update one file.\n\nFor its SHA:\ngit rev-parse HEAD:<path>\n\nSHA MUST be given.",
         "annotations": {"title": "Create or update file"},
         "inputSchema": {
             "type": "object",

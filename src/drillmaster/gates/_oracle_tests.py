@@ -7,7 +7,7 @@ from drillmaster.changes import FileChange
 from drillmaster.gates._oracle_attest import attested_paths
 from drillmaster.gates._oracle_evidence import Sorted
 from drillmaster.rules.test_names import is_snapshot, is_test, is_test_config
-from drillmaster.rules.weakening import KINDS, Compared, Kind, Version, Weakening, compared, is_compared
+from drillmaster.rules.weakening import KINDS, Compared, Kind, Version, Weakening, compared, is_compared, is_settings
 from drillmaster.verdict import Check, Cite, Exact
 
 __all__ = ["readable", "versions", "wanted", "weakened"]
@@ -36,7 +36,7 @@ _REMEDY = (
 
 def wanted(path: str) -> bool:
     """Whether the gate looks into a file."""
-    return is_test(path) or is_test_config(path) or is_snapshot(path)
+    return is_test(path) or is_test_config(path) or is_settings(path) or is_snapshot(path)
 
 
 def versions(told: Sorted) -> list[Version]:
@@ -48,7 +48,7 @@ def versions(told: Sorted) -> list[Version]:
         if (
             kind in ("scratch", "docs")
             or is_snapshot(one.path)
-            or not (is_test(one.path) or is_test_config(one.path) or code)
+            or not (is_test(one.path) or is_test_config(one.path) or is_settings(one.path) or code)
         ):
             continue
         found.append(_version(one))

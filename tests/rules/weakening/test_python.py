@@ -428,6 +428,8 @@ def test_a_conftest_with_one_more_fixture_is_left_alone() -> None:
         ("tox.ini", "[testenv]\ncommands = pytest\n", "[testenv]\ncommands = pytest || true\n"),
         ("package.json", '{"scripts": {"test": "jest"}}', '{"scripts": {"test": "jest --passWithNoTests"}}'),
         ("package.json", '{"scripts": {"test": "jest"}}', '{"scripts": {"test": "jest -u"}}'),
+        ("Makefile", "test:\n\tpytest\n", "test:\n\tpytest || true\n"),
+        ("Makefile", "test:\n\tpython -m pytest\n", "test:\n\tpython -m pytest -k 'not oracle'\n"),
         ("package.json", '{"jest": {}}', '{"jest": {"testPathIgnorePatterns": ["oracle"]}}'),
     ],
 )
@@ -448,6 +450,18 @@ def test_settings_that_collect_less_are_told(path: str, before: str, after: str)
             "pyproject.toml",
             "[tool.pytest.ini_options]\ntestpaths = ['a']\n",
             "[tool.pytest.ini_options]\ntestpaths = ['a', 'b']\n",
+        ),
+        ("Makefile", "test:\n\tpytest\n", "test:\n\tpython -m pytest\nclean:\n\trm x || true\n"),
+        ("tox.ini", "[testenv]\ncommands = pytest\n", "[testenv]\ncommands = python -m pytest -q\n"),
+        (
+            "package.json",
+            '{"scripts": {"lint": "eslint ."}}',
+            '{"scripts": {"lint": "eslint --ignore-path x --exclude y ."}}',
+        ),
+        (
+            "pyproject.toml",
+            "[project]\nname = 'a'\n",
+            "[project]\nname = 'a'\n[tool.pytest.ini_options]\ntestpaths = ['tests']\n",
         ),
         ("package.json", '{"dependencies": {}}', '{"dependencies": {"a": "1"}}'),
         ("package.json", '{"scripts": {"test": "jest"}}', '{"scripts": {"test": "jest", "build": "tsc"}}'),

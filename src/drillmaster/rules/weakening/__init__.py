@@ -23,8 +23,9 @@ from drillmaster.rules.weakening import _config as config
 from drillmaster.rules.weakening._compare import KINDS, Kind, Pair, Weakening, compare
 from drillmaster.rules.weakening._shapes import Suite, Unparsed
 
-__all__ = ["KINDS", "Compared", "Kind", "Version", "Weakening", "compared", "is_compared"]
+__all__ = ["KINDS", "Compared", "Kind", "Version", "Weakening", "compared", "is_compared", "is_settings"]
 
+is_settings = config.is_settings
 _PYTHON = (".py", ".pyi")
 _SCRIPT = (".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts")
 

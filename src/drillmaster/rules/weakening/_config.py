@@ -13,10 +13,31 @@ _NAMES = frozenset({
     "pyproject.toml", "pytest.ini", ".pytest.ini", "setup.cfg", "tox.ini", "package.json", ".coveragerc",
     ".mocharc.json",
 })  # fmt: skip  # words
+_SCRIPTS = frozenset(
+    {
+        "Makefile",
+        "makefile",
+        "GNUmakefile",
+        "justfile",
+        "Justfile",
+        "Taskfile.yml",
+        "run_tests.sh",
+        "test.sh",
+        "tests.sh",
+    }
+)
+_RUNS = re.compile(
+    r"\b(?:py\.?test|unittest|nose2?|tox|nox|jest|vitest|mocha|ava|tap|tape|karma|cypress|playwright|nyc|c8"
+    r"|node --test|go test|cargo test"
+    r"|(?:npm|pnpm|yarn|bun)(?: run)? test|mvn|gradle|gradlew|rspec|phpunit"
+    r"|dotnet test|ctest|mix test|stack test|bats|drillmaster)\b"
+)
+_MODULE = re.compile(r"\b(?:python[\d.]*|uv run|coverage run|run)\s+-m\s+")
 _LEAVES_OUT = re.compile(
-    r"--ignore(?:-glob)?\b|--deselect\b|(?<!\S)-[km](?=\s|=|['\"]|$)|--suppress-no-test-exit-code|--snapshot-update"
+    r"--ignore(?:-glob)?(?=[=\s]|$)|--deselect\b|(?<!\S)-[km](?=\s|=|['\"]|$)|--suppress-no-test-exit-code|--snapshot-update"
     r"|--co(?:llect-only)?\b"
-    r"|--reruns?\b|--only-rerun|--force-regen|--passWithNoTests|--pass-with-no-tests|--updateSnapshot|(?<!\S)-u(?=\s|$)"
+    r"|--reruns?\b|--only-rerun|--force-regen|--passWithNoTests|--pass-with-no-tests|--updateSnapshot"
+    r"|(?:jest|vitest|ava|playwright test|tap)\b[^&|;]*?\s-u(?=\s|$)"
     r"|--ci=false|--bail=0"
     r"|--testPathIgnorePatterns|--exclude\b|--retries\b|--retry\b|\|\|\s*true|\|\|\s*:|\|\|\s*exit 0"
     r"|--exit-zero|--allow-empty|--forbid-only=false"
@@ -42,7 +63,8 @@ _LAX = frozenset({
 
 def is_settings(path: str) -> bool:
     """Whether a file's settings are compared here, as data."""
-    return path.rpartition("/")[2] in _NAMES
+    name = path.rpartition("/")[2]
+    return name in _NAMES or name in _SCRIPTS
 
 
 def weakened(path: str, before: bytes | None, after: bytes | None) -> Iterator[Weakening]:
@@ -55,15 +77,17 @@ def weakened(path: str, before: bytes | None, after: bytes | None) -> Iterator[W
         was = {}
     now = _read(path, after) if after is not None else {}
     for key in sorted({*was, *now}):
-        said = _said(key, was.get(key), now.get(key))
+        said = _said(key, was.get(key), now.get(key), had=_beside(key, was))
         if said:
             yield Weakening(kind="config", path=path, test=key, line=1, was=_shown(was.get(key)), now=said)
 
 
-def _said(key: str, was: Any, now: Any) -> str:
-    """Say in what way a setting is weaker; empty: in none."""
+def _said(key: str, was: Any, now: Any, *, had: bool) -> str:
+    """Say in what way a setting is weaker; empty: in none. `had`: there were settings beside it before."""
     leaf = key.rpartition(".")[2]
-    if leaf in ("addopts", "commands", "script") or ".scripts." in f".{key}":
+    if leaf in ("addopts", "commands", "script", "lines") or key.startswith("scripts."):
+        if leaf not in ("addopts", "lines") and not (_RUNS.search(_flat(was)) or _RUNS.search(_flat(now))):
+            return ""  # no tests are run by it
         new = set(_LEAVES_OUT.findall(_flat(now))) - set(_LEAVES_OUT.findall(_flat(was)))
         more = _options(now) - _options(was)
         if not new and not more and leaf == "addopts":
@@ -77,7 +101,7 @@ def _said(key: str, was: Any, now: Any) -> str:
         return f"leaves out {', '.join(sorted(more))}" if more else ""
     if leaf in _TAKES_IN:
         if now is None or was is None:
-            return f"takes in {_shown(now)} alone" if now is not None and leaf not in ("files",) else ""
+            return f"takes in {_shown(now)} alone" if now is not None and had and leaf != "files" else ""
         gone = set(_items(was)) - set(_items(now))
         return f"takes in no {', '.join(sorted(gone))} any more" if gone else ""
     if leaf in _STRICT:
@@ -93,6 +117,11 @@ def _said(key: str, was: Any, now: Any) -> str:
     if leaf == "filterwarnings":
         return "warnings are no errors any more" if "error" in _items(was) and "error" not in _items(now) else ""
     return ""
+
+
+def _beside(key: str, was: Mapping[str, Any]) -> bool:
+    section = key.rpartition(".")[0]
+    return any(one.rpartition(".")[0] == section for one in was)
 
 
 def _options(value: Any) -> set[str]:
@@ -116,7 +145,8 @@ def _level(value: Any) -> float:
 
 
 def _flat(value: Any) -> str:
-    return " ".join(_items(value)) if not isinstance(value, str) else value
+    text = " ".join(_items(value)) if not isinstance(value, str) else value
+    return _MODULE.sub("", text)  # the -m of `python -m pytest` chooses no tests
 
 
 def _items(value: Any) -> list[str]:
@@ -142,6 +172,8 @@ def _read(path: str, data: bytes) -> dict[str, Any]:
     name = path.rpartition("/")[2]
     try:
         text = data.decode("utf-8")
+        if name in _SCRIPTS:
+            return {"lines": " ; ".join(line.strip() for line in text.splitlines() if _RUNS.search(line))}
         if name == "pyproject.toml":
             tool = tomllib.loads(text).get("tool", {})
             kept = {

@@ -353,6 +353,9 @@ def test_without_a_policy_the_scan_judges_as_the_articles_script_does_and_is_sta
     assert "UNPINNED" in clean.out
     assert "SCAN ALONE" in clean.out
     assert "red flags" not in clean.out
+    (root / "MEMORY_POINTER").write_text("memory_uri=/mnt/store/agent/memory.json\n")
+    assert alone(root, "--exit-map", "articles").code == 0
+    assert judged(root, "--exit-map", "articles").code == 2  # nothing shows that what lies there is what was moved
     (root / "memory.json").write_text("{}")
     assert alone(root, "--exit-map", "articles").code == 0
     (root / "memory.json").write_text('{"note":"' + DSN + '"}')

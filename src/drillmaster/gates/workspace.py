@@ -556,8 +556,8 @@ def _below(uri: str, store: str) -> bool:
     return plain == folder or (plain.startswith(folder + "/") and ".." not in plain.split("/"))
 
 
-_ANSWERED = frozenset({"red-flags", "named-path", "stores", "host-loss", "left-out", "exceptions"})
-"""Checks that a person's answers decide."""
+_ANSWERED = frozenset({"red-flags", "named-path", "stores", "host-loss", "left-out", "exceptions", "pointer"})
+"""Checks that a policy decides; the article's own pointer has an address and no checksum."""
 ALONE = WorkspaceScan(
     host="free",
     max_file_bytes=2_000_000,

@@ -37,7 +37,7 @@ def gate(lab: Lab, *words: str, **limits: Any) -> "subprocess.CompletedProcess[s
 
 
 def test_a_cold_call_that_hangs_fails_and_is_at_least_as_long_as_it_was_waited_for(lab: Lab) -> None:
-    with server(lambda number: (0.9 if not number else 0.1, answer())) as (url, _):
+    with server(lambda number: (0.9 if not number else 0.25, answer())) as (url, _):
         done = lab.run(url, "--levels", "1,2", "--warm", "10", "--idle", "0", "--timeout", "0.5")
     assert done.returncode == 0, done.stderr
     limits = {"warm_c1": {"p95_s": 0.4, "error_rate": 0.0}, "warm_c2": {"p95_s": 0.4, "error_rate": 0.0}}

@@ -19,7 +19,7 @@ from drillmaster.gates.eviction import Eviction
 from drillmaster.judge import judge
 from drillmaster.outcomes import Run, join
 from drillmaster.policy import Pin
-from drillmaster.reports import RunView
+from drillmaster.reports._view import RunView, view
 from drillmaster.verdict import Verdict
 
 WALL0_NS = 1_796_025_600_000_000_000  # 2026-11-30T08:00:00Z
@@ -256,7 +256,7 @@ def write(*, inputs: bool) -> None:
 
 def both(case: Run) -> tuple[Verdict, RunView]:
     verdict = judged(case)
-    return verdict, reports.view(case, verdict, gate_command=GATE_COMMAND)
+    return verdict, view(case, verdict, gate_command=GATE_COMMAND)
 
 
 HOSTILE = "<script>alert(1)</script> | `tick` ``` @oncall ![x](http://evil/x.png) </textarea>\x1b[31m\u202egnp"

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from drillmaster import reports
-from drillmaster.reports import PreflightView
+from drillmaster.reports._view import PreflightView
 from drillmaster.reports.card import MAX_LINES, owner, render
 from drillmaster.reports.text import check_line
 from drillmaster.verdict import Check, Verdict, conclude

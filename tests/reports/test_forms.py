@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from drillmaster import reports
 from drillmaster.errors import Problem
 from drillmaster.outcomes import join_bare
+from drillmaster.reports._view import view
 from drillmaster.verdict import Absent, AtLeast, AtMost, Exact, Measure
 from tests.reports import cases
 
@@ -44,7 +45,7 @@ def test_only_the_form_asked_for_is_imported() -> None:
 def test_a_bare_file_has_no_view_and_says_what_to_print_instead() -> None:
     case = cases.passing()
     with pytest.raises(Problem) as raised:
-        reports.view(join_bare("drill.jsonl", []), cases.judged(case), gate_command="")
+        view(join_bare("drill.jsonl", []), cases.judged(case), gate_command="")
     assert "--format text" in raised.value.remedy
 
 

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import msgspec
 import pytest
 
-from drillmaster.reports import OUTCOMES, RequestView, RunView
+from drillmaster.reports._view import OUTCOMES, RequestView, RunView
 from drillmaster.reports.html import KINDS, MAX_BYTES, UNPROVEN, render, sample
 from drillmaster.reports.json import document, parse
 from drillmaster.verdict import Check, Cite, Finding, Verdict

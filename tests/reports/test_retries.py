@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from drillmaster.charts import Series, steps
-from drillmaster.reports import RunView, form
+from drillmaster.reports import form
 from drillmaster.reports._retries import card_text, page
+from drillmaster.reports._view import RunView
 from drillmaster.retries import Accounting, account
 from drillmaster.verdict import AtLeast
 from tests.reports import cases

@@ -12,11 +12,11 @@ import os
 import shlex
 from pathlib import Path
 
-from drillmaster import reports, strict
+from drillmaster import strict
 from drillmaster.errors import Problem, Refused
 from drillmaster.intake import read_bytes, verdicts
 from drillmaster.intake.run import open_run
-from drillmaster.reports import RunView
+from drillmaster.reports._view import RunView, view
 from drillmaster.timeline import opening
 from drillmaster.verdict import Verdict
 
@@ -49,7 +49,7 @@ def judged_run(run_dir: Path) -> tuple[Verdict, RunView]:
             remedy=f"drillmaster matrix {shlex.quote(_short(run_dir))} --html matrix.html",
         )
     verdict = verdicts.again(run, run_dir, command=command)
-    return verdict, reports.view(run, verdict, gate_command=command)
+    return verdict, view(run, verdict, gate_command=command)
 
 
 def _short(path: Path) -> str:

@@ -17,8 +17,9 @@ import re
 import textwrap
 from typing import Final
 
-from drillmaster.reports import RunView, clip, code_span, markdown_line, number
+from drillmaster.reports import clip, code_span, markdown_line, number
 from drillmaster.reports._retries import card_text
+from drillmaster.reports._view import RunView
 from drillmaster.reports.text import check_line, last_line
 from drillmaster.verdict import Check, Role, Verdict
 

@@ -20,10 +20,6 @@ from markupsafe import Markup
 
 from drillmaster.charts import Band, Callout, Kind, Point, Rule, mark, scatter, span_text
 from drillmaster.reports import (
-    OUTCOMES,
-    Outcome,
-    RequestView,
-    RunView,
     clip,
     limit,
     measure,
@@ -32,6 +28,7 @@ from drillmaster.reports import (
     quantity,
 )
 from drillmaster.reports._retries import page as retries_page
+from drillmaster.reports._view import OUTCOMES, Outcome, RequestView, RunView
 from drillmaster.reports.card import owner
 from drillmaster.reports.json import document
 from drillmaster.reports.text import last_line, where

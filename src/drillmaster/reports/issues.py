@@ -7,7 +7,8 @@ the same verdict gives the same files with the same bytes.
 import hashlib
 import re
 
-from drillmaster.reports import RunView, clip, code_span, limit, markdown_line, measure
+from drillmaster.reports import clip, code_span, limit, markdown_line, measure
+from drillmaster.reports._view import RunView
 from drillmaster.reports.card import owner
 from drillmaster.reports.text import check_line
 from drillmaster.verdict import Check, Verdict

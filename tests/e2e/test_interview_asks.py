@@ -166,7 +166,7 @@ def test_waits_are_in_the_latency_and_counted_and_a_gate_reads_the_file(lab: Lab
     assert row["error_rate"] == 0
     assert (row["requests"], row["waits"], row["waited_s"]) == (20, 4, pytest.approx(0.8))
     assert row["max_s"] >= 0.2 > row["p50_s"]
-    assert "4 calls waited 0.8 s because the endpoint asked for it, 20 requests" in done.stdout
+    assert "4 calls waited 800 ms because the endpoint asked for it, 20 requests" in done.stdout
     heard = truth.began_s
     for number in range(4, len(heard) - 1, 5):
         assert heard[number + 1] - heard[number] >= 0.2

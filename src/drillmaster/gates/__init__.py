@@ -20,7 +20,7 @@ import msgspec
 from drillmaster.errors import Exit, Problem
 from drillmaster.verdict import Check, Finding, Status, Verdict
 
-__all__ = ["Case", "Gate", "cases", "find", "names"]
+__all__ = ["Case", "Gate", "Shown", "cases", "find", "names"]
 
 E = TypeVar("E")
 
@@ -65,6 +65,20 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     status: Status
     gate: Gate[Any]
     evidence: Any
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one check: how often it went red and green as it should, and what is wrong."""
+
+    gate: str
+    check: str
+    red: int
+    green: int
+    problems: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        return not self.problems
 
 
 def names() -> list[str]:

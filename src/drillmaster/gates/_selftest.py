@@ -7,27 +7,11 @@
 
 from collections import defaultdict
 
-import msgspec
-
-from drillmaster.gates import cases
+from drillmaster.gates import Shown, cases
 from drillmaster.gates._asks import asks
 from drillmaster.verdict import Status
 
-__all__ = ["Shown", "selftest"]
-
-
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one check: how often it went red and green as it should, and what is wrong."""
-
-    gate: str
-    check: str
-    red: int
-    green: int
-    problems: tuple[str, ...] = ()
-
-    @property
-    def holds(self) -> bool:
-        return not self.problems
+__all__ = ["selftest"]
 
 
 def selftest(name: str) -> list[Shown]:

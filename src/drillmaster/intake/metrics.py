@@ -13,7 +13,7 @@ import glob
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
@@ -24,12 +24,13 @@ from drillmaster.gates import Gate
 from drillmaster.gates._canary_exceptions import DIGEST
 from drillmaster.gates.canary import Arm, Canary, CanaryArticle, CanaryMetrics
 from drillmaster.intake import format_of, read_bytes
-from drillmaster.intake.authority import Authority
-from drillmaster.intake.git import Repository
 from drillmaster.intake.judging import Asked, Gathered, PolicyRead
 from drillmaster.intake.pins import SUFFIX, pin_beside, pin_of
 from drillmaster.judge import decode_gate, load_policy
 from drillmaster.policy import Pin
+
+if TYPE_CHECKING:
+    from drillmaster.intake.authority import Authority
 
 __all__ = ["CanaryFile", "CanaryIntake", "Envelope", "artifact_of", "open_metrics"]
 
@@ -345,7 +346,7 @@ class CanaryIntake:
         limits: CanaryArticle = strict.as_type({"gate": "canary", **loaded}, CanaryArticle, place=place)
         return PolicyRead(limits, self._pin(data, place), strict.digest(loaded), place, limits_from=Path(place).name)
 
-    def gather(self, gate: Gate[Any], asked: Asked, authority: Authority | None) -> Gathered:
+    def gather(self, gate: Gate[Any], asked: Asked, authority: "Authority | None") -> Gathered:
         """Read the evidence for a gate. Raises Problem."""
         file = open_metrics(self._path, now_ns=asked.now_ns, artifact=self._artifact, offered=self._offered)
         metrics = file.metrics
@@ -379,11 +380,13 @@ class CanaryIntake:
         at = _AT_COMMIT.fullmatch(place)
         if at is None:
             return pin_beside(Path(place), data)
+        from drillmaster.intake.git import Repository
+
         repo = Repository.at(self._repo)
         found = repo.read(repo.commit(at[2]), at[1] + SUFFIX, cap_bytes=1 << 16)
         return None if found is None else pin_of(found, data, place=f"{at[1]}{SUFFIX} at {at[2]}", name=at[1])
 
-    def _signers(self, authority: Authority | None) -> tuple[str, ...]:
+    def _signers(self, authority: "Authority | None") -> tuple[str, ...]:
         """Identities of those who signed the policy that was read; none where nobody can tell, or one signature is nobody's."""
         if authority is None or authority.allowed is None:
             return ()

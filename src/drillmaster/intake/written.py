@@ -11,14 +11,16 @@ import errno
 import os
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from drillmaster import strict
 from drillmaster.errors import Problem, Refused
-from drillmaster.intake import read_bytes, verdicts
-from drillmaster.intake.run import open_run
-from drillmaster.reports._view import RunView, view
+from drillmaster.intake import read_bytes
 from drillmaster.timeline import opening
 from drillmaster.verdict import Verdict
+
+if TYPE_CHECKING:
+    from drillmaster.reports._view import RunView
 
 __all__ = ["STDOUT", "is_interview", "judged_run", "write_new", "write_whole"]
 
@@ -37,8 +39,12 @@ def is_interview(run_dir: Path) -> bool:
     return False
 
 
-def judged_run(run_dir: Path) -> tuple[Verdict, RunView]:
+def judged_run(run_dir: Path) -> "tuple[Verdict, RunView]":
     """Read a run folder and give its verdict again. `Problem`, with the one command, where verdict.json is not that."""
+    from drillmaster.intake import verdicts
+    from drillmaster.intake.run import open_run
+    from drillmaster.reports._view import view
+
     command = f"drillmaster gate eviction {shlex.quote(_short(run_dir))}"
     run = open_run(run_dir)
     if run.manifest is not None and run.manifest.drill == "matrix":

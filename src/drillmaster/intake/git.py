@@ -1,9 +1,11 @@
 """git, asked about somebody else's repository: commits, trees, files and differences as bytes. The only door to it.
 
 1. Nothing of the tree's own configuration runs: no hooks, no fsmonitor, no external diff, no textconv, no filter, no
-   pager, no prompt, no replaced objects, no lazy fetch. A repository is data here, and some of it a model may have written.
+   pager, no prompt, no replaced objects, no grafts, no lazy fetch. A repository is data here, and some of it a model may
+   have written.
 2. Names come from people and are checked before they are passed: one that begins with a dash, or is no name of a
-   commit, is refused here. Paths travel with NUL between them, never quoted.
+   commit, or is that of two (a tag called as the base is), is refused here. Paths travel with NUL between them, never quoted.
+   So do the fields of a commit, and one that says to be in an encoding that hides such a NUL is refused.
 3. What cannot be told is a `Problem` with the command that mends it: a shallow clone, a base that was not fetched.
 4. Content is what was committed. A working tree is not looked at.
 """
@@ -45,12 +47,16 @@ QUIET = (
     "-c",
     "core.alternateRefsCommand=",
     "-c",
+    "core.commitGraph=false",
+    "-c",
     "protocol.allow=never",
 )
 MAX_BYTES = 256 * 1024 * 1024
 MAX_BLOB_BYTES = 16 * 1024 * 1024
 MAX_COMMITS = 2_000
 _REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@{}^~+-]*")
+_STEPS = re.compile(r"[~^]|@\{")
+_SHORT = re.compile(r"[0-9a-f]{4,39}")
 _HEX = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 # git's name of a tree without a file, by the length of names in a repository.
 _EMPTY_TREE = {
@@ -59,7 +65,14 @@ _EMPTY_TREE = {
 }
 _NO_OBJECT = ("", "0" * 40, "0" * 64)
 _HOW: dict[str, How] = {"A": "added", "D": "deleted", "M": "modified", "T": "retyped"}
-_COMMIT = "%H%x00%an <%ae>%x00%cn <%ce>%x00%P%x00%s%x00%(trailers:only,unfold,separator=%x01)"
+_FIELDS = ("%H", "%an <%ae>", "%cn <%ce>", "%P", "%s", "%(trailers:only,unfold)")
+_LOG = ("--no-show-signature", "--no-mailmap", "--encoding=UTF-8")
+# What a commit may say its text is in. git decodes by it, and some encodings hold a NUL, or another address, in plain letters.
+_TEXT_IN = re.compile(
+    r"(?:utf-?8|(?:us-)?ascii|(?:iso-?)?8859-?\d+|iso[-_]?8859[-_]\d+|latin-?\d+|(?:windows-?|cp)(?:125\d|866|87\d|93\d|94\d)"
+    r"|koi8-?[ru]|euc-?(?:jp|kr|cn|tw)|shift[-_]?jis|sjis|gb(?:k|2312|18030)|big5|iso-2022-jp)?",
+    re.IGNORECASE,
+)
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -78,6 +91,7 @@ def ask(
     """
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     env |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
+    env["GIT_GRAFT_FILE"] = os.devnull
     try:
         child = subprocess.Popen(  # noqa: S603  # a fixed program with arguments of ours
             ["git", *QUIET, "-C", os.fspath(path), *args],  # noqa: S607  # git is where PATH says
@@ -143,7 +157,7 @@ class Repository:
     def at(cls, path: Path, *, timeout_s: float = 60.0) -> "Repository":
         """Open the repository that holds a folder."""
         here = cls(path, timeout_s=timeout_s)
-        top = here._ask("rev-parse", "--show-toplevel", "--git-dir")
+        top = here._ask("rev-parse", "--show-toplevel")
         if top is None:
             import shutil
 
@@ -155,7 +169,7 @@ class Repository:
                 wanted="a working tree, with what was committed",
                 remedy=f"git -C {shlex.quote(str(path))} status says what is wrong; or name another one with --repo",
             )
-        here.path = Path(os.fsdecode(top.split(b"\n", 1)[0]))
+        here.path = Path(os.fsdecode(top.removesuffix(b"\n")))
         return here
 
     def commit(self, ref: str) -> str:
@@ -164,6 +178,7 @@ class Repository:
             raise Problem(
                 "git", found=shown(ref), wanted="the name of a commit or a branch", remedy="git branch --all lists them"
             )
+        self._one_thing(ref)
         said = self._ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
         if said is None:
             raise Problem(
@@ -173,6 +188,26 @@ class Repository:
                 remedy=f"git fetch origin {shlex.quote(ref.removeprefix('origin/'))}",
             )
         return said.decode("ascii", "replace").strip()
+
+    def _one_thing(self, ref: str) -> None:
+        """Refuse a name of several commits: git takes a tag before a branch, and anybody's before a remote's."""
+        name = _STEPS.split(ref, maxsplit=1)[0]
+        if name.startswith("refs/") or name.endswith("HEAD") or _HEX.fullmatch(name):
+            return
+        meant = [f"refs/{kind}{name}" for kind in ("", "tags/", "heads/", "remotes/")]
+        meant.append(f"refs/remotes/{name}/HEAD")
+        form = "--format=%(refname) %(objectname) %(*objectname)"
+        rows = [row.split() for row in self._must("for-each-ref", form, *meant).decode("utf-8", "replace").splitlines()]
+        found = {row[0]: row[-1] for row in rows if row[0] in meant}
+        if found and _SHORT.fullmatch(name):
+            found |= {one: one for one in self._must("rev-parse", f"--disambiguate={name}").decode().split()}
+        if len(set(found.values())) > 1:
+            raise Problem(
+                str(self.path),
+                found=f"{len(found)} things called {name}: {', '.join(sorted(found)[:4])}",
+                wanted="the name of one commit",
+                remedy=f"name it whole, such as {max(found, key=lambda one: one.startswith('refs/remotes/'))}",
+            )
 
     def merge_base(self, base: str, head: str) -> str:
         """Give the commit at which two lines of work parted."""
@@ -271,11 +306,7 @@ class Repository:
         """List the commits of `base..head`, oldest first, with what each one changed. Merges count against each parent."""
         limit = ("--reverse", "--topo-order", f"--max-count={MAX_COMMITS + 1}")
         span = f"{base}..{head}"
-        said = self._must(
-            "log", *limit, "--no-show-signature", "--no-mailmap", "-z", f"--format={_COMMIT}%x02", span, "--"
-        )
-        rows = [row.lstrip(b"\0") for row in said.split(b"\x02")]
-        found = [self._with_files(_commit(row)) for row in rows if row.strip(b"\0\n")]
+        found = [self._with_files(one) for one in self._logged(*limit, span, "--")]
         if len(found) > MAX_COMMITS:
             raise Problem(
                 str(self.path),
@@ -294,10 +325,23 @@ class Repository:
                 wanted=f"all of the history of {path}",
                 remedy="git fetch --unshallow origin (in CI: fetch-depth: 0)",
             )
-        limit = ("--topo-order", f"--max-count={MAX_COMMITS}", "--no-show-signature", "--no-mailmap")
-        said = self._must("log", *limit, "-z", f"--format={_COMMIT}%x02", head, "--", f":(top,literal){path}")
-        rows = [row.lstrip(b"\0") for row in said.split(b"\x02")]
-        return tuple(_commit(row) for row in rows if row.strip(b"\0\n"))
+        limit = ("--topo-order", f"--max-count={MAX_COMMITS}")
+        return tuple(self._logged(*limit, head, "--", f":(top,literal){path}"))
+
+    def _logged(self, *which: str) -> Iterator[Commit]:
+        for row in self._must("log", *_LOG, "--format=%H %e", *which).decode("utf-8", "replace").split("\n"):
+            sha, _, encoding = row.partition(" ")
+            if _TEXT_IN.fullmatch(encoding) is None:
+                raise Problem(
+                    f"commit {sha[:12]} in {self.path}",
+                    found=f"a text that says to be in {shown(encoding)}",
+                    wanted="UTF-8, or an encoding in which its people's names can be told",
+                    remedy="git commit --amend, with i18n.commitEncoding unset",
+                )
+        said = self._must("log", *_LOG, "-z", f"--format={'%x00'.join(_FIELDS)}", *which)
+        fields = [part.decode("utf-8", "replace") for part in said.split(b"\0")]
+        for at in range(0, len(fields) - 1, len(_FIELDS)):  # so many a commit, each with a NUL behind it
+            yield _commit(*fields[at : at + len(_FIELDS)])
 
     def raw_commit(self, sha: str) -> bytes:
         """Read a commit's own bytes, its signature among them."""
@@ -367,13 +411,10 @@ def _raw(said: bytes) -> Iterator[FileChange]:
         )
 
 
-def _commit(row: bytes) -> Commit:
-    sha, author, committer, parents, subject, trailers = (
-        part.decode("utf-8", "replace") for part in row.split(b"\0", 5)
-    )
+def _commit(sha: str, author: str, committer: str, parents: str, subject: str, trailers: str) -> Commit:
     pairs = tuple(
         (key.strip(), value.strip())
-        for line in trailers.split("\x01")
+        for line in trailers.split("\n")
         for key, colon, value in [line.partition(":")]
         if colon
     )

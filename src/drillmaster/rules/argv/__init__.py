@@ -190,6 +190,9 @@ def _interpreted(name: str, words: list[str], start: int, listed: Listed) -> Ite
         if word == "-":
             yield Fault("evaluates", at, "a program from the standard input")
             return
+        if how.plain and len(word) == 2 and re.fullmatch(how.plain, "".join(words[at : at + 2])):
+            at += 2
+            continue
         if how.evaluates(word):
             yield Fault("evaluates", at, f"{printable(word)}, which runs text or loads something first")
             return

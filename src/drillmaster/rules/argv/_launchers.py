@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 
+from drillmaster.rules.argv._programs import FETCHES, INTERPRETERS, REMOTE, RUNS_OTHERS
 from drillmaster.rules.argv._words import Fault, named, printable
 
 __all__ = ["LAUNCHERS", "launched"]
@@ -36,14 +37,26 @@ Pins = Callable[[str], bool]
 _Walk = tuple[frozenset[str], frozenset[str], frozenset[str], Pins]
 # Each with the words before the package: options without a value, options with one, those that name packages, and the rest refuses.
 _NPX: _Walk = (
-    frozenset({"-y", "--yes", "-q", "--quiet", "--no-install", "--silent"}),
+    frozenset({"-y", "--yes", "-q", "--quiet", "--no-install", "--silent", "--prefer-offline", "--offline", "--bun"}),
     frozenset(),
     frozenset({"-p", "--package"}),
     _npm,
 )
 _UVX: _Walk = (
     frozenset(
-        {"-q", "--quiet", "--isolated", "--no-progress", "--offline", "--no-config", "--native-tls", "--no-env-file"}
+        {
+            "-q",
+            "--quiet",
+            "--isolated",
+            "--no-progress",
+            "--offline",
+            "--no-config",
+            "--native-tls",
+            "--no-env-file",
+            "--refresh",
+            "--managed-python",
+            "--no-python-downloads",
+        }
     ),
     frozenset({"-p", "--python", "--python-preference"}),
     frozenset({"--from", "--with", "-w"}),
@@ -89,6 +102,14 @@ _ROUTES: dict[str, tuple[tuple[str, ...], ...]] = {
     "pipx": (("run",),),
     "go": (("run",),),
 }
+_QUIET = {
+    "npm": frozenset({"--silent", "--quiet", "-q", "--offline", "--prefer-offline"}),
+    "pnpm": frozenset({"--silent", "-s"}),
+    "uv": frozenset({"-q", "--quiet", "--no-progress", "--offline", "--no-config", "--native-tls"}),
+    "pipx": frozenset({"-q", "--quiet"}),
+}
+"""Options ahead of the verb that change nothing about what is run."""
+_PYTHONS = r"((c?python|pypy)[@-]?)?[23](\.[0-9]+){0,2}t?|only-managed|managed|(only-)?system"
 _IMAGES = frozenset({"docker", "podman", "nerdctl", "finch", "container"})
 
 
@@ -98,15 +119,33 @@ def launched(name: str, words: list[str]) -> Iterator[Fault]:
         yield from _image(name, words)
         return
     at = 1
+    quiet = _QUIET.get(name, frozenset())
+    while at < len(words) and words[at] in quiet:
+        at += 1
     if name in _ROUTES:
-        route = next((one for one in _ROUTES[name] if tuple(words[1 : 1 + len(one)]) == one), None)
+        route = next((one for one in _ROUTES[name] if tuple(words[at : at + len(one)]) == one), None)
         if route is None:
-            said = " ".join(words[1:3])
-            yield Fault("runs-others", 1, f"{name} {said}, which runs what the project says".replace("  ", " "))
+            said = " ".join(words[at : at + 2])[:80]
+            yield Fault("runs-others", at, f"{name} {printable(said)}, which runs what the project says")
             return
         at += len(route)
+    if name == "npm":
+        yield from _npm_reads_on(words, at)
     kind = _PIPX if name == "pipx" else _UVX if name in ("uvx", "uv") else _GO_RUN if name == "go" else _NPX
     yield from _package(name, words, at, *kind)
+
+
+def _npm_reads_on(words: list[str], at: int) -> Iterator[Fault]:
+    """Say what `npm exec` takes for its own option behind the package: it reads on until `--`."""
+    for where, word in enumerate(words[at:], at):
+        if word == "--":
+            return
+        head = word.partition("=")[0]
+        if word.startswith("-") and not {head} & {*_NPX[0], *_NPX[2], "--stdio"}:
+            yield Fault(
+                "option", where, f"{printable(word)}, which npm reads itself: put -- ahead of what the tool reads"
+            )
+            return
 
 
 def _package(
@@ -128,7 +167,12 @@ def _package(
         if word in alone and not equals:
             at += 1
         elif word in valued:
-            at += 1 if equals else 2
+            if not equals:
+                at += 1
+                value = words[at] if at < len(words) else ""
+            if not re.fullmatch(_PYTHONS, value):  # what has a value here says which Python runs the package
+                yield Fault("unlisted", at, f"{printable(value)}, which is no version of Python")
+            at += 1
         elif word in naming:
             if not equals:
                 at += 1
@@ -153,6 +197,8 @@ def _package(
     elif source:
         if named(package) in _SHELLS:
             yield Fault("shell", at, f"{printable(package)}, a shell")
+        elif named(package) in INTERPRETERS or named(package) in RUNS_OTHERS or named(package) in FETCHES:
+            yield Fault("runs-others", at, f"{printable(package)}, which is told what to run")
         elif not re.fullmatch(r"[A-Za-z0-9_.-]+", package):
             yield Fault("unpinned", at, f"{printable(package)}, which is no command of {printable(source)}")
     elif not pins(package):
@@ -173,13 +219,14 @@ _ALONE = frozenset(
         "--no-healthcheck",
         "-q",
         "--quiet",
+        "--sig-proxy",
     }
 )
 _VALUED = frozenset({
     "-e", "--env", "--name", "-w", "--workdir", "-u", "--user", "-m", "--memory", "--memory-swap", "--cpus", "--pids-limit", "-l",
     "--label", "-h", "--hostname", "--stop-timeout", "--stop-signal", "--platform", "--pull", "--log-driver", "--log-opt",
     "--cap-drop", "--tmpfs", "--ulimit", "--shm-size", "--restart", "--network", "--net", "-v", "--volume", "--mount",
-    "--entrypoint", "--security-opt", "-p", "--publish", "--add-host", "--dns", "--cgroupns",
+    "--entrypoint", "--security-opt", "-p", "--publish", "--add-host", "--dns", "--cgroupns", "-a", "--attach",
 })  # fmt: skip  # words, a line at a time
 _HOST = frozenset({
     "--privileged", "--cap-add", "--device", "--pid", "--ipc", "--uts", "--userns", "--volumes-from", "--device-cgroup-rule",
@@ -199,6 +246,7 @@ def _image(name: str, words: list[str]) -> Iterator[Fault]:
         yield Fault("runs-others", 1, f"{name} {' '.join(words[1:2])}, which is no run of one image".replace(" ,", ","))
         return
     at += 1
+    first = ""
     while at < len(words) and words[at].startswith("-"):
         word, equals, value = words[at].partition("=")
         if not word.startswith("--") and len(word) > 2 and word[:2] in _VALUED and word not in _ALONE:
@@ -206,7 +254,7 @@ def _image(name: str, words: list[str]) -> Iterator[Fault]:
         if word in _HOST and value.lower() != "false":
             yield Fault("mount", at, f"{printable(words[at])}, which opens the host to the container")
             return
-        if word in _ALONE:
+        if word in _ALONE and (not equals or value in ("true", "false")):
             at += 1
             continue
         if word not in _VALUED:
@@ -215,6 +263,7 @@ def _image(name: str, words: list[str]) -> Iterator[Fault]:
         if not equals:
             at += 1
             value = words[at] if at < len(words) else ""
+        first = value if word == "--entrypoint" else first
         wrong = _of_option(word, value)
         if wrong is not None:
             yield Fault(wrong[0], at, f"{printable(word)} {printable(value)}, {wrong[1]}")
@@ -228,11 +277,32 @@ def _image(name: str, words: list[str]) -> Iterator[Fault]:
         yield Fault("unpinned", at, f"{printable(words[at])}, an image without a digest")
     if len(words) > at + 1 and named(words[at + 1]) in _SHELLS:
         yield Fault("shell", at + 1, f"{printable(words[at + 1])}, a shell in the container")
+    else:
+        yield from _contained([first, *words[at + 1 :]] if first else words[at + 1 :], at + (not first))
+
+
+def _contained(words: list[str], at: int) -> Iterator[Fault]:
+    """Judge what runs in the container: its files came with the digest, so only text to be run and fetching are left."""
+    name = named(words[0]) if words else ""
+    if name in INTERPRETERS:
+        for more, word in enumerate(words[1:], 1):
+            if not word.startswith("-"):
+                return
+            how = INTERPRETERS[name]
+            if word.startswith("-m") and word != "--":
+                return
+            if how.evaluates(word):
+                yield Fault("evaluates", at + more, f"{printable(word)}, which runs text or loads something first")
+                return
+    elif name in FETCHES or name in RUNS_OTHERS or name in REMOTE:
+        yield Fault("runs-others", at, f"{printable(words[0])}, which fetches, or runs what it is told")
 
 
 def _of_option(word: str, value: str) -> tuple[str, str] | None:
     if word in ("-v", "--volume"):
         source = value.split(":")[0]
+        if re.match(r"[A-Za-z]:[\\/]", value):
+            return "mount", "a folder of the host"
         if ":" not in value or re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", source):
             return None
         return "mount", "a folder of the host"

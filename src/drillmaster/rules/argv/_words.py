@@ -32,6 +32,8 @@ def printable(word: str) -> str:
     """Show a word of a command, short; a long run that could be a key is cut."""
     text = "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in word[:120])
     text = re.sub(
-        r"[A-Za-z0-9_+/=-]{32,}", lambda run: run[0] if re.fullmatch("[0-9a-f]+", run[0]) else f"{run[0][:6]}…", text
+        r"[A-Za-z0-9_+/=-]{32,}",
+        lambda run: run[0] if re.fullmatch("[0-9a-f]+|[a-z-]+", run[0]) else f"{run[0][:6]}…",
+        text,
     )
     return '"' + (text if len(text) <= 80 else text[:79] + "…") + '"'

@@ -4,13 +4,20 @@
    breaks the chain, and a broken chain refuses.
 2. An attempt is new evidence, or a new policy, about the same subject. The same evidence under the same policy judged
    again is the same attempt: a gate gives the same answer however often it is asked.
-3. The ledger is an input: its count stands in the verdict. One that nobody kept from the last time counts from 1, and so
+3. Two that judge at once take turns from the number to the line, so neither has the other's. A turn is waited for, not for ever.
+4. The ledger is an input: its count stands in the verdict. One that nobody kept from the last time counts from 1, and so
    says nothing; in CI keep the file, and name it with --attempts.
 """
 
+import errno
 import fcntl
 import hashlib
 import os
+import shlex
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -20,10 +27,12 @@ from drillmaster.intake import is_there, read_bytes
 from drillmaster.strict import shown
 from drillmaster.timeline.opening import complaint
 
-__all__ = ["Attempt", "Ledger"]
+__all__ = ["Attempt", "Ledger", "Turn"]
 
 _CAP_BYTES = 64 << 20
 _FIRST = "0" * 64
+_WAIT_S = 30.0
+"""A turn is one judgement. Whoever holds the ledger for longer was stopped, and nobody waits for that."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,6 +49,18 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """SHA-256 of the line before, without its newline; zeros for the first."""
 
 
+class Turn:
+    """One attempt, while nobody else can make one: its number, how the ones before it ended, and `end`, which writes it down."""
+
+    def __init__(self, n: int, before: tuple[str, ...], write: Callable[[str, str], None]) -> None:
+        self.n = n
+        self.before = before
+        self._write = write
+
+    def end(self, *, at: str, status: str) -> None:
+        self._write(at, status)
+
+
 class Ledger:
     """The ledger of one file; it may not be there yet. Raises Problem."""
 
@@ -52,42 +73,85 @@ class Ledger:
         return _number(rows, gate, subject, evidence, policy)
 
     def append(self, *, at: str, gate: str, subject: str, status: str, evidence: str, policy: str) -> int:
-        """Write an attempt down, once for the same evidence and policy; give its number. Two writers take turns."""
+        """Write an attempt down, once for the same evidence and policy; give its number."""
+        with self.turn(gate=gate, subject=subject, evidence=evidence, policy=policy) as turn:
+            turn.end(at=at, status=status)
+            return turn.n
+
+    @contextmanager
+    def turn(self, *, gate: str, subject: str, evidence: str, policy: str) -> Iterator["Turn"]:
+        """Hold the ledger for one attempt, so that no other one gets the same number; what is not ended is not written."""
+        descriptor = self._held()
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
-        except OSError as error:
-            raise self._unwritable(error) from None
-        with os.fdopen(descriptor, "r+b") as file:
+            size = os.fstat(descriptor).st_size
+            if size > _CAP_BYTES:
+                raise self._broken(1, f"{size:,} bytes")
+            data = os.pread(descriptor, size, 0) if size else b""
+            rows, last = self._rows(data)
+            n, before = _number(rows, gate, subject, evidence, policy)
+            known = any(_same(one, gate, subject, evidence, policy) for one in rows)
+            told = {"gate": gate, "subject": subject, "evidence": evidence, "policy": policy}
+            yield Turn(
+                n, before, lambda at, status: None if known else self._add(descriptor, data, at, status, n, last, told)
+            )
+        finally:
+            os.close(descriptor)
+
+    def _held(self) -> int:
+        """Open the ledger, made where it is not there, and wait for those who have it. What took its place is taken instead."""
+        ends = time.monotonic() + _WAIT_S
+        while True:
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-                rows, last = self._read()
-                n, _ = _number(rows, gate, subject, evidence, policy)
-                if any(_same(one, gate, subject, evidence, policy) for one in rows):
-                    return n
-                attempt = Attempt(
-                    at=at,
-                    gate=gate,
-                    subject=subject,
-                    n=n,
-                    status=status,
-                    evidence=evidence,
-                    policy=policy,
-                    before=last,
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                descriptor = os.open(
+                    self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK, 0o644
                 )
-                file.write(msgspec.json.encode(attempt) + b"\n")
-                file.flush()
-                os.fsync(descriptor)
             except OSError as error:
                 raise self._unwritable(error) from None
-        return n
+            try:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise OSError(errno.EINVAL, "no regular file")
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                there = self.path.stat()
+                if (there.st_dev, there.st_ino) == (os.fstat(descriptor).st_dev, os.fstat(descriptor).st_ino):
+                    return descriptor
+            except (BlockingIOError, FileNotFoundError):
+                pass
+            except OSError as error:
+                os.close(descriptor)
+                raise self._unwritable(error) from None
+            os.close(descriptor)
+            if time.monotonic() > ends:
+                raise Problem(
+                    str(self.path),
+                    found=f"a ledger that somebody else has held for {_WAIT_S:g} s",
+                    wanted="a turn at it",
+                    remedy=f"see who has it: fuser {shlex.quote(str(self.path))}",
+                )
+            time.sleep(0.01)
+
+    def _add(self, descriptor: int, data: bytes, at: str, status: str, n: int, last: str, told: dict[str, str]) -> None:
+        line = msgspec.json.encode(Attempt(at=at, status=status, n=n, before=last, **told)) + b"\n"
+        try:
+            try:
+                left = memoryview(line)
+                while left:
+                    left = left[os.write(descriptor, left) :]
+                os.fsync(descriptor)
+            except OSError:
+                os.ftruncate(descriptor, len(data))  # half a line would break the chain for everybody after
+                raise
+        except OSError as error:
+            raise self._unwritable(error) from None
 
     def _read(self) -> tuple[list[Attempt], str]:
-        if not is_there(self.path):
-            return [], _FIRST
+        return self._rows(read_bytes(self.path, _CAP_BYTES) if is_there(self.path) else b"")
+
+    def _rows(self, data: bytes) -> tuple[list[Attempt], str]:
         rows: list[Attempt] = []
         before = _FIRST
-        data = read_bytes(self.path, _CAP_BYTES)
+        if not data:
+            return rows, before
         lines = data.split(b"\n")
         if lines.pop() != b"":
             raise self._broken(len(lines) + 1, "a line that was cut off")

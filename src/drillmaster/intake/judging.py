@@ -65,10 +65,11 @@ class PolicyRead(NamedTuple):
 
 
 class Gathered(msgspec.Struct, frozen=True, kw_only=True):
-    """Evidence and what a verdict says of it. `subject` is what attempts are counted by; `end_ns` None: undated."""
+    """Evidence and what a verdict says of it. Attempts are counted by `attempts_by`, "": by `subject`; `end_ns` None: undated."""
 
     evidence: Any
     subject: str
+    attempts_by: str = ""
     digest: str
     counts: dict[str, int]
     end_ns: int | None = None
@@ -118,26 +119,30 @@ def judged(
         checks += (check,)
         stamps += bootstrap
     ledger = Ledger(asked.attempts or asked.state / "attempts.jsonl")
-    told = {"gate": name, "subject": gathered.subject, "evidence": gathered.digest, "policy": policy.digest}
-    n, before = ledger.number(**told)
-    checks += attempt_check(n, before, policy.max_attempts)
-    verdict = judge(
-        policy.gate,
-        gathered.evidence,
-        name=name,
-        subject=gathered.subject,
-        stamps=tuple(dict.fromkeys((*policy.stamps, *stamps, *gathered.stamps))),
-        pin=policy.pin,
-        policy_digest=policy.digest,
-        evidence_digest=gathered.digest,
-        evidence_end_ns=asked.now_ns if gathered.end_ns is None else gathered.end_ns,
-        counts={**gathered.counts, "attempt": n},
-        now_ns=asked.now_ns,
-        version=drillmaster.__version__,
-        limits_from=policy.limits_from,
-        admitted=checks,
-    )
-    ledger.append(at=rfc3339(asked.now_ns, digits=0), status=verdict.status, **told)
+    about = {
+        "gate": name,
+        "subject": gathered.attempts_by or gathered.subject,
+        "evidence": gathered.digest,
+        "policy": policy.digest,
+    }
+    with ledger.turn(**about) as turn:
+        verdict = judge(
+            policy.gate,
+            gathered.evidence,
+            name=name,
+            subject=gathered.subject,
+            stamps=tuple(dict.fromkeys((*policy.stamps, *stamps, *gathered.stamps))),
+            pin=policy.pin,
+            policy_digest=policy.digest,
+            evidence_digest=gathered.digest,
+            evidence_end_ns=asked.now_ns if gathered.end_ns is None else gathered.end_ns,
+            counts={**gathered.counts, "attempt": turn.n},
+            now_ns=asked.now_ns,
+            version=drillmaster.__version__,
+            limits_from=policy.limits_from,
+            admitted=checks + attempt_check(turn.n, turn.before, policy.max_attempts),
+        )
+        turn.end(at=rfc3339(asked.now_ns, digits=0), status=verdict.status)
     verdict = screened(verdict)
     return Judged(verdict, policy.gate, policy.gate.closing(gathered.evidence, verdict))
 

@@ -6,7 +6,8 @@
    gate, which says no by it. Every other unknown field is refused.
 3. The article's limits are pinned by `FILE.pin.yaml` beside them; without it the verdict is stamped UNPINNED. What its
    format has no field for is stamped too: AGE NOT JUDGED, BUILD NOT BOUND.
-4. Whose exception counts: those whose signatures under the policy held, by the lists of the base ref.
+4. Attempts are counted by the build; of the article's metrics, which name none, by the limits: a file has any name.
+5. Whose exception counts: those whose signatures under the policy held, by the lists of the base ref.
 """
 
 import glob
@@ -370,6 +371,7 @@ class CanaryIntake:
         return Gathered(
             evidence=metrics,
             subject=file.subject,
+            attempts_by="" if file.ours else f"limits {strict.digest(msgspec.to_builtins(gate))}",
             digest=file.digest,
             counts=counts,
             end_ns=metrics.produced_ns,

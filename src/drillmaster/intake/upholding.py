@@ -98,11 +98,12 @@ def _attempted(
         "evidence": verdict.evidence_digest,
         "policy": verdict.policy_digest,
     }
-    n, before = ledger.number(**about)
-    told = _with(verdict, (*checks, *attempt_check(n, before, _most(policy, place))))
-    if n > 1:
-        told = msgspec.structs.replace(told, counts={**told.counts, "attempt": n})
-    ledger.append(at=rfc3339(asked.now_ns, digits=0), status=told.status, **about)
+    most = _most(policy, place)
+    with ledger.turn(**about) as turn:
+        told = _with(verdict, (*checks, *attempt_check(turn.n, turn.before, most)))
+        if turn.n > 1:
+            told = msgspec.structs.replace(told, counts={**told.counts, "attempt": turn.n})
+        turn.end(at=rfc3339(asked.now_ns, digits=0), status=told.status)
     return Upheld(verdict, told)
 
 

@@ -41,14 +41,25 @@ FAILING = PASSING | {
 NOW = "2026-11-30T16:00:00Z"
 
 
-def judge(folder: Path, metrics: Any, policy: Any = POLICY, *more: str, now: str = NOW) -> tuple[int, str, str]:
-    """Judge by the command line; give its exit code, stdout and stderr. What is `...` lies there already."""
+def judge(
+    folder: Path, metrics: Any, policy: Any = POLICY, *more: str, now: str = NOW, named: bool = True
+) -> tuple[int, str, str]:
+    """Judge by the command line; give its exit code, stdout and stderr. What is `...` lies there already.
+
+    `named` False: `more` names the metrics.
+    """
     for name, said in (("metrics.json", metrics), ("policy.json", policy)):
         if said is ...:
             continue
         raw = said if isinstance(said, bytes) else said.encode() if isinstance(said, str) else json.dumps(said).encode()
         (folder / name).write_bytes(raw)
-    words = ["gate", "canary", str(folder / "metrics.json"), "--policy", str(folder / "policy.json")]
+    words = [
+        "gate",
+        "canary",
+        *([str(folder / "metrics.json")] if named else []),
+        "--policy",
+        str(folder / "policy.json"),
+    ]
     words += ["--now", now, "--attempts", str(folder / "attempts.jsonl"), *more]
 
     @click.command(context_settings={"ignore_unknown_options": True})

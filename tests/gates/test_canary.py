@@ -191,6 +191,9 @@ def test_metrics_that_cannot_be_used_are_refused_and_say_where(tmp_path: Path, c
     assert "Traceback" not in err
     assert "internal error" not in err
     assert "mend " in out or "metrics.json" in err
+    # In the article 2 says that a model's verdict was given; its script crashes with 1.
+    assert run(tmp_path, UNUSABLE_METRICS[case], POLICY, "--exit-map", "articles")[0] == 1
+    assert run(tmp_path, UNUSABLE_METRICS[case], POLICY, "--exit-map", "articles", "--model-verdict", "no")[0] == 2
 
 
 def limits(field: str, literal: str) -> str:
@@ -229,6 +232,7 @@ def test_limits_that_cannot_be_used_are_refused(tmp_path: Path, case: str) -> No
     assert (code, out) == (2, "")
     assert "policy.json" in err
     assert "Traceback" not in err
+    assert run(tmp_path, PASSING, UNUSABLE_POLICIES[case], "--exit-map", "articles")[0] == 1
 
 
 @pytest.mark.parametrize("what", ["nothing", "folder", "fifo", "link in a circle"])
@@ -287,3 +291,12 @@ def test_nothing_that_is_put_into_a_file_ends_in_anything_but_an_answer(
     except Problem:
         return
     assert found.metrics.source == (PASSING | said)["source"]
+
+
+def test_another_name_is_no_new_subject_for_metrics_that_name_no_build(tmp_path: Path) -> None:
+    for number, name in enumerate(("metrics.json", "again.json", "once-more.json"), 1):
+        (tmp_path / name).write_text(json.dumps(PASSING | {"p95_ms": 182 - number}))
+        code, out, _ = run(tmp_path, ..., POLICY, "--metrics", str(tmp_path / name), named=False)
+        assert (code, f"attempt {number} at this subject" in out) == (1 if number == 1 else 0, number > 1)
+    _, out, _ = run(tmp_path, ..., POLICY | {"max_p95_ms": 500})
+    assert "at this subject" not in out  # other limits, another question

@@ -62,8 +62,8 @@ class Canary(Gate[CanaryMetrics], frozen=True, kw_only=True, tag="canary"):
     age, the build.
     """
 
-    ARTICLE_CODES: ClassVar[dict[str, int]] = {"model-verdict-present": 2, "examined": 1}
-    ARTICLE_REFUSED: ClassVar[int] = 2
+    ARTICLE_CODES: ClassVar[dict[str, int]] = {"model-verdict-present": 2}
+    """In the article 2 says that a model's verdict was given, and nothing else; its script crashes with 1."""
 
     service: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
     collectors: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
@@ -197,7 +197,6 @@ class CanaryArticle(Gate[CanaryMetrics], frozen=True, kw_only=True, tag="canary"
     """The limits of the article's `policy.json`, under its names. It decides on what was seen."""
 
     ARTICLE_CODES: ClassVar[dict[str, int]] = Canary.ARTICLE_CODES
-    ARTICLE_REFUSED: ClassVar[int] = 2
 
     min_requests: Annotated[int, msgspec.Meta(ge=1)]
     max_error_rate: Ratio

@@ -172,11 +172,20 @@ def judge_and_end(
     *,
     read: "Reader | None" = None,
     absent: "PolicyRead | None" = None,
+    mapped_problem: Exit = Exit.REFUSED,
 ) -> None:
-    """Judge by one gate, tell the verdict and exit by it. `absent` judges where there is no policy."""
+    """Judge by one gate, tell the verdict and exit by it. `absent` judges where there is no policy.
+
+    `mapped_problem` is how what cannot be used ends where the exit codes are the article's.
+    """
     from drillmaster.intake.judging import judged
 
-    said = judged(name, asked, gather, read=read, absent=absent)
+    try:
+        said = judged(name, asked, gather, read=read, absent=absent)
+    except Problem as problem:
+        if says.mapped:
+            problem.exit = mapped_problem
+        raise
     end(said.verdict, type(said.gate), says, closing=said.closing)
 
 

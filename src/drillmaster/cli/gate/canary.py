@@ -7,7 +7,7 @@ import click
 
 from drillmaster.cli import _completions as completions
 from drillmaster.cli.gate._verdicts import Says, gate_options, judge_and_end
-from drillmaster.errors import Problem
+from drillmaster.errors import Exit, Problem
 
 if TYPE_CHECKING:
     from drillmaster.intake.judging import Asked
@@ -63,4 +63,6 @@ def command(
         offered=model_verdict,
         repo=asked.repo,
     )
-    judge_and_end("canary", asked, says, intake.gather, read=intake.read)
+    # The article's script looks at the model's verdict before any file, and crashes with 1 on one that it cannot use.
+    mapped = Exit.REFUSED if model_verdict is not None and model_verdict.strip() else Exit.FAIL
+    judge_and_end("canary", asked, says, intake.gather, read=intake.read, mapped_problem=mapped)

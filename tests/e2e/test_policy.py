@@ -244,6 +244,27 @@ def test_a_policy_that_no_gate_could_read_is_not_signed(text: str, repo: Repo, k
     assert not (repo.path / f"{FILE}.sig").exists()
 
 
+@pytest.mark.parametrize(
+    ("tools", "code"),
+    [
+        ([{"origin": "https://example.com/server", "signed_by": "ada"}], 0),
+        ([{"origin": "", "signed_by": "ada"}], 2),
+        ([{"origin": "https://example.com/server", "signed_by": " "}], 2),
+        ([{"origin": "https://example.com/server"}], 2),
+        ([{"origin": None, "signed_by": None}], 2),
+        (["tool"], 2),
+    ],
+)
+def test_an_allow_list_with_blanks_is_not_signed(
+    tools: list[object], code: int, repo: Repo, keys: Keys, policy: Run
+) -> None:
+    listing = repo.path / "tools.json"
+    listing.write_text(json.dumps({"kind": "tool-allowlist", "version": 1, "servers": [], "tools": tools}))
+    said = policy("sign", listing, "--key", keys.private("ada"))
+    assert (said.code, listing.with_name("tools.json.sig").exists()) == (code, code == 0)
+    assert code == 0 or "tools.json: /tools/0/" in said.err
+
+
 def test_what_is_no_policy_of_ours_can_be_signed_too(repo: Repo, keys: Keys, policy: Run) -> None:
     for name, text in (("plan.json", "{}"), ("notes.txt", "x"), ("other.yaml", "a: 1\n")):
         (repo.path / name).write_text(text)

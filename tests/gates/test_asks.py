@@ -94,3 +94,22 @@ def test_a_name_in_an_id_is_a_star() -> None:
     book = Asks(article="x", check=asks("interview").check)
     assert [one.id for one in (book.of("warm_c4.errors"), book.of("open_r0.5.ttft_p95")) if one] == ["*.errors", "*.*"]
     assert book.of("nothing") is None
+
+
+@pytest.mark.parametrize(
+    ("check", "whose"),
+    [
+        ("weakened.mock", {"oracle"}),
+        ("warm_c8.p95", {"interview"}),
+        ("open_r0.5.ttft_p95", {"interview"}),
+        ("warm_c1.errors.429", {"interview"}),
+        ("drain.drain", {"interview"}),
+        ("*.*", {"interview"}),
+        ("fallback", {"eviction"}),
+        ("canary.nope", set()),
+        ("a file.json", set()),
+        ("nonsense.thing", set()),
+    ],
+)
+def test_an_id_alone_says_which_gates_are_meant(check: str, whose: set[str]) -> None:
+    assert {name for name in names() if asks(name).owning(check)} == whose

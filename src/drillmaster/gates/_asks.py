@@ -48,9 +48,13 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Asks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`article` is the contract's source, by its title."""
+    """`article` is the contract's source, by its title. `owns` are patterns of this gate's own ids.
+
+    They are for entries that begin with a `*`, which fit ids of other gates too.
+    """
 
     article: str
+    owns: tuple[str, ...] = ()
     check: tuple[Asked, ...]
     line: tuple[Line, ...] = ()
 
@@ -59,6 +63,13 @@ class Asks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return next((one for one in self.check if one.id == check), None) or next(
             (one for one in self.check if one.fits(check)), None
         )
+
+    def owning(self, check: str) -> Asked | None:
+        """Give the entry of a check where the id itself says that it is this gate's."""
+        entry = self.of(check)
+        if entry is None or entry.id == check or not entry.id.startswith("*"):
+            return entry
+        return entry if any(fnmatchcase(check, pattern) for pattern in self.owns) else None
 
     def table(self) -> list[str]:
         """Write all lines as a Markdown table: where it stands, what it says, and what answers it."""

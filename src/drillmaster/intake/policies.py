@@ -175,6 +175,23 @@ def must_be_signable(path: Path) -> None:
         policy, _ = load_policy(data, place=place, fmt=fmt)
         for entry in policy.gates:
             decode_gate(policy, str(entry.get("gate")), place=place)
+    if isinstance(loaded, dict) and loaded.get("kind") == "tool-allowlist":
+        _none_blank(loaded, place)
+
+
+def _none_blank(listing: dict[str, object], place: str) -> None:
+    """Refuse an allow-list of which a person still has to say something: signed, the blank would be theirs."""
+    tools = listing.get("tools")
+    for index, tool in enumerate(tools if isinstance(tools, list) else ()):
+        for field in ("origin", "signed_by"):
+            said = tool.get(field) if isinstance(tool, dict) else None
+            if not isinstance(said, str) or not said.strip():
+                raise Refused(
+                    f"{place}: /tools/{index}/{field}",
+                    found=strict.shown(said),
+                    wanted="what a person says who has read the tool",
+                    remedy="fill it in, then sign",
+                )
 
 
 def must_be_another_key(path: Path, key: Path, *, second: bool) -> None:

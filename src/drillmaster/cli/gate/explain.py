@@ -32,10 +32,10 @@ def command(reason: str, as_json: bool) -> None:
     found: list[tuple[str, Asked]] = []
     if reason in books:
         found = [(reason, one) for one in books[reason].check]
-    elif dot and gate in books and books[gate].of(inner):
-        found = [(gate, one) for one in [books[gate].of(inner)] if one is not None]
+    elif dot and gate in books and books[gate].owning(inner):
+        found = [(gate, one) for one in [books[gate].owning(inner)] if one is not None]
     else:
-        found = [(name, one) for name, book in books.items() if (one := book.of(reason)) is not None]
+        found = [(name, one) for name, book in books.items() if (one := book.owning(reason)) is not None]
     if not found:
         ids = [one.id for book in books.values() for one in book.check]
         meant = near(reason, [*ids, *books])

@@ -17,6 +17,7 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -30,6 +31,9 @@ from drillmaster.rules.durable import DURABLE, Class, seen
 from drillmaster.rules.secrets import Hit, look, look_at_name
 from drillmaster.screen import MARK
 from drillmaster.timeline.opening import complaint
+
+if TYPE_CHECKING:
+    from drillmaster.intake.authority import Authority
 
 __all__ = ["ALONE", "MAX_DEPTH", "Limits", "gather_tree", "walk"]
 
@@ -69,10 +73,16 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[str, ...] = ()
 
 
-def gather_tree(root: Path, progress: Progress | None = None) -> Callable[[Workspace, Asked, object], Gathered]:
+def gather_tree(
+    root: Path, progress: Progress | None = None
+) -> Callable[[Workspace, Asked, "Authority | None"], Gathered]:
     """Give what `judged` calls for evidence: a walk of `root` within the limits of the policy."""
 
-    def gather(gate: Workspace, asked: Asked, authority: object) -> Gathered:
+    def gather(gate: Workspace, asked: Asked, authority: "Authority | None") -> Gathered:
+        if authority is not None and authority.head is not None:
+            from drillmaster.intake.checkouts import must_hold_the_change
+
+            must_hold_the_change(root, authority.repo, authority.head)
         limits = Limits(
             max_file_bytes=gate.max_file_bytes,
             max_total_bytes=gate.max_total_bytes,

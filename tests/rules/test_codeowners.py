@@ -50,3 +50,68 @@ def test_who_is_asked(text: str, path: str, owners: tuple[str, ...]) -> None:
 )
 def test_a_line_that_would_be_skipped_is_a_defect(data: bytes, said: str) -> None:
     assert any(said in what for _, what in read_codeowners(data).defects)
+
+
+GITLAB = """# everything, but for words
+* @org/backend @org/front-end @bot_of.releases
+!/docs/*.md
+!/docs/**/*.md
+.gitlab/CODEOWNERS @org/leads
+config/*.yml @first.last @with_under @with-dash
+
+^[Source code editing]
+.editor.example @first.last
+
+^[Backend] @org/backend
+*.rb
+
+[Two of them][2] @org/db
+/db/*migrate/
+/**/click/
+# files of the folder alone
+/db/*
+
+[Secure::Secrets] @@maintainer
+/lib/secrets/
+"""
+GITHUB = """*       @global1 @global-2
+*.go docs@example.com
+/build/logs/ @doc #a comment
+docs/* @doc
+apps/ @octo
+apps/ours
+packages/kbn-x @org/core.team
+src/components/abode/* @one
+/x-pack/**/*.ts @org/pack
+Dockerfile @ship
+\t**/logs @logs
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "owners"),
+    [
+        (GITLAB, "src/a.c", ("@org/backend", "@org/front-end", "@bot_of.releases")),
+        (GITLAB, "docs/a.md", ()),
+        (GITLAB, "docs/a/b.md", ()),
+        (GITLAB, ".gitlab/CODEOWNERS", ("@org/leads",)),
+        (GITLAB, "config/x.yml", ("@first.last", "@with_under", "@with-dash")),
+        (GITLAB, "db/post_migrate/1.sql", ("@org/backend", "@org/front-end", "@bot_of.releases", "@org/db")),
+        (GITLAB, "docs/click/a.md", ("@org/db",)),  # left out above, and asked of in a section
+        (GITLAB, "lib/secrets/a", ("@org/backend", "@org/front-end", "@bot_of.releases", "@@maintainer")),
+        (GITHUB, "x", ("@global1", "@global-2")),
+        (GITHUB, "a/b.go", ("docs@example.com",)),
+        (GITHUB, "build/logs/x", ("@logs",)),
+        (GITHUB, "docs/a/b.txt", ("@global1", "@global-2")),
+        (GITHUB, "deep/apps/x", ("@octo",)),
+        (GITHUB, "apps/ours/x", ()),
+        (GITHUB, "packages/kbn-x/src/a.ts", ("@org/core.team",)),
+        (GITHUB, "packages/kbn-xy/a.ts", ("@global1", "@global-2")),
+        (GITHUB, "src/components/abode/a.py", ("@one",)),
+        (GITHUB, "x-pack/a/b/c.ts", ("@org/pack",)),
+        (GITHUB, "a/Dockerfile", ("@ship",)),
+    ],
+)
+def test_files_in_the_forms_that_large_projects_keep(text: str, path: str, owners: tuple[str, ...]) -> None:
+    read = read_codeowners(text.encode())
+    assert (read.defects, read.of(path)) == ((), owners)

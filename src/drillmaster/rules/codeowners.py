@@ -5,7 +5,8 @@
 2. `[Name]`, `^[Name]` and `[Name][2]` begin a section, on the host that has sections; owners behind the name are for the
    lines of it that name none. Each section has an answer of its own, and all of them are asked. Sections of one name,
    whatever its case, are one. `!pattern` takes a path out of its section, whatever stands below it there.
-3. Without a section `!pattern` is read by one host and skipped by another: it is a defect here, never skipped.
+3. In a file without any section `!pattern` is read by one host and skipped by another: it is a defect here, never skipped.
+   A file with sections is for the host that has them, and there the lines above the first one may leave paths out too.
 4. A line that a host would skip without a word is a defect: the file it was to protect would have no owner.
 """
 
@@ -75,17 +76,20 @@ def read_codeowners(data: bytes) -> CodeOwners:
             defaults = tuple(owners)
             sections.setdefault(named, [])
             continue
-        rule = _rule(line, number, in_section=bool(named), defaults=defaults)
+        rule = _rule(line, number, defaults=defaults)
         if isinstance(rule, str):
             defects.append((number, rule))
         else:
             sections[named].append(rule)
+    if len(sections) == 1:
+        said = "a negated pattern, which one host reads and another skips"
+        defects = sorted(defects + [(rule.line, said) for rule in sections[""] if rule.negated])
     if not defects and not any(sections.values()):
         defects.append((0, "no line that names an owner"))
     return CodeOwners(tuple((name, tuple(rules)) for name, rules in sections.items()), tuple(defects))
 
 
-def _rule(line: str, number: int, *, in_section: bool, defaults: tuple[str, ...]) -> _Rule | str:
+def _rule(line: str, number: int, *, defaults: tuple[str, ...]) -> _Rule | str:
     words = [word.replace("\0", "\\ ") for word in line.replace("\\ ", "\0").split()]
     pattern, owners = words[0], []
     for word in words[1:]:
@@ -93,8 +97,6 @@ def _rule(line: str, number: int, *, in_section: bool, defaults: tuple[str, ...]
             break
         owners.append(word)
     negated = pattern.startswith("!")
-    if negated and not in_section:
-        return "a negated pattern, which one host reads and another skips"
     if negated and owners:
         return "a negated pattern with owners"
     if pattern.startswith("\\#"):

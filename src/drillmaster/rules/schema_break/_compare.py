@@ -16,6 +16,7 @@ from drillmaster.rules.schema_break._keywords import (
     arrays_of,
     conditions_of,
     counts_of,
+    default_of,
     discriminator_of,
     gone,
     multiples_of,
@@ -246,14 +247,7 @@ class Comparison:
         if kinds & OF_OBJECTS:
             yield from self._objects(pair)
         yield from conditions_of(pair)
-        if a.default is not None and b.default is not None and a.default[0] != b.default[0] and "request" in pair.sides:
-            yield Break(
-                rule="request-default-changed",
-                level="break" if pair.sides == REQUEST else "note",
-                at=b.default[1],
-                was=a.default[1],
-                says=f"{pair.trail}: a caller that leaves it out now gets {b.default[0][:60]} in place of {a.default[0][:60]}",
-            )
+        yield from default_of(pair)
         if a.discriminator is not None:
             yield from discriminator_of(pair)
 
@@ -263,6 +257,7 @@ class Comparison:
             yield from self._removed(pair, name)
         for name, node in a.props.items():
             if name in b.props:
+                yield from self._turned(pair, name)
                 sides = self._sides_of(pair.sides, node, b.props[name])
                 pair.follow(node, b.props[name], sides, f"{trail}.{name}" if trail else name)
         for name in sorted(b.props.keys() - a.props.keys()):
@@ -333,6 +328,21 @@ class Comparison:
             said = f"{pair.trail or 'value'}: a reader that counts on `{name}` may find it missing"
             at = b.props[name].at if name in b.props else pair.new.at
             yield Break(rule="response-property-became-optional", level="break", at=at, was=a.required[name], says=said)
+
+    def _turned(self, pair: Pair, name: str) -> Iterator[Break]:
+        """A field that one side may no longer write is gone for that side. In a plain JSON Schema the words bind nobody."""
+        if not self.new.one_sided:
+            return
+        node, other = pair.a.props[name], pair.b.props[name]
+        a, b = shape_of(self.old, node), shape_of(self.new, other)
+        level: Level = "break" if self.defaults else "note"
+        place = f"{pair.trail}.{name}" if pair.trail else name
+        if "request" in pair.sides and b.read_only and not a.read_only:
+            said = f"{place}: a caller that still sends `{name}` is no longer heard, or is refused: it is read-only"
+            yield Break(rule="request-property-became-read-only", level=level, at=other.at, was=node.at, says=said)
+        if "response" in pair.sides and b.write_only and not a.write_only:
+            said = f"{place}: a reader that looks for `{name}` finds nothing: it is write-only"
+            yield Break(rule="response-property-became-write-only", level=level, at=other.at, was=node.at, says=said)
 
     def _sides_of(self, sides: Sides, old: Node, new: Node) -> Sides:
         """A field that only one side ever writes is compared for that side."""

@@ -14,6 +14,7 @@ __all__ = [
     "arrays_of",
     "conditions_of",
     "counts_of",
+    "default_of",
     "discriminator_of",
     "gone",
     "multiples_of",
@@ -274,6 +275,21 @@ def conditions_of(pair: Pair) -> Iterator[Break]:
             yield from _gained(pair, "condition-removed", said, at=pair.new.at, was=a[word][0], soft=True)
 
 
+def default_of(pair: Pair) -> Iterator[Break]:
+    """A default is what a caller gets that leaves a value out; one that is written for the first time breaks nobody."""
+    a, b = pair.a.default, pair.b.default
+    if a is None or "request" not in pair.sides or (b is not None and a[0] == b[0]):
+        return
+    level: Level = "break" if pair.sides != BOTH else "note"
+    where = pair.trail or "value"
+    if b is None:
+        said = f"{where}: a caller that leaves it out can no longer count on {a[0][:60]}"
+        yield Break(rule="request-default-removed", level=level, at=pair.new.at, was=a[1], says=said)
+    else:
+        said = f"{where}: a caller that leaves it out now gets {b[0][:60]} in place of {a[0][:60]}"
+        yield Break(rule="request-default-changed", level=level, at=b[1], was=a[1], says=said)
+
+
 def discriminator_of(pair: Pair) -> Iterator[Break]:
     a, b = pair.a.discriminator, pair.b.discriminator
     assert a is not None
@@ -284,3 +300,9 @@ def discriminator_of(pair: Pair) -> Iterator[Break]:
     for name in sorted(a[2].keys() - b[2].keys()):
         said = f"sends {valued(name)} as `{a[0]}` is not understood"
         yield from _lost(pair, "discriminator-value-removed", said, at=b[1], was=step(a[1], "mapping", name))
+    for name in sorted(a[2].keys() & b[2].keys()):
+        old, new = (one[2][name].rpartition("/")[2] for one in (a, b))  # a name alone is a schema of the document
+        if old != new:
+            said = f"{pair.trail or 'value'}: {valued(name)} as `{a[0]}` meant {valued(old)} and means {valued(new)}"
+            at, was = step(b[1], "mapping", name), step(a[1], "mapping", name)
+            yield Break(rule="discriminator-value-changed", level="break", at=at, was=was, says=said)

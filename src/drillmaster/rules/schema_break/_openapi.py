@@ -214,6 +214,9 @@ class _Api:
         if style[0] != style[1] or spread[0] != spread[1] or ("content" in a) != ("content" in b):
             says = f"{trail}: a caller that still writes it as {style[0]} is not understood"
             yield Break(rule="parameter-style-changed", level="break", at=new.at, was=old.at, says=says)
+        if where == "query" and a.get("allowEmptyValue") is True and b.get("allowEmptyValue") is not True:
+            says = f"{trail}: a caller that still sends it empty is refused"
+            yield Break(rule="parameter-empty-refused", level="break", at=new.at, was=old.at, says=says)
         if "schema" in a and "schema" in b:
             yield from self._schema(
                 Part(step(old.at, "schema"), a["schema"]), Part(step(new.at, "schema"), b["schema"]), asks, trail
@@ -321,6 +324,10 @@ class _Api:
             if _fields(was.value).get("required") is True and _fields(now.value).get("required") is not True:
                 says = f"{trail}: a caller that counts on the header {name} may find none"
                 yield Break(rule="response-header-became-optional", level="break", at=now.at, was=was.at, says=says)
+            spread = [_fields(one.value).get("explode") is True for one in (was, now)]
+            if spread[0] != spread[1] or ("content" in _fields(was.value)) != ("content" in _fields(now.value)):
+                says = f"{trail}: a caller that takes the header {name} apart as before misreads it"
+                yield Break(rule="response-header-style-changed", level="break", at=now.at, was=was.at, says=says)
             if "schema" in _fields(was.value) and "schema" in _fields(now.value):
                 one, two = step(was.at, "schema"), step(now.at, "schema")
                 pair = Part(one, was.value["schema"]), Part(two, now.value["schema"])

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,19 @@ def test_a_hook_is_never_skipped_and_calls_a_gate_that_there_is(hook: dict[str, 
     words = str(hook["entry"]).split()
     assert words[:2] == ["drillmaster", "gate"] and words[2] in names()
     assert not set(hook) & {"files", "types", "types_or", "exclude"}
+
+
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+
+@pytest.mark.parametrize(("gate", "extra"), [("contract", "contracts"), ("oracle", "oracle")])
+def test_what_a_gate_reads_with_is_installed_beside_it(gate: str, extra: str) -> None:
+    """A gate refuses what it has nothing to read with; who runs it by hook or action cannot install it afterwards."""
+    (hook,) = [one for one in HOOKS if one["id"] == f"drillmaster-{gate}"]
+    assert hook["additional_dependencies"] == EXTRAS[extra]
+    (install,) = [step["run"] for step in ACTION["runs"]["steps"] if step["name"] == "install"]
+    (named,) = re.findall(r'"\$GITHUB_ACTION_PATH\[([\w,]+)\]"', install)
+    assert extra in named.split(",")
 
 
 def test_nothing_of_the_change_reaches_a_shell_but_by_the_environment() -> None:

@@ -177,6 +177,23 @@ OPEN: dict[str, tuple[Any, str]] = {
         closed(properties={"path": TEXT, "script": {"anyOf": [{"type": "string"}, {"type": "null"}]}}),
         "command",
     ),
+    **{
+        f"a command named {name}": (closed(properties={"path": TEXT, name: {"type": "string"}}), "command")
+        for name in ("command_to_run", "shell-cmd", "bashScript", "python_code", "run_command", "entrypoint", "\u0441ommand")
+    },
+    **{
+        f"names by the class {pattern!r}": (closed(patternProperties={pattern: TEXT}), "open")
+        for pattern in ("^[ -~]*$", r"^[\x00-\x7f]+$", r"^[\u0000-\uffff]*$", r"^[\w\W]*$", r"^\p{Any}*$")
+    },
+    **{
+        f"a pattern that does not end, {pattern!r}": (holding({"type": "string", "pattern": pattern}), "shape")
+        for pattern in ("(", "[a", "a)", "a\\")
+    },
+    **{
+        f"a property named {name!r}": (closed(properties={"path": TEXT, name: TEXT}), "shape")
+        for name in ("", " ", "__proto__", "a\nb")
+    },
+    "dependencies on a number": (closed(dependencies={"path": 5}), "shape"),
     "a command below": (holding(NESTED | {"properties": {"a": TEXT, "bash": {"type": "string"}}}), "command"),
     "a command with a loose pattern": (
         closed(properties={"path": TEXT, "command": {"type": "string", "pattern": "^git"}}),
@@ -264,8 +281,16 @@ CLOSED: dict[str, Any] = {
     },
     "a command from a list": closed(properties={"path": TEXT, "command": {"enum": ["status", "log"]}}),
     "a command by a pattern": closed(properties={"path": TEXT, "command": {"type": "string", "pattern": "^[a-z]{1,9}$"}}),
+    "patterns as libraries write them": closed(
+        properties={
+            "path": {"type": "string", "pattern": r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$"},
+            "year": {"type": "string", "pattern": r"^(?<year>\d{4})[(]\)$"},
+            "word": {"type": "string", "pattern": r"^\p{L}+[\w-]+\/[^\]]+$"},
+        }
+    ),
+    "names by narrow classes": closed(patternProperties={"^x-[A-Za-z0-9_.-]{1,20}$": TEXT, "^[0-9a-f]+$": TEXT}),
     "a number of commands": closed(properties={"path": TEXT, "commands": {"type": "integer"}}),
-    "what only sounds like one": closed(properties=dict.fromkeys(["path", "command_id", "code", "query", "description"], TEXT)),
+    "what only sounds like one": closed(properties=dict.fromkeys(["path", "command_id", "code", "country_code", "script_name", "query", "description", "source"], TEXT)),
     "properties called as words of the language are": closed(
         properties=dict.fromkeys(["path", "additionalProperties", "$ref", "required", "type"], TEXT)
     ),

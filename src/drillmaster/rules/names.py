@@ -18,6 +18,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from drillmaster.rules._looks import ALIKE, look
+
 __all__ = ["Fault", "hidden", "instructs", "look", "name_faults", "words_of"]
 
 MAX_NAME = 128
@@ -33,17 +35,6 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/-]+")
-# Letters of other scripts that are drawn as ASCII ones, in any common typeface. Not all of Unicode's list: what people use.
-_PAIRS = (
-    ("аеорсухіјѕһԁԛԝьвнкмтгӏԍіѵ", "aeopcyxijshdqwbbhkmtrlgiv"),
-    ("αορνικτυχεϲϳηγρω", "aopviktyxecjnypw"),
-    ("աոսօցհյզ", "wnuoghjq"),
-    ("ıɑɡɩʟɪℓ", "iagilil"),
-    ("АВЕКМНОРСТУХІЈЅ", "abekmhopctyxijs"),
-    ("ΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "abezhikmnoptyx"),
-    ("ՕՍ", "ou"),
-)
-_ALIKE = {foreign: plain for row in _PAIRS for foreign, plain in zip(*row, strict=True)}
 _TAGS = range(0xE0000, 0xE0080)
 _BIDI = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _ZERO = frozenset(
@@ -126,7 +117,7 @@ def _of_name(name: str) -> Iterator[Fault]:
     scripts -= {"HIRAGANA", "KATAKANA", "CJK", "BOPOMOFO", "HANGUL"} if len(scripts - _EAST) == 0 else set()
     if len(scripts) > 1:
         yield Fault("name-lookalike", f"{' beside '.join(sorted(scripts)).lower()} letters in {shown}")
-    elif any(char in _ALIKE for char in letters) and look(name).isascii():  # an accent is seen: é is no e
+    elif any(char in ALIKE for char in letters) and look(name).isascii():  # an accent is seen: é is no e
         yield Fault("name-lookalike", f"{shown}, which reads as {_printable(look(name))}")
     rest = [
         char for char in name if not (char.isalnum() or char in "_-./:" or unicodedata.category(char) in ("Mn", "Mc"))
@@ -136,15 +127,6 @@ def _of_name(name: str) -> Iterator[Fault]:
 
 
 _EAST = frozenset({"HIRAGANA", "KATAKANA", "CJK", "BOPOMOFO", "HANGUL"})
-
-
-def look(name: str) -> str:
-    """Give what a name looks like; two that look the same are one by rule 3."""
-    plain = unicodedata.normalize("NFKD", name)
-    plain = "".join(char for char in plain if unicodedata.category(char) not in ("Cf", "Mn", "Cc"))
-    plain = "".join(_ALIKE.get(char, char) for char in plain).casefold()
-    plain = "".join(_ALIKE.get(char, char) for char in plain)
-    return plain.replace("0", "o").replace("1", "l").replace("-", "_").replace(".", "_").strip()
 
 
 def hidden(text: str) -> tuple[Fault, ...]:

@@ -26,6 +26,8 @@ from urllib.parse import unquote
 
 import msgspec
 
+from drillmaster.rules._looks import look
+from drillmaster.rules._schema_patterns import anchored, whole
 from drillmaster.strict import pointer, shown
 
 __all__ = ["Fault", "Kind", "faults", "properties"]
@@ -44,6 +46,11 @@ _COMMANDS = frozenset(
         "bash", "bashcommand", "powershell", "exec", "execute", "script", "shellscript", "bashscript", "eval", "argv",
     }
 )  # fmt: skip  # words, a line at a time
+_COMMAND = (
+    r"(run|exec|execute|shell|bash|sh|powershell|system|os|terminal|cli|unix|linux)(command|cmd|script|code)s?(line|string|text)?"
+    r"|(command|cmd|script|code)(to)?(run|execute|exec)|(command|cmd|script)(line|string|text|body)"
+    r"|(python|js|javascript|node|ruby|perl|php|lua)(code|script|source)|entrypoint"
+)
 _COUNTS = (
     "minLength",
     "maxLength",
@@ -189,10 +196,12 @@ class _Walk:
         for name, inner in own.items() if isinstance(own, dict) else ():
             self._value(inner, (*at, "properties", name), known=frozenset())
             self._command(name, inner, (*at, "properties", name))
+            if not name.strip() or not name.isprintable() or name == "__proto__":
+                self.say("shape", (*at, "properties", name), f"{shown(name)}, which is no name of a property")
         patterns = schema.get("patternProperties")
         for name, inner in patterns.items() if isinstance(patterns, dict) else ():
             self._value(inner, (*at, "patternProperties", name), known=frozenset())
-            if not _anchored(name):
+            if not anchored(name):
                 self.say("open", (*at, "patternProperties", name), "a pattern of names that takes more than it spells")
         for word in ("additionalProperties", "unevaluatedProperties"):
             more = schema.get(word)
@@ -279,6 +288,8 @@ class _Walk:
         for word in _IN_PLACE:
             if word in schema and not (isinstance(schema[word], list) and schema[word]):
                 self.say("shape", (*at, word), f"{shown(schema[word])}, where a list of schemas is wanted")
+        if isinstance(schema.get("pattern"), str) and not whole(schema["pattern"]):
+            self.say("shape", (*at, "pattern"), f"{shown(schema['pattern'])}, a pattern whose brackets do not end")
         if "enum" in schema and not (isinstance(schema["enum"], list) and schema["enum"]):
             self.say("shape", (*at, "enum"), f"{shown(schema['enum'])}, where a list of values is wanted")
         if "items" in schema and not isinstance(schema["items"], bool | dict | list):
@@ -307,6 +318,10 @@ class _Walk:
                 wanted = "true or false"
             elif word == "propertyNames" and not isinstance(value, bool | dict):
                 wanted = "a schema"
+            elif word == "dependencies" and not (
+                isinstance(value, dict) and all(isinstance(one, bool | dict | list) for one in value.values())
+            ):
+                wanted = "an object of schemas and lists of names"
             elif word not in _KNOWN and not word.startswith("x-"):
                 self.say("shape", (*at, word), f"{shown(word)}, a word that JSON Schema does not have")
             if wanted:
@@ -328,7 +343,8 @@ class _Walk:
                     self.say("required-unknown", where, f"{shown(name)}, which is no property")
 
     def _command(self, name: str, schema: object, at: _Path) -> None:
-        if re.sub(r"[^a-z]", "", name.casefold()) not in _COMMANDS or not isinstance(schema, dict):
+        plain = re.sub(r"[^a-z]", "", look(name))
+        if not (plain in _COMMANDS or re.fullmatch(_COMMAND, plain)) or not isinstance(schema, dict):
             return
         inner = schema.get("items")
         if self._may_be(schema, "array", 0) and isinstance(inner, dict):
@@ -433,7 +449,7 @@ class _Walk:
             hops,
             lambda one: (
                 bool(one.keys() & {"enum", "const"})
-                or (isinstance(one.get("pattern"), str) and _anchored(one["pattern"]))
+                or (isinstance(one.get("pattern"), str) and anchored(one["pattern"]))
             ),
         )
 
@@ -464,7 +480,7 @@ class _Walk:
             if isinstance(one, dict):
                 taken = [one[word] for word in ("additionalProperties", "unevaluatedProperties") if word in one]
                 patterns = one.get("patternProperties")
-                loose = isinstance(patterns, dict) and not all(map(_anchored, patterns))
+                loose = isinstance(patterns, dict) and not all(map(anchored, patterns))
                 if any(word is not False for word in taken) or loose or self._evaluates_all(one, hops + 1):
                     return True
         return False
@@ -525,30 +541,4 @@ def _names_listed(schema: object) -> bool:
     if not isinstance(schema, dict):
         return False
     pattern = schema.get("pattern")
-    return bool(schema.keys() & {"enum", "const"}) or (isinstance(pattern, str) and _anchored(pattern))
-
-
-def _anchored(pattern: str) -> bool:
-    """Whether a pattern takes what it spells and no more: both ends fixed, no character that stands for any."""
-    if not (pattern.startswith("^") and pattern.endswith("$") and not pattern.endswith("\\$")):
-        return False
-    plain = re.sub(r"\\\\", "", pattern)
-    if re.search(r"\\[SWDPB]|\[\^|\\s\\S", plain):
-        return False
-    in_class = False
-    previous = ""
-    depth = 0
-    for char in plain[1:-1]:
-        if previous == "\\":
-            previous = ""
-            continue
-        if char == "[":
-            in_class = True
-        elif char == "]":
-            in_class = False
-        elif not in_class:
-            depth += {"(": 1, ")": -1}.get(char, 0)
-            if char == "." or (char == "|" and depth == 0):  # `^a|b$` is anchored at one end each
-                return False
-        previous = char
-    return True
+    return bool(schema.keys() & {"enum", "const"}) or (isinstance(pattern, str) and anchored(pattern))

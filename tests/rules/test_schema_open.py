@@ -283,14 +283,14 @@ CLOSED: dict[str, Any] = {
     "a command by a pattern": closed(properties={"path": TEXT, "command": {"type": "string", "pattern": "^[a-z]{1,9}$"}}),
     "patterns as libraries write them": closed(
         properties={
-            "path": {"type": "string", "pattern": r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$"},
+            "path": {"type": "string", "pattern": r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@[a-z.]{2,}$"},
             "year": {"type": "string", "pattern": r"^(?<year>\d{4})[(]\)$"},
             "word": {"type": "string", "pattern": r"^\p{L}+[\w-]+\/[^\]]+$"},
         }
     ),
     "names by narrow classes": closed(patternProperties={"^x-[A-Za-z0-9_.-]{1,20}$": TEXT, "^[0-9a-f]+$": TEXT}),
     "a number of commands": closed(properties={"path": TEXT, "commands": {"type": "integer"}}),
-    "what only sounds like one": closed(properties=dict.fromkeys(["path", "command_id", "code", "country_code", "script_name", "query", "description", "source"], TEXT)),
+    "what only sounds like one": closed(properties=dict.fromkeys("path command_id code country_code script_name query description source".split(), TEXT)),
     "properties called as words of the language are": closed(
         properties=dict.fromkeys(["path", "additionalProperties", "$ref", "required", "type"], TEXT)
     ),

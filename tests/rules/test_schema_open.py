@@ -290,7 +290,11 @@ CLOSED: dict[str, Any] = {
     ),
     "names by narrow classes": closed(patternProperties={"^x-[A-Za-z0-9_.-]{1,20}$": TEXT, "^[0-9a-f]+$": TEXT}),
     "a number of commands": closed(properties={"path": TEXT, "commands": {"type": "integer"}}),
-    "what only sounds like one": closed(properties=dict.fromkeys("path command_id code country_code script_name query description source".split(), TEXT)),
+    "what only sounds like one": closed(
+        properties=dict.fromkeys(
+            ["path", "command_id", "code", "country_code", "script_name", "query", "description", "source"], TEXT
+        )
+    ),
     "properties called as words of the language are": closed(
         properties=dict.fromkeys(["path", "additionalProperties", "$ref", "required", "type"], TEXT)
     ),

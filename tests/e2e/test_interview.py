@@ -317,6 +317,9 @@ def test_another_host_needs_a_permit_and_its_idleness_is_not_proven(lab: Lab, na
     assert twice.returncode == 0, twice.stderr
     assert lab.read().idle["proven"] is None
     assert "who else calls it cannot be seen from here" in twice.stderr
+    # Before anybody else's machine is called, this one is tried; what is refused before sends nothing and tries nothing.
+    assert "this machine first, on a built-in server" in twice.stderr and "4 callers  held" in twice.stderr
+    assert "this machine first" not in bare.stderr + once.stderr
 
 
 def test_the_self_test_sets_the_client_beside_a_server_that_says_what_it_did(lab: Lab) -> None:

@@ -98,6 +98,12 @@ def test_the_articles_own_numbers_are_a_plan() -> None:
             "a prompt beside payloads",
         ),
         ({}, {"think": {"session_s": -1}}, "/think/session_s", "-1"),
+        (
+            {},
+            {"open": [{"rate_per_s": 500, "seconds": 9}], "timeout_s": 60},
+            "/open/0/max_in_flight",
+            "30,000 at once where none is answered",
+        ),
         ({}, {"think": {"turn_s": float("nan")}}, "/think/turn_s", "nan"),
         ({}, {"retry": {"policy": "honour", "max_attempts": 1, "max_wait_s": 9}}, "/retry/max_attempts", "1"),
         ({}, {"retry": {"policy": "honour", "max_attempts": 101, "max_wait_s": 9}}, "/retry/max_attempts", "101"),
@@ -272,3 +278,11 @@ def test_a_rate_without_its_unit_is_refused_with_the_name_that_has_it(old: str, 
         strict.load_as(msgspec.json.encode(said), InterviewPlan, place="plan.json", fmt="json")
     assert raised.value.place.endswith(f": /open/0/{old}")
     assert new in str(raised.value)
+
+
+def test_what_is_under_way_at_once_is_bounded_by_the_plans_own_number_alone() -> None:
+    for stage, most in (({}, 6_000), ({"max_in_flight": 7}, 7)):
+        one = plan(open=[{"rate_per_s": 100, "seconds": 9, **stage}], timeout_s=60)
+        assert found(one) == []
+        (step,) = [step for step in steps(one) if step.label == "open_r100"]
+        assert step.callers == most

@@ -4,6 +4,7 @@ import base64
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import unquote, urlsplit
@@ -193,20 +194,23 @@ def command(
         plan, stamps = compressed(plan, factor), (f"COMPRESSED {factor:g}x",)
     host = urlsplit(plan.target.http_url).hostname or ""
 
-    def confirm() -> None:
-        if not click.confirm(f"Begin? Load goes to {host}", err=True):
+    progress = progress_for()
+    asks = not yes and sys.stdin.isatty() and sys.stderr.isatty()
+
+    def begin() -> None:
+        """The last thing before a host that somebody permitted is called: what this machine can hold, and a yes."""
+        if team is None:
+            _say_what_it_holds(plan, progress.line)
+        if asks and not click.confirm(f"Begin? Load goes to {host}", err=True):
             raise Problem(
                 "interview", found="a no", wanted="a yes", remedy="start it when you are ready; --yes does not ask"
             )
-
-    progress = progress_for()
 
     def say(text: str) -> None:
         if isinstance(progress, Terminal):  # whose status line stands where stdout goes on
             click.echo("\r\x1b[K", nl=False, err=True)
         click.echo(text)
 
-    asks = plan.target.permit is not None and not yes and sys.stdin.isatty() and sys.stderr.isatty()
     result = conduct(
         plan,
         place,
@@ -221,7 +225,7 @@ def command(
             more_headers=more,
             progress=progress,
             say=None if as_json else say,
-            confirm=confirm if asks else None,
+            confirm=begin if plan.target.permit is not None else None,
             wanted=wanted(policy, plan, base=base, rehearsal=rehearsal),
         ),
         team=team,
@@ -285,11 +289,20 @@ def _self_test(levels: tuple[int, ...], processes: int, *, as_json: bool) -> NoR
         sys.exit(code)
     click.echo(f"a server that takes {LAW_MS:g} ms for each call, on this machine:")
     for level in found:
-        added = f"added p50 {level.added_p50_ms:.2f} ms, p99 {level.added_p99_ms:.2f} ms"
-        cost = f"{level.cpu_us:g} µs a call, {level.cpu_share:.0%} of a core"
-        said = f"VOID: {'; '.join(level.void)}" if level.void else "fit"
-        click.echo(f"{level.callers:>5} callers  held {level.held:g}  {added}  {cost}  {said}")
+        click.echo(level.said)
     sys.exit(code)
+
+
+def _say_what_it_holds(plan: "InterviewPlan", line: Callable[[str], None]) -> None:
+    """Try this machine on the built-in server, so that a level it cannot hold is known before half an hour has gone by.
+
+    It refuses nothing: what the client did in the run itself is evidence, and voids a level where it shows.
+    """
+    from drillmaster.load.fitness import LAW_MS, self_test
+
+    line(f"this machine first, on a built-in server that takes {LAW_MS:g} ms a call; nothing leaves it")
+    for level in self_test(plan.levels, processes=plan.processes):
+        line(level.said)
 
 
 def _close(result: "LoadResult", *, as_json: bool, policy: Path) -> None:

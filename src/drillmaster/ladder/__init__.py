@@ -10,6 +10,7 @@
 5. Nothing here has authority over a verdict: thresholds are the Reader's file.
 """
 
+import math
 from typing import Literal
 
 import msgspec
@@ -123,7 +124,7 @@ class Arrivals(_Part, frozen=True, kw_only=True):
     poisson: bool = False
     """Exponential gaps of that mean, by the seed; else evenly spaced."""
     max_in_flight: int | None = None
-    """What is due beyond that is dropped, and a failure; null: what comes in one time limit, at most 4000."""
+    """What is due beyond that is dropped, and a failure; null: no cap. More than 10,000 at once want one."""
 
     @property
     def label(self) -> str:
@@ -141,10 +142,10 @@ class Arrivals(_Part, frozen=True, kw_only=True):
         return round((self.rate_per_s + last) / 2 * self.seconds)
 
     def in_flight(self, timeout_s: float) -> int:
-        """The most that may be under way at once."""
+        """The most that may be under way at once; without a cap all that come in one time limit, when the first are cut."""
         if self.max_in_flight is not None:
             return self.max_in_flight
-        return max(1, min(4_000, round(self.most_per_s * timeout_s)))
+        return max(1, math.ceil(self.most_per_s * timeout_s))
 
 
 class Batch(_Part, frozen=True, kw_only=True):

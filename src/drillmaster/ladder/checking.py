@@ -89,6 +89,14 @@ def _numbers(plan: InterviewPlan, place: Place) -> Iterator[Problem]:
             positive[f"/open/{at}/rate_to_per_s"] = one.rate_to_per_s
         if one.max_in_flight is not None:
             positive[f"/open/{at}/max_in_flight"] = one.max_in_flight
+        elif math.isfinite(one.most_per_s * plan.timeout_s) and one.in_flight(plan.timeout_s) > MAX_CALLERS:
+            yield Problem(
+                place.at(f"/open/{at}/max_in_flight"),
+                found=f"nothing, and {one.most_per_s:g} calls a second with a time limit of {plan.timeout_s:g} s: "
+                f"{one.in_flight(plan.timeout_s):,} at once where none is answered",
+                wanted="a number: how many may be under way at once; what is due beyond it is dropped, and a failure",
+                remedy=f"write max_in_flight (--max-in-flight {MAX_CALLERS}), or a shorter time limit",
+            )
     if plan.drain is not None:
         positive["/drain/calls"] = plan.drain.calls
         if plan.drain.callers is not None:

@@ -3,7 +3,7 @@
 The same evidence, policy and `now` give the same verdict, byte for byte, on any machine.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,7 +25,10 @@ MAX_SKEW_S = 60.0
 
 def load_policy(data: bytes, *, place: str, fmt: strict.Format) -> tuple[Policy, str]:
     """Decode a policy file. Returns it with the digest of its canonical content. Raises Problem."""
-    policy = strict.load_as(data, Policy, place=place, fmt=fmt)
+    try:
+        policy = strict.load_as(data, Policy, place=place, fmt=fmt)
+    except Problem as problem:
+        raise _left_open(data, place, fmt) or problem from None
     return policy, strict.digest(msgspec.to_builtins(policy))
 
 
@@ -58,15 +61,50 @@ def decode_gate(policy: Policy, name: str, *, place: str) -> Gate[Any]:
     index, entry = entries[0]
     # A gate may know a limit that is None, for evidence without it; a policy that leaves one blank has forgotten it.
     blank = next((field for field, value in entry.items() if value is None), None)
+    open_ = tuple(_nulls(entry, f"/gates/{index}"))
     if blank is not None:
+        if len(open_) > 1:
+            raise _blanks(place, open_)
         raise Problem(
             f"{place}: /gates/{index}/{blank}",
             found="nothing (null)",
             wanted="a limit; limits have no default",
             remedy=f"copy {blank} from the runbook; {begin_with(name)} explains it, with an example",
         )
-    limits: Gate[Any] = strict.as_type(entry, wanted, place=place, path=("gates", index))
+    try:
+        limits: Gate[Any] = strict.as_type(entry, wanted, place=place, path=("gates", index))
+    except Problem as problem:
+        raise (_blanks(place, open_) if len(open_) > 1 else problem) from None
     return limits
+
+
+def _left_open(data: bytes, place: str, fmt: strict.Format) -> Problem | None:
+    """Name all blanks of a file at once: who is told of one a run gives up before the last. None: there are not two."""
+    try:
+        open_ = tuple(_nulls(strict.load(data, place=place, fmt=fmt), ""))
+    except Problem:
+        return None
+    return _blanks(place, open_) if len(open_) > 1 else None
+
+
+def _blanks(place: str, open_: Sequence[str]) -> Problem:
+    return Problem(
+        place,
+        found=f"{len(open_)} blanks: {', '.join(open_)}",
+        wanted="a value behind each colon; limits have no default",
+        remedy="fill them in: the comment above each says what it is, with an example",
+    )
+
+
+def _nulls(value: object, pointer: str) -> Iterator[str]:
+    if value is None:
+        yield pointer
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _nulls(inner, f"{pointer}/{name}")
+    elif isinstance(value, list | tuple):
+        for number, inner in enumerate(value):
+            yield from _nulls(inner, f"{pointer}/{number}")
 
 
 def judge(

@@ -60,6 +60,29 @@ def test_one_blank_that_is_left_refuses_the_policy(kit: str) -> None:
             decode_gate(policy, kit, place="policy.yaml")
 
 
+GATES = [*KITS, "contract", "cutover", "tools"]
+
+
+@pytest.mark.parametrize("kit", GATES)
+def test_a_policy_as_it_was_written_names_all_its_blanks_at_once(kit: str) -> None:
+    (text,) = template(kit).values()
+    with pytest.raises(Problem) as told:
+        load_policy(text.encode(), place="policy.yaml", fmt="yaml")
+    left = list(blanks(text))
+    assert told.value.found == f"{len(left)} blanks: {', '.join(left)}"
+
+
+@pytest.mark.parametrize("kit", GATES)
+def test_so_do_its_limits_where_only_they_are_blank(kit: str) -> None:
+    (text,) = template(kit).values()
+    head, gates, rest = text.partition("\ngates:")
+    policy, _ = load_policy((filled(head) + gates + rest).encode(), place="policy.yaml", fmt="yaml")
+    left = [pointer for pointer in blanks(text) if pointer.startswith("/gates/")]
+    with pytest.raises(Problem) as told:
+        decode_gate(policy, kit, place="policy.yaml")
+    assert told.value.found == f"{len(left)} blanks: {', '.join(left)}"
+
+
 HOWTO = Path(__file__).parents[2] / "docs" / "howto"
 
 

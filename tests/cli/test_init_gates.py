@@ -1,6 +1,8 @@
 """`init gates`, and `init` alone, as they are typed."""
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -64,3 +66,66 @@ def test_init_alone_looks_at_the_repository_here(repository: Path, monkeypatch: 
     monkeypatch.chdir(repository)
     assert typed().exit_code == 0
     assert (repository / ".drillmaster/roster.yaml").exists()
+
+
+def test_what_is_still_blank_in_a_file_that_was_there_is_told_again(repository: Path) -> None:
+    first = typed("gates", "--dir", repository)
+    again = typed("gates", "--dir", repository)
+    policy = repository / ".drillmaster/contract-policy.yaml"
+    for said in (first, again):
+        assert f"next: fill in {policy}, then drillmaster contract lock" in said.stdout
+    assert f"{policy}: was there and is left as it is, 8 blanks to fill in" in again.stdout
+    text = policy.read_text()
+    policy.write_text(re.sub(r"(?m)^( *[a-z_]+:)$", r"\1 x", text).replace("gates: x", "gates:"))
+    filled = typed("gates", "--dir", repository).stdout
+    assert "next: drillmaster contract lock" in filled
+    assert f"{policy}: was there and is left as it is\n" in filled
+
+
+def test_a_policy_that_is_there_as_a_link_or_in_no_text_stops_nobody(repository: Path) -> None:
+    (repository / ".drillmaster").mkdir()
+    (repository / ".drillmaster/contract-policy.yaml").write_bytes(b"\xff\xfe")
+    assert typed("gates", "--dir", repository).exit_code == 0
+
+
+def test_what_was_found_is_named_in_the_next_command_and_in_the_workflow(repository: Path) -> None:
+    for name in ("ops/agent/memory.json", "plans/orders-cutover.json", "config/tools.allow.json"):
+        (repository / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository / name).write_text("{}")
+    (repository / ".mcp.json").unlink()
+    said = typed("gates", "--dir", repository).stdout
+    assert "drillmaster gate workspace ops/agent\n" in said
+    assert "drillmaster gate cutover plans/orders-cutover.json --base origin/main\n" in said
+    assert "drillmaster gate tools config/tools.allow.json\n" in said
+    workflow = (repository / ".github/workflows/drillmaster-gates.yml").read_text()
+    assert "gate cutover plans/orders-cutover.json --base" in workflow
+    assert "gate tools config/tools.allow.json --base" in workflow
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a b/tools.allow.json",
+        "$(id)/tools.allow.json",
+        "x: y/tools.allow.json",
+        "-x/tools.allow.json",
+        "ü/tools.allow.json",
+    ],
+)
+def test_a_name_that_a_shell_could_read_otherwise_does_not_get_into_the_workflow(repository: Path, name: str) -> None:
+    (repository / name).parent.mkdir(parents=True)
+    (repository / name).write_text("{}")
+    (repository / ".mcp.json").unlink()
+    said = typed("gates", "--dir", repository)
+    assert said.exit_code == 0
+    workflow = (repository / ".github/workflows/drillmaster-gates.yml").read_text()
+    assert name not in workflow and "gate tools FILE --base" in workflow
+    assert f"drillmaster gate tools {shlex.quote(name)}" in said.stdout
+
+
+def test_a_cutover_that_was_named_has_the_plan_where_its_page_puts_it(repository: Path) -> None:
+    said = typed("gates", "--dir", repository, "--gate", "cutover").stdout
+    assert "drillmaster gate cutover cutover/plan.json --base origin/main" in said
+    assert (
+        "gate cutover cutover/plan.json --base" in (repository / ".github/workflows/drillmaster-gates.yml").read_text()
+    )

@@ -1,11 +1,16 @@
 """What `drillmaster init gates` does: look at a repository, write the few files that its gates begin with, say what is next."""
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from drillmaster.scaffold.repository import Use
 
 __all__ = ["write_gates"]
 
@@ -20,9 +25,10 @@ def write_gates(folder: Path, named: Sequence[str], *, as_json: bool, workflow: 
     from drillmaster.cli import say_json
     from drillmaster.errors import Problem
     from drillmaster.gates import find
+    from drillmaster.intake import read_bytes
     from drillmaster.intake.written import write_new
     from drillmaster.scaffold import blanks, template
-    from drillmaster.scaffold.repository import NEXT, Use, uses
+    from drillmaster.scaffold.repository import Use, next_of, uses
 
     for name in named:
         find(name)
@@ -45,9 +51,15 @@ def write_gates(folder: Path, named: Sequence[str], *, as_json: bool, workflow: 
     if "oracle" in chosen:
         files[folder / ".oracle-owners"] = _kit("oracle-owners")
     if workflow or (workflow is None and (folder / ".github").is_dir()):
-        files[folder / ".github/workflows/drillmaster-gates.yml"] = _workflow([n for n in chosen if n in _CHANGES])
+        files[folder / ".github/workflows/drillmaster-gates.yml"] = _workflow(
+            [one for name, one in chosen.items() if name in _CHANGES]
+        )
     written = {path: write_new(path, text) for path, text in files.items()}
-    left = {path: list(blanks(text)) for path, text in files.items() if written[path] and path.suffix == ".yaml"}
+    left = {
+        path: list(blanks(text if written[path] else read_bytes(path, 1 << 20).decode("utf-8", "replace")))
+        for path, text in files.items()
+        if path.suffix == ".yaml" and path.parent.name == FOLDER
+    }
     if as_json:
         say_json(
             {
@@ -55,7 +67,7 @@ def write_gates(folder: Path, named: Sequence[str], *, as_json: bool, workflow: 
                 "written": [str(path) for path, new in written.items() if new],
                 "kept": [str(path) for path, new in written.items() if not new],
                 "blanks": {str(path): pointers for path, pointers in left.items() if pointers},
-                "next": {name: NEXT[name] for name in chosen if name in NEXT},
+                "next": {name: line for name, one in chosen.items() if (line := next_of(one)) is not None},
             }
         )
         return
@@ -67,23 +79,31 @@ def write_gates(folder: Path, named: Sequence[str], *, as_json: bool, workflow: 
         blank = f", {len(pointers)} blank{'s' if len(pointers) != 1 else ''} to fill in" if pointers else ""
         click.echo(f"{path}: {'written' if new else 'was there and is left as it is'}{blank}")
     click.echo("people: name them in the roster; an allowed_signers beside it, once merged, has every policy signed")
-    for name in chosen:
-        first = "fill in its policy, then " if any(f"{name}-policy" in path.name for path in left) else ""
-        click.echo(f"next: {first}{NEXT.get(name, f'drillmaster gate {name} --help')}")
+    for name, one in chosen.items():
+        policy = folder / FOLDER / f"{name}-policy.yaml"
+        first = f"fill in {policy}, then " if left.get(policy) else ""
+        click.echo(f"next: {first}{next_of(one) or f'drillmaster gate {name} --help'}")
 
 
 def _kit(file: str) -> str:
     return resources.files("drillmaster.kits").joinpath("gates").joinpath(file).read_text("utf-8")
 
 
-def _workflow(gates: Sequence[str]) -> str:
-    evidence = {"tools": " tools.allow.json", "cutover": " plan.json"}
+def _workflow(gates: Sequence["Use"]) -> str:
+    from drillmaster.scaffold.repository import evidence
+
     steps = [
-        f'      - run: .venv/bin/drillmaster gate {name}{evidence.get(name, "")} --base "$BASE" --head "$HEAD" '
+        f'      - run: .venv/bin/drillmaster gate {one.gate}{_word(evidence(one))} --base "$BASE" --head "$HEAD" '
         '--event "$GITHUB_EVENT_PATH" --format github\n        if: always()\n'
-        for name in gates
+        for one in gates
     ]
     return _kit("workflow.yaml") + "".join(steps)
+
+
+def _word(evidence: str) -> str:
+    """One more word of a command line in a workflow; "" for none. What YAML or a shell could read otherwise is left to a person."""
+    plain = re.fullmatch(r"[\w./][\w./-]*", evidence, re.ASCII) is not None
+    return f" {evidence if plain else 'FILE'}" if evidence else ""
 
 
 def _paths(folder: Path) -> Iterator[str]:

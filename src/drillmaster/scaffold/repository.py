@@ -6,6 +6,7 @@
 """
 
 import re
+import shlex
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
@@ -13,7 +14,7 @@ import msgspec
 
 from drillmaster.rules.durable import DURABLE, place
 
-__all__ = ["NEXT", "Use", "uses"]
+__all__ = ["NEXT", "Use", "evidence", "next_of", "uses"]
 
 _CONTRACTS = re.compile(
     r"(?:^|/)(?:openapi|swagger)[\w.-]*\.(?:ya?ml|json)$|\.(?:proto|avsc|graphqls?|schema\.json)$"
@@ -39,13 +40,15 @@ _AGENT = re.compile(r"(?:^|/)(?:agents?|\.agent|workspace|scratch)/", re.IGNOREC
 NEXT: dict[str, str] = {
     "canary": "drillmaster evidence new canary --prometheus URL --service NAME --artifact sha256:... --out canary-metrics.json",
     "contract": "drillmaster contract lock, commit it, then drillmaster gate contract --base origin/main",
-    "cutover": "drillmaster gate cutover plan.json",
+    "cutover": "drillmaster gate cutover cutover/plan.json --base origin/main",
     "free-tier": 'drillmaster ledger open --job "JOB" --by NAME, then drillmaster gate free-tier runs',
     "oracle": "name oracles in .oracle-owners, commit it, then drillmaster gate oracle --base origin/main",
     "tools": "drillmaster gate tools tools.allow.json",
     "workspace": "drillmaster gate workspace DIR",
 }
 """What it takes to a gate's first verdict, with the command last."""
+_EVIDENCE = {"cutover": "cutover/plan.json", "tools": "tools.allow.json", "workspace": "DIR"}
+"""What a gate is handed, as `NEXT` has it; where the repository has one of its own, that is named."""
 
 
 class Use(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +58,22 @@ class Use(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     count: int
     first: tuple[str, ...]
+
+
+def evidence(use: Use) -> str:
+    """Give what the gate is handed, "" where it is handed nothing: a file or folder that spoke for it, or the usual name."""
+    if use.gate == "workspace":
+        found = next((match for path in use.first if (match := _AGENT.search(path))), None)
+        return found.string[: found.end() - 1] if found else _EVIDENCE["workspace"]
+    named = [path for path in use.first if use.gate == "cutover" or path.endswith("tools.allow.json")]
+    usual = _EVIDENCE.get(use.gate, "")
+    return named[0] if usual and named else usual
+
+
+def next_of(use: Use) -> str | None:
+    """Give what comes next, by the names that the repository has. None: a gate that nobody begins with."""
+    line, usual = NEXT.get(use.gate), _EVIDENCE.get(use.gate)
+    return line.replace(usual, shlex.quote(evidence(use))) if line and usual else line
 
 
 def uses(paths: Iterable[str]) -> tuple[Use, ...]:

@@ -1,4 +1,4 @@
-"""What code a run was made with: commit and dirt of a working tree. The only place that asks git.
+"""What code a run was made with: commit and dirt of a working tree, by `intake.git`.
 
 1. Nothing of the tree's own configuration runs: no hooks, no fsmonitor, no external diff, no textconv, no clean filter,
    no pager, no prompt. A repository is data here, and some of it may have been written by a model.
@@ -12,12 +12,13 @@ import hashlib
 import os
 import re
 import stat
-import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
 import msgspec
+
+from drillmaster.intake.git import ask
 
 __all__ = ["Change", "LastChange", "authors_of", "change_of", "last_change"]
 
@@ -30,20 +31,6 @@ _PAYLOADS = frozenset({".csv", ".json", ".jsonl", ".txt"})
 _MAX_DIFF_BYTES = 64 * 1024 * 1024
 _MAX_FILE_BYTES = 4 * 1024 * 1024
 _MAX_UNTRACKED = 2_000
-_QUIET = (
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    "core.hooksPath=/dev/null",
-    "-c",
-    "core.pager=cat",
-    "-c",
-    "diff.external=",
-    "-c",
-    "core.quotePath=true",
-    "-c",
-    "submodule.recurse=false",
-)
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -205,20 +192,4 @@ def _content(path: Path) -> bytes:
 
 
 def _git(path: Path, args: Sequence[str], timeout_s: float) -> bytes | None:
-    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    env |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-    try:
-        done = subprocess.run(  # noqa: S603  # a fixed program with arguments of ours
-            ["git", "--no-optional-locks", *_QUIET, "-C", str(path), *args],  # noqa: S607  # git is where PATH says
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=env,
-            timeout=timeout_s,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired, ValueError):
-        return None
-    if done.returncode != 0 or len(done.stdout) > _MAX_DIFF_BYTES:
-        return None
-    return done.stdout
+    return ask(path, args, timeout_s=timeout_s, cap_bytes=_MAX_DIFF_BYTES)

@@ -155,6 +155,48 @@ def test_what_cannot_be_done_says_what_can(shop: Shop, words: tuple[str, ...], s
     assert (code, said in told) == (2, True), told
 
 
+@pytest.mark.parametrize("who", ["bea", "Bo", "bo-l", "robot", "gone", "bo, ada"])
+@pytest.mark.parametrize("option", ["--reviewer", "--second"])
+def test_a_review_by_nobody_of_the_roster_is_not_written(shop: Shop, who: str, option: str) -> None:
+    shop.base()
+    shop.repo.commit({ORDER: text(NOTED)})
+    named = ("--reviewer", who) if option == "--reviewer" else ("--reviewer", "bo", "--second", who)
+    code, said = shop.contract("pend", ORDER, *named, "--expires", "2026-12-10")
+    assert (code, f"{option} ada, or bo" in said) == (2, True), said
+    assert json.loads((shop.repo.path / LOCK).read_text())["pending"] == {}
+
+
+@pytest.mark.parametrize("who", ["bo", "bo@example.com"])
+def test_a_reviewer_is_named_as_the_gate_finds_them(shop: Shop, who: str) -> None:
+    shop.base()
+    shop.repo.commit({ORDER: text(NOTED)})
+    code, said = shop.contract("pend", ORDER, "--reviewer", who, "--expires", "2026-12-10")
+    assert code == 0, said
+    shop.repo.commit(by=BO, message="lock")
+    code, said = shop.gate()
+    assert code == 0, said
+
+
+def test_without_a_roster_anybody_is_named(shop: Shop) -> None:
+    shop.base(**{".drillmaster/roster.yaml": "kind: other\n"})
+    shop.repo.git("checkout", "-q", "main")
+    shop.repo.commit({".drillmaster/roster.yaml": None})
+    shop.repo.git("checkout", "-q", "-B", "change")
+    shop.repo.commit({ORDER: text(NOTED)})
+    assert shop.contract("pend", ORDER, "--reviewer", "bea", "--expires", "2026-12-10")[0] == 0
+
+
+def test_where_the_base_has_signers_what_is_next_holds_the_signature(shop: Shop, tmp_path: Path) -> None:
+    keys = Keys(tmp_path)
+    shop.repo = Repo(tmp_path / "signed", keys)
+    shop.base(**{".drillmaster/allowed_signers": keys.allowed("ada", "bo")})
+    shop.repo.commit({ORDER: text(NOTED)}, signed="ada")
+    code, said = shop.contract("pend", ORDER, *PEND)
+    assert code == 0, said
+    assert f"next: bo signs it: drillmaster policy sign {LOCK} --key KEY" in said
+    assert f"then: git add {LOCK} {LOCK}.sig && git commit -S -m 'lock: {ORDER} reviewed by bo'" in said
+
+
 def test_uncommitted_bytes_are_not_reviewed(shop: Shop) -> None:
     shop.base()
     shop.repo.commit({ORDER: text(NOTED)})

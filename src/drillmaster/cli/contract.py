@@ -104,8 +104,8 @@ def pend(
 
     \b
     Examples:
-      drillmaster contract pend contracts/order.schema.json --reviewer bea --expires 2026-12-10
-      drillmaster contract pend contracts/old.json --deleted --reviewer bea --expires 2026-12-10 --reason "v1 has ended"
+      drillmaster contract pend contracts/order.schema.json --reviewer bea@example.com --expires 2026-12-10
+      drillmaster contract pend contracts/old.json --deleted --reviewer bea@example.com --expires 2026-12-10 --reason "v1 has ended"
     """
     bench = _bench(repo, policy, base, now)
     _end(bench.pend(path, reviewer=reviewer, expires=expires, second=second, reason=reason, deleted=deleted))

@@ -12,14 +12,17 @@ from pathlib import Path
 
 import msgspec
 
+from drillmaster.changes import FOLDER
 from drillmaster.clock import parse_rfc3339, rfc3339
 from drillmaster.errors import Problem, Refused
 from drillmaster.gates._contract_evidence import Trial, class_of
+from drillmaster.gates._contract_locked import named_person
 from drillmaster.gates.contract import ContractGate
 from drillmaster.intake import is_there, read_bytes
 from drillmaster.intake.contracts import digests_at, read_fixtures, tried
 from drillmaster.intake.git import Repository, ask
 from drillmaster.intake.judging import Asked, policy_of
+from drillmaster.intake.policies import lists_of
 from drillmaster.rules.contract_lock import (
     CAP_BYTES,
     Lock,
@@ -31,6 +34,7 @@ from drillmaster.rules.contract_lock import (
     read_lock,
     written,
 )
+from drillmaster.strict import shown
 from drillmaster.timeline.opening import write_whole
 
 __all__ = ["Bench", "Outcome"]
@@ -96,6 +100,9 @@ class Bench:
             )
         if not reviewer.strip():
             raise Problem("--reviewer", found="nothing", wanted="who read these bytes", remedy="--reviewer NAME")
+        self._known("--reviewer", reviewer)
+        if second:
+            self._known("--second", second)
         now, before = self._digest(path, self.head), self._digest(path, self.base)
         self._committed(path, gone=deleted)
         if deleted and now:
@@ -140,7 +147,7 @@ class Bench:
         lost = [one for one in lock.pending if lock.article and one != path]
         what = f"pending {path} {now}" if now else f"pending deletion of {path}"
         told = [f"no longer pending {one}: the article's lock names no reviewer; pend it again" for one in lost]
-        return Outcome(lines=(what, *told, *self._next(f"lock: {path} reviewed by {reviewer}")))
+        return Outcome(lines=(what, *told, *self._next(f"lock: {path} reviewed by {reviewer}", by=reviewer)))
 
     def drop(self, named: tuple[str, ...], *, failing: bool) -> Outcome:
         """Take reviews back: those named, or those whose examples do not come out."""
@@ -314,8 +321,30 @@ class Bench:
     def _write(self, lock: Lock) -> None:
         write_whole(self.path, written(lock))
 
-    def _next(self, subject: str) -> tuple[str, ...]:
+    def _known(self, option: str, name: str) -> None:
+        """Refuse a reviewer whom the base's roster does not have: the gate would."""
+        roster = lists_of(self.repo.path, self.base).roster
+        if roster is None or named_person(name, roster, self.now_ns) is not None:
+            return
+        people = [
+            one.identity for one in roster.people if named_person(one.identity, roster, self.now_ns) == one.identity
+        ]
+        raise Refused(
+            option,
+            found=f"{shown(name)}, no person of {FOLDER}/roster.yaml at {self.default}",
+            wanted="an identity or an address of the roster",
+            remedy=f"{option} {', or '.join(map(shlex.quote, people[:5])) or 'NAME, once the roster has somebody'}",
+        )
+
+    def _next(self, subject: str, *, by: str = "") -> tuple[str, ...]:
         lock = shlex.quote(self.gate.lock)
+        if self.repo.read(self.base, f"{FOLDER}/allowed_signers") is not None:
+            who = f"{by} signs it" if by else "somebody who did not write it signs it"
+            sig = shlex.quote(f"{self.gate.lock}.sig")
+            return (
+                f"next: {who}: drillmaster policy sign {lock} --key KEY",
+                f"then: git add {lock} {sig} && git commit -S -m {shlex.quote(subject)} -- {lock} {sig}, a commit of its own",
+            )
         if self._over(self.base) is None:
             return (f"next: git add {lock} && git commit -S -m {shlex.quote(subject)} -- {lock}",)
         return (f"next: git commit -S -m {shlex.quote(subject)} -- {lock}, a commit of its own",)

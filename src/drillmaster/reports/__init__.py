@@ -29,6 +29,7 @@ from drillmaster.verdict import Absent, AtLeast, AtMost, Exact, Measure
 __all__ = [
     "clip",
     "code_span",
+    "encodable",
     "form",
     "forms",
     "limit",
@@ -72,6 +73,18 @@ def _screened(value: Any) -> Any:
             clean = [_screened(inner) for inner in value]
             same = all(a is b for a, b in zip(value, clean, strict=True))
             return value if same else type(value)(clean)
+    return value
+
+
+def encodable(value: Any) -> Any:
+    """Write bytes of a path that are no UTF-8 as escapes, in every text of plain lists and dicts: no JSON can hold them."""
+    match value:
+        case str():
+            return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
+        case dict():
+            return {encodable(name): encodable(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [encodable(inner) for inner in value]
     return value
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from drillmaster import strict
 from drillmaster.errors import Problem
+from drillmaster.reports import encodable
 from drillmaster.verdict import Verdict, conclude
 
 __all__ = ["SCHEMA_VERSION", "document", "parse", "render"]
@@ -27,8 +28,8 @@ _ENVELOPE: Final = ("kind", "schema_version", "exit")
 
 def document(verdict: Verdict) -> dict[str, Any]:
     """Turn a verdict into plain lists and dicts; `Problem` where a number is not finite."""
-    fields: dict[str, Any] = msgspec.to_builtins(verdict)
-    fields["counts"] = dict(sorted(verdict.counts.items()))
+    fields: dict[str, Any] = encodable(msgspec.to_builtins(verdict))
+    fields["counts"] = dict(sorted(fields["counts"].items()))
     return {"kind": "verdict", "schema_version": SCHEMA_VERSION, "exit": int(verdict.exit), **_plain(fields, "")}
 
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from drillmaster.reports import clip, one_line
+from drillmaster.reports import clip, encodable, one_line
 from drillmaster.reports.text import check_line
 from drillmaster.verdict import Check, Cite, Verdict
 
@@ -61,7 +61,7 @@ def render(verdict: Verdict) -> str:
         "results": results,
     }
     document = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    return msgspec.json.format(msgspec.json.encode(encodable(document)), indent=2).decode() + "\n"
 
 
 def _result(check: Check, cite: Cite | None, index: int, gate: str) -> dict[str, object]:

@@ -27,6 +27,7 @@ __all__ = [
     "judge_and_end",
     "now_ns",
     "rendered",
+    "summarise",
     "verdict_options",
 ]
 
@@ -50,7 +51,9 @@ def _output(ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
         form, equals, path = value.partition("=")
         if form not in FORMS or not equals or not path:
             raise click.BadParameter(f"found {value}, wanted FORM=PATH, FORM one of {', '.join(FORMS)}", ctx, param)
-        if path in {str(other) for _, other in found}:
+        if path == "-":
+            raise click.BadParameter(f"found {value}, wanted a file; --format {form} prints it", ctx, param)
+        if os.path.realpath(path) in {os.path.realpath(other) for _, other in found}:
             raise click.BadParameter(f"found {path} twice, wanted a file of its own for each form", ctx, param)
         found.append((form, Path(path)))
     return tuple(found)
@@ -76,7 +79,15 @@ def verdict_options(verb: F) -> F:
         **rest: Any,
     ) -> Any:
         says = Says("json" if as_json else form, outputs, now_ns(now), exit_map is not None)
-        return verb(*args, says=says, **rest)
+        try:
+            return verb(*args, says=says, **rest)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:  # told in every form, and raised on: the command line says it and has the exit code
+            from drillmaster.cli.gate._unusable import tell
+
+            tell(click.get_current_context().info_name or "gate", error, says)
+            raise
 
     options = (
         click.option(
@@ -134,9 +145,13 @@ def change_options(verb: F) -> F:
         from drillmaster.intake.judging import Asked
         from drillmaster.intake.state import state_root
 
+        state = state_root()
+        words = [Path(one) for one in rest.values() if isinstance(one, str | Path) and os.path.lexists(one)]
+        read = (attempts or state / "attempts.jsonl", *([Path(policy)] if policy else []), *words)
+        _must_not_replace(says.outputs, read)
         asked = Asked(
             now_ns=says.now_ns,
-            state=state_root(),
+            state=state,
             policy=policy,
             base=base,
             head=head if head is not None or base is None else "HEAD",
@@ -205,15 +220,22 @@ def end(verdict: "Verdict", gate: "type[Gate[Any]]", says: Says, *, closing: tup
         except Problem as problem:
             lost = problem
     _print(verdict, says.form, closing)
-    if says.form == "github" and os.environ.get("GITHUB_STEP_SUMMARY"):
-        try:
-            _summarise(Path(os.environ["GITHUB_STEP_SUMMARY"]), rendered(verdict, "markdown"))
-        except OSError as error:  # a summary is a courtesy: the verdict stands in the log and in the exit code
-            print(f"drillmaster: no step summary: {error.strerror}", file=sys.stderr)
+    if says.form == "github":
+        summarise(rendered(verdict, "markdown"))
     if lost is not None:
         print(f"drillmaster: {lost}", file=sys.stderr)
         code = code or int(Exit.REFUSED)
     sys.exit(code)
+
+
+def _must_not_replace(outputs: tuple[tuple[str, Path], ...], read: tuple[Path, ...]) -> None:
+    """Refuse a form over a file that the verdict was made from: the ledger of attempts, the policy, the evidence."""
+    places = {os.path.realpath(one) for one in read}
+    taken = next((path for _, path in outputs if os.path.realpath(path) in places), None)
+    if taken is not None:
+        raise Problem(
+            "--output", found=f"{taken}, which is read", wanted="a file of its own", remedy="name another file"
+        )
 
 
 def rendered(verdict: "Verdict", form: str, closing: tuple[str, ...] = (), *, colour: bool = False) -> str:
@@ -236,14 +258,20 @@ def _print(verdict: "Verdict", form: str, closing: tuple[str, ...]) -> None:
     click.echo(rendered(verdict, form, closing, colour=colour), nl=False, color=colour)
 
 
-def _summarise(path: Path, card: str) -> None:
+def summarise(card: str) -> None:
     """Add a card to the step's summary, which other steps write too. The host drops what is past 1 MiB without a word."""
     from drillmaster.reports.markdown import MOST_BYTES
 
-    with path.open("ab") as file:
-        if file.tell() + len(card.encode()) > MOST_BYTES:
-            card = "The summary is full; the log has the verdict.\n"
-        file.write(card.encode("utf-8", "backslashreplace"))
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not path:
+        return
+    try:
+        with Path(path).open("ab") as file:
+            if file.tell() + len(card.encode()) > MOST_BYTES:
+                card = "The summary is full; the log has the verdict.\n"
+            file.write(card.encode("utf-8", "backslashreplace"))
+    except OSError as error:  # a summary is a courtesy: the verdict stands in the log and in the exit code
+        print(f"drillmaster: no step summary: {error.strerror}", file=sys.stderr)
 
 
 def now_ns(now: str | None) -> int:

@@ -1,5 +1,7 @@
 """`drillmaster gate schema`: the shape of a gate's limits, for an editor."""
 
+from typing import Any
+
 import click
 
 from drillmaster.cli import _completions as completions
@@ -31,7 +33,21 @@ def command(gate: str) -> None:
         {
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "title": f"Policy of the {gate} gate",
-            "$defs": definitions,
+            "$defs": _portable(definitions),
             **whole,
         }
     )
+
+
+def _portable(value: Any) -> Any:
+    """Say patterns as JSON Schema has them, in the words of ECMA-262, which knows neither `\\A` nor `\\Z`."""
+    if isinstance(value, list):
+        return [_portable(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: inner.replace(r"\A", "^").replace(r"\Z", "$")
+        if name == "pattern" and isinstance(inner, str)
+        else _portable(inner)
+        for name, inner in value.items()
+    }

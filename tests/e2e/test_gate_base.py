@@ -116,6 +116,14 @@ def test_a_policy_that_is_not_there_names_what_writes_one(repo: Repo) -> None:
     assert (code, said) == (2, "") and "drillmaster init gates --gate canary" in complaint
 
 
+def test_a_policy_that_only_the_working_tree_has_is_to_be_merged_and_not_written_again(repo: Repo) -> None:
+    (repo.path / ".drillmaster/none.json").write_text(json.dumps(LIMITS))
+    code, said, complaint = gate(repo, "--policy", ".drillmaster/none.json")
+    assert (code, said) == (2, "")
+    assert "the working tree has one" in complaint and "none.json, commit it, and merge it first" in complaint
+    assert "init gates" not in complaint
+
+
 def test_a_policy_that_the_change_adds_is_the_bootstrap(tmp_path: Path) -> None:
     repo = Repo(tmp_path / "repo")
     repo.commit({"src/app.py": "x = 1\n"})

@@ -138,7 +138,19 @@ def test_a_base_without_a_list_is_refused_with_the_line_to_write(repo: Repo) -> 
     repo.commit({"src/pay.py": "x = 2\n"}, signed="ada")
     done = gate(repo, "--base", "main", "--exit-map", "articles")
     assert done.returncode == 2
-    assert "printf" in done.stdout
+    assert "printf" in done.stdout and ">> .oracle-owners" in done.stdout
+    assert "globs" not in done.stdout
+
+
+def test_a_change_that_brings_the_first_list_is_told_to_merge_it_and_not_to_write_it_again(repo: Repo) -> None:
+    repo.git("checkout", "-q", "main")
+    repo.commit({".oracle-owners": None})
+    repo.git("checkout", "-q", "-B", "change")
+    repo.commit({".oracle-owners": OWNERS}, signed="ada")
+    done = gate(repo, "--base", "main")
+    assert done.returncode == 2
+    assert "mend owners: merge the .oracle-owners that this change brings" in done.stdout
+    assert "printf" not in done.stdout
 
 
 def test_nothing_that_differs_is_refused(repo: Repo) -> None:

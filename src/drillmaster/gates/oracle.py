@@ -323,6 +323,7 @@ def _owners(told: Sorted) -> Check:
     missing = told.change.owners is None
     why = "; ".join(f"line {one.line}: {one.what}" if one.line else one.what for one in told.defects[:_SHOWN])
     first = next(iter(told.defects), None)
+    brought = any(one.path == LIST and one.sha_after for one in told.change.diff.files)
     return _check(
         "owners",
         "refused" if missing or told.defects else "pass",
@@ -330,7 +331,9 @@ def _owners(told: Sorted) -> Check:
         role="admission",
         observed=Exact(len(told.rows)),
         why=f"there is no {LIST} at the base" if missing else why,
-        remedy=f"printf 'fixtures/http/*.json\\tOWNER\\tstaging-record\\n' > {LIST}, and merge it in a change of its own"
+        remedy=f"merge the {LIST} that this change brings; from then on it judges"
+        if missing and brought
+        else f"printf 'fixtures/http/*.json\\tOWNER\\tstaging-record\\n' >> {LIST}, and merge it in a change of its own"
         if missing
         else first.mend
         if first is not None
@@ -364,7 +367,9 @@ def _examined(told: Sorted) -> Check:
         role="admission",
         observed=Exact(named),
         why="" if named else "no file of the base or the change fits a line of it",
-        remedy=f"correct the globs of {LIST}: git ls-files shows what there is",
+        remedy=f"correct the globs of {LIST}: git ls-files shows what there is"
+        if told.change.owners is not None
+        else f"merge a {LIST} first",
     )
 
 

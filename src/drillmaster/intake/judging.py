@@ -9,6 +9,7 @@
 
 import glob
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -179,7 +180,7 @@ def policy_of(
     if found is None and absent is not None and asked.policy is None:
         return absent, (), ()
     if found is None:
-        raise no_policy(name, f"{path} at {authority.base[:12]}")
+        raise no_policy(name, f"{path} at {authority.base[:12]}", uncommitted=authority.repo.path / path)
     policy = reader(found, f"{path} at {ref[:12]}", format_of(named))
     check = authority.policy_check(path, found, authority.signatures(ref, path))
     return policy, (check,) if check else (), () if ref == authority.base else ("BOOTSTRAP",)
@@ -236,7 +237,15 @@ def attempt_check(n: int, before: tuple[str, ...], most: int | None) -> tuple[Ch
     )
 
 
-def no_policy(name: str, where: str) -> Problem:
+def no_policy(name: str, where: str, *, uncommitted: Path | None = None) -> Problem:
+    """`uncommitted` is where the working tree would have it: one that only lies there judges no change yet."""
+    if uncommitted is not None and uncommitted.is_file():
+        return Problem(
+            f"gate {name}",
+            found=f"no policy: {where} is not there, and the working tree has one",
+            wanted="one that was merged, or that the change brings",
+            remedy=f"git add {shlex.quote(str(uncommitted))}, commit it, and merge it first",
+        )
     return Problem(
         f"gate {name}",
         found=f"no policy: {where} is not there",

@@ -69,7 +69,7 @@ def upheld(name: str, asked: Asked, default: Path | None, judge: Callable[[Path,
     else:
         found = authority.repo.read(authority.base, path, cap_bytes=_CAP_BYTES)
         if found is None:
-            raise no_policy(name, f"{path} at {authority.base[:12]}")
+            raise no_policy(name, f"{path} at {authority.base[:12]}", uncommitted=authority.repo.path / path)
         data = found
         signed = authority.policy_check(path, data, authority.signatures(authority.base, path))
         with _laid_out(authority, path, data) as copy:

@@ -18,6 +18,7 @@ from drillmaster.errors import Problem
 from drillmaster.gates._tools_evidence import Limits, ServerEntry, article_hash
 from drillmaster.rules import argv, names, schema_open
 from drillmaster.rules.free_lane import HUMAN, human
+from drillmaster.screen import screen_argv
 from drillmaster.strict import SECRET_NAME, shown
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "named",
     "of_command",
     "of_environment",
+    "of_literals",
     "of_server",
     "of_tool",
     "of_words",
@@ -298,6 +300,7 @@ def _local(value: dict[str, Any], who: str, gate: Limits, commands: list[list[st
     if isinstance(command, list) and _plain(command) not in [_plain(one) for one in commands]:
         yield Reason("server-not-listed", who, "its command is no command of the allow-list, word for word")
     yield from of_environment(value.get("env"), who)
+    yield from of_literals([program, *args], who)
     if "envFile" in value:
         yield Side("env-file", who, "an envFile, which this gate does not read: what it sets is not judged")
     if "cwd" in value and not _inside(value["cwd"]):
@@ -334,7 +337,11 @@ def of_environment(env: object, who: str) -> Iterator[Reason | Side]:
     if env is None:
         return
     if not isinstance(env, dict):
-        yield Reason("start-environment", who, f"env {shown(env)}, where an object is wanted")
+        yield Reason(
+            "start-environment",
+            who,
+            f"env that is {'text' if isinstance(env, str) else shown(env)}, where an object is wanted",
+        )
         return
     for name, value in env.items():
         if not isinstance(value, str | int | float | bool) and value is not None:
@@ -361,6 +368,21 @@ def _literal_secrets(given: object, who: str) -> Iterator[Side]:
             )
 
 
+def of_literals(command: object, who: str) -> Iterator[Side]:
+    """Say that a word of a command is a secret: whoever may read the file has it, and so has every list of processes."""
+    words = [word for word in command if isinstance(word, str)] if isinstance(command, list | tuple) else []
+    plain = screen_argv(words)
+    for before, word, screened in zip(["", *words], words, plain, strict=False):
+        if "$" in word or before in ("-u", "-p"):  # a reference; a user or a port
+            continue
+        if word != screened and not re.search(r"your[-_ ]|xxx|\.\.\.|example", word, re.IGNORECASE):
+            yield Side(
+                "literal-secret",
+                who,
+                f"{screened}: a secret has its value in a command; hand it over in the environment",
+            )
+
+
 def url_wrong(url: object) -> str:
     """Say why a URL cannot be pinned; "": it can."""
     if not isinstance(url, str) or not url.strip():
@@ -383,8 +405,9 @@ def url_wrong(url: object) -> str:
 
 
 def _shown_url(url: str) -> str:
+    """Show where a URL leads; its path is often the key."""
     parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"[:120]
+    return f"{parts.scheme}://{parts.hostname or ''}{'/…' if parts.path.strip('/') else ''}"[:120]
 
 
 def _plain(command: list[Any]) -> list[str]:

@@ -29,6 +29,7 @@ from drillmaster.gates._tools_contract import (
     named,
     of_command,
     of_environment,
+    of_literals,
     of_server,
     of_tool,
     of_words,
@@ -48,6 +49,7 @@ from drillmaster.gates._tools_evidence import (
 )
 from drillmaster.gates._tools_said import EXCEPTABLE, JUDGEMENTS, NEW, NEXT
 from drillmaster.rules import argv, names
+from drillmaster.screen import screen_text
 from drillmaster.strict import shown
 from drillmaster.verdict import Check, Cite, Exact, Finding, Role, Status, Verdict
 
@@ -147,7 +149,9 @@ class ToolsGate(Gate[Tools], frozen=True, kw_only=True, tag="tools"):
         """Say what a person should know beside the verdict."""
         sides = list(dict.fromkeys(self._sides(evidence)))
         for one in sides[:40]:
-            yield Finding(id=one.id, cause=f"{one.subject}: {one.found}", next=NEXT.get(one.id, "look at it"))
+            yield Finding(
+                id=one.id, cause=screen_text(f"{one.subject}: {one.found}"), next=NEXT.get(one.id, "look at it")
+            )
 
     def closing(self, evidence: Tools, verdict: Verdict) -> tuple[str, ...]:
         """Say it in the words of the article's script, a line each."""
@@ -156,17 +160,19 @@ class ToolsGate(Gate[Tools], frozen=True, kw_only=True, tag="tools"):
         if any(one.id == "allowlist-version" and one.status != "pass" for one in verdict.checks):
             return ("allowlist_version",)
         if verdict.status == "pass":
-            return tuple(f"schema_hash {named(tool)} {article_hash(tool)}" for tool in evidence.listing.tools)
+            return tuple(
+                f"schema_hash {screen_text(named(tool))} {article_hash(tool)}" for tool in evidence.listing.tools
+            )
         lines = []
         by_tool: dict[str, list[str]] = {}
         for one in self._reasons(evidence):
             if not self._excepted(one, evidence):
                 by_tool.setdefault(one.subject, []).append(one.article or one.check.replace("-", "_"))
         for subject, words in by_tool.items():
-            lines.append(f"tool_contract_rejected: {subject}: {', '.join(dict.fromkeys(words))}")
+            lines.append(screen_text(f"tool_contract_rejected: {subject}: {', '.join(dict.fromkeys(words))}"))
         if any(one.id == "model-patch" and one.status != "pass" for one in verdict.checks):
             lines.append(
-                f"model_authored_allowlist_forbidden: {', '.join(named(tool) for tool in evidence.listing.tools)}"
+                f"model_authored_allowlist_forbidden: {', '.join(screen_text(named(tool)) for tool in evidence.listing.tools)}"
             )
         return tuple(lines)
 
@@ -194,6 +200,8 @@ class ToolsGate(Gate[Tools], frozen=True, kw_only=True, tag="tools"):
     def _sides(self, evidence: Tools) -> Iterator[Side]:
         for tool in evidence.listing.tools:
             yield from sounds_like_more(tool, self)
+        for command in evidence.listing.commands():
+            yield from of_literals(command, "a command of the allow-list")
         for config in evidence.configs:
             for entry in servers_of(config)[0]:
                 yield from (one for one in of_server(entry, self, [], frozenset()) if isinstance(one, Side))
@@ -430,7 +438,7 @@ def _offers(evidence: Tools) -> int:
 
 
 def _told(hits: list[Reason]) -> str:
-    told = [f"{one.subject}: {one.found}" for one in hits]
+    told = [screen_text(f"{one.subject}: {one.found}") for one in hits]
     return "; ".join(told[:_SHOWN]) + (f"; and {len(told) - _SHOWN} more" if len(told) > _SHOWN else "")
 
 

@@ -103,7 +103,8 @@ def faults(command: object, listed: Listed) -> tuple[Fault, ...]:
 
 def _shape(command: object) -> Iterator[Fault]:
     if isinstance(command, str):
-        yield Fault("shell", 0, f"one text, {printable(command)}, which only a shell can take apart")
+        word = (command.split() or [""])[0]
+        yield Fault("shell", 0, f"one text, {printable(word)} and what follows, which only a shell can take apart")
         return
     if not isinstance(command, list | tuple):
         yield Fault("shape", 0, f"{shown(command)}, where a list of texts is wanted")

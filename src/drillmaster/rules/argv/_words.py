@@ -4,6 +4,9 @@ import re
 
 import msgspec
 
+from drillmaster.screen import MARK
+from drillmaster.strict import SECRET_NAME
+
 __all__ = ["Fault", "named", "printable"]
 
 
@@ -31,6 +34,9 @@ def named(path: str) -> str:
 def printable(word: str) -> str:
     """Show a word of a command, short; a long run that could be a key is cut."""
     text = "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in word[:120])
+    option, _, value = text.partition("=")
+    if value and (SECRET_NAME.search(option) or re.search("(?i)(^|[-_])(pass|pwd|key|auth|pat)$", option)):
+        text = f"{option}={MARK}"
     text = re.sub(
         r"[A-Za-z0-9_+/=-]{32,}",
         lambda run: run[0] if re.fullmatch("[0-9a-f]+|[a-z-]+", run[0]) else f"{run[0][:6]}…",

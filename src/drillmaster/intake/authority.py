@@ -5,8 +5,10 @@
    roster, who has not left, and is not one who made the change.
 3. A change to a file that judges it (a policy, a list, a lock, a workflow or hook that calls a gate) passes where that
    file's new bytes are signed as rule 2 asks, and fails else. What was deleted, or turned into a link, nobody can sign.
+   A signature holds for ever and for every repository, so in a change that is no person's it counts only where one who
+   signed also signed the commit that brings it: an agent may not go back to a policy of last year.
 4. Where the base knows no signers, files may be added that the base has none of: that change is the bootstrap, and the
-   verdict says so. Once they are there, rule 3 holds.
+   verdict says so. Where the base has a roster, a person of it makes that change. Once they are there, rule 3 holds.
 """
 
 import os
@@ -21,7 +23,7 @@ from drillmaster.changes import FOLDER, Commit, Diff, FileChange, Lane, Roster
 from drillmaster.errors import Problem, Refused
 from drillmaster.intake import read_bytes
 from drillmaster.intake.git import Repository
-from drillmaster.rules.lanes import Actor, lane_of, person_of_email, person_of_identity, person_of_login
+from drillmaster.rules.lanes import Actor, lane_of, person_of_email, person_of_identity, person_of_login, roster_fault
 from drillmaster.signing import GIT, POLICY, Signer, verify_bytes
 from drillmaster.verdict import Check, Cite
 
@@ -30,8 +32,14 @@ __all__ = ["Authority", "actor_of"]
 _LIST_CAP_BYTES = 1 << 20
 _FILE_CAP_BYTES = 4 << 20
 _EVENT_CAP_BYTES = 16 << 20
-_CALLERS = (".github/workflows/", ".github/actions/", ".gitlab-ci", ".circleci/", ".woodpecker", "Jenkinsfile")
-_HOOKS = (".pre-commit-config.yaml", ".pre-commit-hooks.yaml", "lefthook.yml", ".husky/")
+_CALLERS = (
+    ".github/", ".gitlab-ci", ".gitlab/", ".circleci/", ".buildkite/", ".woodpecker", ".ci/", ".tekton/", ".forgejo/",
+    ".gitea/", ".githooks/", ".husky/", "jenkinsfile", "azure-pipelines", "bitbucket-pipelines", ".travis.yml", ".drone.yml",
+    ".cirrus.yml", "appveyor.yml", ".pre-commit-config.yaml", ".pre-commit-hooks.yaml", "lefthook.yml",
+)  # fmt: skip  # words
+_SCRIPTS = frozenset(
+    {"makefile", "gnumakefile", "justfile", "taskfile.yml", "tox.ini", "noxfile.py", "package.json", "pyproject.toml"}
+)
 _OWNERS = ("CODEOWNERS", ".github/CODEOWNERS", "docs/CODEOWNERS", ".gitlab/CODEOWNERS")
 _MOST_SIGNATURES = 4
 
@@ -212,7 +220,10 @@ class Authority:
                 continue  # a signature holds or not; it decides nothing by itself
             one = by_path.get(path)
             if self.allowed is None and one is not None and one.how == "added" and one.mode_after[:3] == "100":
-                added.append(path)
+                if self.roster is None or diff.lane.name == "human":
+                    added.append(path)
+                else:
+                    bad.append(f"{path}: added in a change of lane {diff.lane.name} ({diff.lane.by})")
                 continue
             try:
                 signed += [f"{path} by {who}" for who in self._signed(path, one, diff)]
@@ -231,8 +242,8 @@ class Authority:
             if bad
             else "; ".join([*signed, *(f"{path}: added, as the first one" for path in added)]),
             cites=tuple(Cite(path, 0) for path in touched),
-            remedy="take these files out of the change, and have a person of the roster who did not write it sign "
-            "them: drillmaster policy sign FILE --key KEY"
+            remedy="take these files out of the change, or have a person of the roster who did not write them sign them "
+            "(drillmaster policy sign FILE --key KEY), who commits FILE.sig: git commit -S"
             if bad
             else "",
         )
@@ -262,19 +273,38 @@ class Authority:
         if opened_by is not None:
             makers.add(opened_by.identity)
         signers = self.people_who_signed(path, data or b"", signatures, but_not=makers)
+        brought = {
+            commit.signer
+            for commit in diff.commits
+            if any(file.path.startswith(f"{path}.") and file.path.endswith(".sig") for file in commit.files)
+        }
+        if diff.lane.name != "human" and not brought & {one.identity for one in signers}:
+            names = ", ".join(one.identity for one in signers)
+            raise Refused(
+                path,
+                found=f"the signature of {names}, brought by others, in a change of lane {diff.lane.name} ({diff.lane.by})",
+                wanted="",
+                remedy="",
+            )
         return [one.identity for one in signers]
 
     def _judges(self, path: str, diff: Diff) -> bool:
         folded = path.casefold()
         if folded == FOLDER or folded.startswith(f"{FOLDER}/") or path in _OWNERS:
             return True
-        if folded.startswith(tuple(c.casefold() for c in _CALLERS)) or folded.startswith(_HOOKS):
-            return any(
-                b"drillmaster" in content
-                for commit in (self.base, diff.head)
-                if (content := self._content(commit, path)) is not None
-            )
+        name = folded.rpartition("/")[2]
+        if folded.startswith(_CALLERS) and not name.endswith((".md", ".txt", ".rst")):
+            return any(self._calls(commit, path) for commit in (self.base, diff.head))
+        if name in _SCRIPTS or name.endswith((".sh", ".mk")):
+            # People change these every day: what calls a gate in them is not for everybody to change.
+            before = self._calls(self.base, path)
+            return bool(before) and before != self._calls(diff.head, path)
         return False
+
+    def _calls(self, commit: str, path: str) -> list[bytes]:
+        """Give the lines of a file that name this program."""
+        content = self._content(commit, path) or b""
+        return [line.strip() for line in content.splitlines() if b"drillmaster" in line]
 
     def _content(self, commit: str, path: str) -> bytes | None:
         try:
@@ -309,8 +339,14 @@ class Authority:
         data = self.repo.read(self.base, place, cap_bytes=_LIST_CAP_BYTES)
         if data is None:
             return None
-        roster: Any = strict.load_as(data, Roster, place=f"{place} at {self.base[:12]}", fmt="yaml")
+        where = f"{place} at {self.base[:12]}"
+        roster: Any = strict.load_as(data, Roster, place=where, fmt="yaml")
         assert isinstance(roster, Roster)
+        fault = roster_fault(roster)
+        if fault:
+            raise Problem(
+                where, found=fault, wanted="one entry for each person and bot", remedy=f"edit {place}, and merge it"
+            )
         return roster
 
 

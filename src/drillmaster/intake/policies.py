@@ -20,7 +20,7 @@ from drillmaster.errors import Problem, Refused
 from drillmaster.intake import format_of, is_there, read_bytes
 from drillmaster.intake.git import Repository
 from drillmaster.judge import decode_gate, load_policy
-from drillmaster.rules.lanes import person_of_identity
+from drillmaster.rules.lanes import person_of_identity, roster_fault
 from drillmaster.signing import (
     POLICY,
     SIGNATURE_CAP_BYTES,
@@ -80,6 +80,10 @@ def lists_of(folder: Path, base: str | None) -> Lists:
     allowed, revoked, roster = found
     where = f"{FOLDER}/roster.yaml of {place}"
     known = None if roster is None else strict.load_as(roster, Roster, place=where, fmt="yaml")
+    if known is not None and (fault := roster_fault(known)):
+        raise Problem(
+            where, found=fault, wanted="one entry for each person and bot", remedy=f"edit {FOLDER}/roster.yaml"
+        )
     return Lists(place=place, allowed=allowed, revoked=revoked, roster=known)
 
 

@@ -8,7 +8,8 @@
 4. Whoever left the roster is nobody from the day after.
 5. Without a roster, without commits, or with one commit that is nobody's: unknown. Unknown has no authority.
 6. A merge that changed nothing beyond what its parents had is nobody's work and is not looked at.
-7. What an environment variable says can lower the lane and never raises it.
+7. A roster in which a name, an address or an account is two people's says of nobody who they are, and is none.
+8. What an environment variable says can lower the lane and never raises it.
 """
 
 import re
@@ -18,7 +19,7 @@ import msgspec
 from drillmaster.changes import Commit, Lane, Person, Roster
 from drillmaster.clock import parse_rfc3339
 
-__all__ = ["Actor", "lane_of", "person_of_email", "person_of_identity", "person_of_login", "told_bot"]
+__all__ = ["Actor", "lane_of", "person_of_email", "person_of_identity", "person_of_login", "roster_fault", "told_bot"]
 
 _ADDRESS = re.compile(r"<([^<>]*)>\s*$")
 _BOT_NAME = re.compile(r"\[bot\]$|^(?:dependabot|renovate|github-actions)\b", re.IGNORECASE)
@@ -58,6 +59,24 @@ def person_of_login(roster: Roster | None, login: str, *, now_ns: int) -> Person
     return next(
         (one for one in people if login.lower() in {a.lower() for a in one.logins} and _here(one, now_ns)), None
     )
+
+
+def roster_fault(roster: Roster) -> str:
+    """Say what is wrong with a roster (rule 7); empty: nothing is. Case sets no two people apart."""
+    for what, of in (
+        ("name", lambda one: (one.identity,)),
+        ("address", lambda one: one.emails),
+        ("account", lambda one: one.logins),
+    ):
+        met: dict[str, str] = {}
+        for one in roster.people:
+            for word in {text.strip().casefold() for text in of(one)}:
+                if not word:
+                    return f"an empty {what}"
+                if word in met:
+                    return f"the {what} {word} of two entries"
+                met[word] = one.identity
+    return ""
 
 
 def told_bot(name: str) -> bool:

@@ -23,8 +23,12 @@ def repo(tmp_path: Path) -> Repo:
 
 
 def gate(repo: Repo, where: str, *more: str) -> tuple[int, str]:
+    return run(repo, where, "--base", "main", *more)
+
+
+def run(repo: Repo, where: str, *more: str) -> tuple[int, str]:
     done = subprocess.run(
-        [sys.executable, "-m", "drillmaster", "gate", "workspace", where, "--base", "main", *more],
+        [sys.executable, "-m", "drillmaster", "gate", "workspace", where, *more],
         cwd=repo.path,
         env={**os.environ, "DRILLMASTER_STATE": str(repo.path.parent / "state")},
         capture_output=True,
@@ -107,3 +111,25 @@ def test_a_repository_of_its_own_in_the_folder_is_scanned_as_it_is(repo: Repo) -
     repo.git("checkout", "-q", "main")
     code, said = gate(repo, "ignored", "--head", head)
     assert code == 0, said
+
+
+@pytest.mark.parametrize("where", ["agent", "./agent", "agent/"])
+@pytest.mark.parametrize("based", [True, False])
+def test_a_finding_is_cited_from_the_root(repo: Repo, where: str, based: bool) -> None:
+    repo.commit({"agent/notes/deploy.md": SECRET})
+    words = ("--base", "main") if based else ()
+    done = run(repo, where, *words, "--format", "github")
+    assert "::error file=agent/notes/deploy.md," in done[1]
+    assert "see secret-pattern: agent/notes/deploy.md\n" in run(repo, where, *words)[1]
+
+
+def test_in_another_worktree_it_is_cited_from_its_root(repo: Repo) -> None:
+    head = repo.commit({"agent/notes/deploy.md": SECRET})
+    repo.git("worktree", "add", "--detach", "../change", head)
+    assert "file=agent/notes/deploy.md," in gate(repo, "../change/agent", "--format", "github")[1]
+
+
+def test_a_folder_that_lies_elsewhere_is_cited_as_it_was(repo: Repo, tmp_path: Path) -> None:
+    (tmp_path / "away").mkdir()
+    (tmp_path / "away/deploy.md").write_text(SECRET)
+    assert "see secret-pattern: deploy.md\n" in gate(repo, str(tmp_path / "away"))[1]

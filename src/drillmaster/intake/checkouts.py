@@ -10,17 +10,22 @@
 import os
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from drillmaster.errors import Problem, one_line
-from drillmaster.intake.git import Repository, ask
 
-__all__ = ["must_hold_the_change"]
+if TYPE_CHECKING:
+    from drillmaster.intake.git import Repository
+
+__all__ = ["must_hold_the_change", "place_of"]
 
 _WAIT_S = 30.0
 
 
-def must_hold_the_change(folder: Path, repo: Repository, head: str) -> None:
+def must_hold_the_change(folder: Path, repo: "Repository", head: str) -> None:
     """Raise Problem where `folder` lies in a checkout of `repo` that shows another state of it than `head` does."""
+    from drillmaster.intake.git import ask
+
     where = Path(os.path.realpath(folder))
     top = _checkout(where, repo)
     if top is None:
@@ -40,7 +45,18 @@ def must_hold_the_change(folder: Path, repo: Repository, head: str) -> None:
     )
 
 
-def _checkout(where: Path, repo: Repository) -> Path | None:
+def place_of(folder: Path, repo: "Repository | None") -> str:
+    """Say where a folder lies, from the root of the checkout that it belongs to, without one from the folder we stand in.
+
+    "": it is that root, or lies nowhere below it.
+    """
+    where = Path(os.path.realpath(folder))
+    top = (None if repo is None else _checkout(where, repo)) or Path.cwd().resolve()
+    path = where.relative_to(top).as_posix() if where.is_relative_to(top) else "."
+    return "" if path == "." else path
+
+
+def _checkout(where: Path, repo: "Repository") -> Path | None:
     """Find the checkout of `repo` that a folder belongs to; None: it belongs to none."""
     there = where
     while not there.is_dir() and there != there.parent:
@@ -63,5 +79,7 @@ def _tree(top: Path, commit: str, path: str) -> str | None:
 
 
 def _line(folder: Path, *args: str) -> str | None:
+    from drillmaster.intake.git import ask
+
     said = ask(folder, args, timeout_s=_WAIT_S)
     return None if said is None else os.fsdecode(said).removesuffix("\n")

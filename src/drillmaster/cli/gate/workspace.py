@@ -11,8 +11,12 @@ from drillmaster.errors import Problem
 
 if TYPE_CHECKING:
     from drillmaster.intake.judging import Asked, Gathered
+    from drillmaster.verdict import Verdict
 
 __all__ = ["command"]
+
+_OF_THE_CHANGE = frozenset({"policy", "policy-signed", "gate-files", "attempt", "future"})
+"""Checks of the way in: what they cite has its path from the root already."""
 
 
 @click.command("workspace")
@@ -43,6 +47,7 @@ def command(named: str, report: Path | None, asked: "Asked", says: Says) -> None
     import json
 
     from drillmaster.cli._walking import shown_progress
+    from drillmaster.intake.checkouts import place_of
     from drillmaster.intake.judging import judged
     from drillmaster.intake.trees import ALONE, gather_tree
     from drillmaster.intake.written import write_whole
@@ -51,17 +56,43 @@ def command(named: str, report: Path | None, asked: "Asked", says: Says) -> None
         raise Problem(
             "gate workspace", found="an empty path", wanted="a folder", remedy="name the agent's working directory"
         )
-    kept: list[tuple[Any, Gathered]] = []
+    kept: list[tuple[Any, Gathered, str]] = []
     with shown_progress() as progress:
         gather = gather_tree(Path(named), progress)
 
         def keep(gate: Any, told: "Asked", authority: Any) -> "Gathered":
             gathered = gather(gate, told, authority)
-            kept.append((gate, gathered))
+            kept.append((gate, gathered, place_of(Path(named), None if authority is None else authority.repo)))
             return gathered
 
         said = judged("workspace", asked, keep, absent=ALONE)
+    gate, gathered, place = kept[0]
     if report is not None:
-        gate, gathered = kept[0]
         write_whole(report, json.dumps(gate.report(gathered.evidence), indent=2, ensure_ascii=True) + "\n")
-    end(said.verdict, type(said.gate), says, closing=said.closing)
+    end(
+        _cited_from(said.verdict, place, {one.path for one in gathered.evidence.entries}),
+        type(said.gate),
+        says,
+        closing=said.closing,
+    )
+
+
+def _cited_from(verdict: "Verdict", place: str, paths: set[str]) -> "Verdict":
+    """Cite the folder's files by where they lie: what annotates a change, and who types a path, begin at its root."""
+    import msgspec
+
+    if not place:
+        return verdict
+    checks = tuple(
+        one
+        if one.id in _OF_THE_CHANGE
+        else msgspec.structs.replace(
+            one,
+            cites=tuple(
+                msgspec.structs.replace(cite, file=f"{place}/{cite.file}") if cite.file in paths else cite
+                for cite in one.cites
+            ),
+        )
+        for one in verdict.checks
+    )
+    return msgspec.structs.replace(verdict, checks=checks)

@@ -233,7 +233,9 @@ class Cutover(Gate[Evidence], frozen=True, kw_only=True, tag="cutover"):
             ):
                 yield say(id_, text, "refused", why=why, remedy=remedy)
             return
-        why = _stale(drill.restored_at, drill.produced_at, self.max_drill_age_s, evidence.now_ns)
+        why = _stale(drill.restored_at, drill.produced_at, self.max_drill_age_s, evidence.now_ns) or _disorder(drill)
+        if not why and drill.plan_digest not in ("", evidence.digest):
+            why = f"it was rehearsed for another plan, {drill.plan_digest[:19]}"
         bad = "" if drill.service == plan.service else f"it was of {drill.service}"
         bad = bad or ("" if drill.drift == "synthetic" else f"it drifted {drill.drift}, wanted synthetic")
         bad = bad or ("" if drill.drifted_rows else "nothing drifted")
@@ -364,6 +366,22 @@ def _digest(evidence: Evidence, *, must_name: bool) -> Check:
         why=f"it is {evidence.digest}, and {evidence.accepted} was accepted",
         remedy="restore the plan that was accepted: git checkout COMMIT -- plan.json",
     )
+
+
+def _disorder(drill: HaltDrill) -> str:
+    """Say what in a record of a drill nobody can have measured; "" where nothing is. Clocks may differ by `MAX_SKEW_S`."""
+    began, ended = parse_rfc3339(drill.injected_at), parse_rfc3339(drill.restored_at)
+    if began is None or ended is None:
+        return f"{shown(drill.injected_at)} is no time of RFC 3339 with a zone"
+    whole_s = (ended - began) / 1e9
+    if whole_s < 0:
+        return "it was over before it began"
+    parts_s = drill.detection_s + drill.halt_s + drill.recovery_s
+    if parts_s > whole_s + MAX_SKEW_S:
+        return f"its parts took {span_text(parts_s)}, and all of it {span_text(whole_s)}"
+    if not drill.found_rows <= drill.drifted_rows <= drill.rows:
+        return f"{drill.found_rows} rows found, {drill.drifted_rows} drifted, of {drill.rows}"
+    return ""
 
 
 def _stale(ended: str, produced: str, max_age_s: float, now_ns: int) -> str:

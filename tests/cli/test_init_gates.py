@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,21 @@ def test_a_cutover_that_was_named_has_the_plan_where_its_page_puts_it(repository
     assert (
         "gate cutover cutover/plan.json --base" in (repository / ".github/workflows/drillmaster-gates.yml").read_text()
     )
+
+
+def test_the_workflow_installs_what_its_gates_read_with_and_lays_the_workspace_of_the_change_beside(
+    repository: Path,
+) -> None:
+    (repository / "agent").mkdir()
+    (repository / "agent/memory.json").write_text("{}")
+    typed("gates", "--dir", repository)
+    workflow = YAML(typ="safe").load((repository / ".github/workflows/drillmaster-gates.yml").read_text())
+    runs = [step.get("run", "") for step in workflow["jobs"]["gates"]["steps"]]
+    (install,) = [run for run in runs if "pip install" in run]
+    extras = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    for extra in ("contracts", "oracle"):
+        assert {re.split("[<>=]", one)[0] for one in extras[extra]} <= set(install.split())
+    beside = runs.index('git worktree add --detach ../change "$HEAD"')
+    assert runs[beside + 1].startswith(".venv/bin/drillmaster gate workspace ../change/agent --base")

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 __all__ = ["write_gates"]
 
 _MOST_PATHS = 50_000
-_CHANGES = frozenset({"contract", "oracle", "tools", "cutover"})
+_CHANGES = frozenset({"contract", "oracle", "tools", "cutover", "workspace"})
 """Gates that judge a pull request, and so have a step in the workflow."""
+_READS_WITH = {"contract": "jsonschema-rs", "oracle": "tree-sitter tree-sitter-javascript tree-sitter-typescript"}
+"""What a gate needs beside the wheel to read a change; the extras of the same names."""
 
 
 def write_gates(folder: Path, named: Sequence[str], *, as_json: bool, workflow: bool | None) -> None:
@@ -92,12 +94,22 @@ def _kit(file: str) -> str:
 def _workflow(gates: Sequence["Use"]) -> str:
     from drillmaster.scaffold.repository import evidence
 
-    steps = [
-        f'      - run: .venv/bin/drillmaster gate {one.gate}{_word(evidence(one))} --base "$BASE" --head "$HEAD" '
-        '--event "$GITHUB_EVENT_PATH" --format github\n        if: always()\n'
-        for one in gates
-    ]
-    return _kit("workflow.yaml") + "".join(steps)
+    wheel = "pip install ci/drillmaster-*.whl"
+    more = [_READS_WITH[one.gate] for one in gates if one.gate in _READS_WITH]
+    head = _kit("workflow.yaml").replace(wheel, " ".join((wheel, *more)))
+    steps = []
+    for one in gates:
+        word = _word(evidence(one))
+        if (
+            one.gate == "workspace"
+        ):  # its files are read from a disk, where the base lies: the change's are laid beside, and none is run
+            steps.append('      - run: git worktree add --detach ../change "$HEAD"\n        if: always()\n')
+            word = f" ../change/{word.strip()}"
+        steps.append(
+            f'      - run: .venv/bin/drillmaster gate {one.gate}{word} --base "$BASE" --head "$HEAD" '
+            '--event "$GITHUB_EVENT_PATH" --format github\n        if: always()\n'
+        )
+    return head + "".join(steps)
 
 
 def _word(evidence: str) -> str:

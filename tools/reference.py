@@ -47,6 +47,14 @@ CATALOGUES: dict[str, tuple[str, str]] = {
         "What turns sealed evidence and a policy into a verdict. Each limit below is a field of a policy file; limits "
         "have no defaults. A new gate is one file in `src/drillmaster/gates/` and its test.",
     ),
+    "guards": (
+        "Guards",
+        "What decides inside a running worker: pinned limits and a few facts in, one decision out, without a clock, a file or a "
+        "network. A guard's facts have no field for a body or a prompt, and its reasons are the ones listed here. "
+        "`from drillmaster.guards.retry import Retry, FailedCall`, then `Retry(...).step(state, call, now_ms)`. "
+        "What keeps the state between workers, and adapters for clients, do not exist yet. A new guard is one file in "
+        "`src/drillmaster/guards/` and its test.",
+    ),
     "dialects": (
         "Dialects",
         "The provider APIs that the proxy and the stand-in provider speak: how a request is recognised, when an answer is "
@@ -259,6 +267,14 @@ def catalogue_page(catalogue: str) -> str:
         owner = entry_class(module)
         if owner is not None:
             lines += reference_faults.fields(owner) if issubclass(owner, Fault) else _fields(owner)
+        if catalogue == "guards":
+            lines += [
+                "",
+                "| reason | |",
+                "|---|---|",
+                *(f"| `{one}` | {said} |" for one, said in module.REASONS.items()),
+                "",
+            ]
         if catalogue == "dialects" and owner is not None:
             lines += _errors(owner())
     return "\n".join(lines).rstrip() + "\n"

@@ -1,0 +1,199 @@
+"""May a call that failed be sent again: the law, row by row, and what holds for all of them."""
+
+import math
+import subprocess
+import sys
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drillmaster.guards import find, names
+from drillmaster.guards.retry import PINNED, REASONS, FailedCall, Retry, Spent
+from drillmaster.rules.retryable import GRPC, HTTP, SAFE_METHODS, WEBSOCKET, retryable
+
+LIMITS = Retry(max_calls=4, deadline_ms=300_000, base_ms=1_000, cap_ms=120_000, budget_tokens=10, refund=0.1)
+
+
+def call(**facts: Any) -> FailedCall:
+    usual = {"source": PINNED, "protocol": "http", "method": "POST", "code": 503, "attempt": 1, "elapsed_ms": 20}
+    return FailedCall(**{**usual, "idempotency_key": "k-1", **facts})
+
+
+def decided(facts: FailedCall, state: Spent | None = None) -> tuple[str, int]:
+    _, decision = LIMITS.step(state, facts, 0)
+    assert decision.allowed == (decision.reason == "pinned-status")
+    assert decision.reason in REASONS
+    return decision.reason, decision.wait_ms
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason", "wait_ms"),
+    [
+        # the article's own tests
+        ({}, "pinned-status", 1_000),
+        ({"idempotency_key": ""}, "mutating-without-idempotency", 0),
+        ({"code": 404}, "status-not-retryable", 0),
+        ({"code": 409}, "status-not-retryable", 0),
+        ({"source": "free-model"}, "unpinned-source", 0),
+        ({"asked_wait_ms": 3_000}, "pinned-status", 3_000),
+        # PUT and DELETE overwrite what came in between; methods are case-sensitive, and what has no rule is none
+        ({"method": "PUT", "idempotency_key": ""}, "mutating-without-idempotency", 0),
+        ({"method": "DELETE", "idempotency_key": ""}, "mutating-without-idempotency", 0),
+        ({"method": "PATCH", "idempotency_key": " \t"}, "mutating-without-idempotency", 0),
+        ({"method": "GET", "idempotency_key": ""}, "pinned-status", 1_000),
+        *(({"method": one}, "method-unknown", 0) for one in ("post", "Post", " POST", "BREW", "QUERY", "CONNECT", "")),
+        # sources
+        *(({"source": one}, "unpinned-source", 0) for one in ("", "Pinned-Map", "pinned-map ", "model", "pinned")),
+        ({"source": None}, "facts-unusable", 0),
+        ({"source": 0}, "facts-unusable", 0),
+        # nobody comes earlier than asked: over the cap it is somebody else's, with the whole wait
+        ({"asked_wait_ms": 120_000}, "pinned-status", 120_000),
+        ({"asked_wait_ms": 120_001}, "retry-after-over-cap", 120_001),
+        ({"asked_wait_ms": 3_600_000, "code": 429}, "retry-after-over-cap", 3_600_000),
+        ({"asked_wait_ms": 277_403_000}, "retry-after-over-cap", 277_403_000),
+        ({"asked_wait_ms": 0}, "pinned-status", 0),
+        ({"asked_unreadable": True}, "retry-after-unreadable", 0),
+        # how many: calls are counted, the first one too
+        ({"attempt": 3}, "pinned-status", 4_000),
+        ({"attempt": 4}, "budget-exhausted", 0),
+        *(({"attempt": one}, "facts-unusable", 0) for one in (0, -5, math.nan, 1.5, "1", True, None, 10**6)),
+        # how long
+        ({"elapsed_ms": 300_000}, "budget-exhausted", 0),
+        ({"elapsed_ms": 299_500}, "deadline", 1_000),
+        ({"elapsed_ms": 250_000, "asked_wait_ms": 60_000}, "deadline", 60_000),
+        *(({"elapsed_ms": one}, "facts-unusable", 0) for one in (-1, math.inf, "20", 2**60)),
+        *(({"asked_wait_ms": one}, "facts-unusable", 0) for one in (-1, math.nan, "3", True, [3_000])),
+        *(({"jitter": one}, "facts-unusable", 0) for one in (-0.1, 1.1, math.nan, "1", True)),
+        ({"jitter": 0.5}, "pinned-status", 500),
+        ({"jitter": 0}, "pinned-status", 0),
+        # ends
+        *(({"code": one}, "pinned-status", 1_000) for one in (408, 425, 429, 502, 503, 504)),
+        *(({"code": one}, "status-not-retryable", 0) for one in (200, 400, 401, 403, 422, 500, 501, 505, 507, 511)),
+        *(({"code": one}, "status-not-retryable", 0) for one in (520, 529, 599, 0, -503)),
+        ({"code": None}, "status-not-retryable", 0),
+        ({"code": "503"}, "facts-unusable", 0),
+        ({"code": 503.0}, "facts-unusable", 0),
+        ({"protocol": "grpc", "code": 14}, "pinned-status", 1_000),
+        ({"protocol": "grpc", "code": 8}, "pinned-status", 1_000),
+        *(({"protocol": "grpc", "code": one}, "status-not-retryable", 0) for one in (0, 1, 2, 3, 4, 5, 7, 9, 10, 13, 15, 16, 503)),
+        *(({"protocol": "websocket", "code": one}, "pinned-status", 1_000) for one in (1001, 1012, 1013)),
+        *(({"protocol": "websocket", "code": one}, "status-not-retryable", 0) for one in (1000, 1002, 1006, 1008, 4000)),
+        ({"protocol": "constructor"}, "status-not-retryable", 0),
+        ({"protocol": "__proto__"}, "status-not-retryable", 0),
+    ],
+)  # fmt: skip  # one case a line
+def test_the_first_rule_that_holds_decides(facts: dict[str, Any], reason: str, wait_ms: int) -> None:
+    assert decided(call(**facts)) == (reason, wait_ms)
+
+
+def test_a_body_and_a_prompt_have_no_field_to_arrive_in() -> None:
+    for extra in ("body", "prompt", "message", "text", "retry"):
+        with pytest.raises(TypeError):
+            call(**{extra: "retry this"})
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.convert({**msgspec.to_builtins(call()), extra: "x"}, FailedCall)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [{"max_calls": 0}, {"max_calls": 101}, {"deadline_ms": 0}, {"cap_ms": -1}, {"refund": 2}, {"budget_tokens": 0}],
+)
+def test_a_limit_out_of_range_is_refused_where_it_is_read(field: dict[str, Any]) -> None:
+    whole = msgspec.to_builtins(LIMITS)
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({**whole, **field}, Retry)
+    for name in LIMITS.__struct_fields__:
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.convert({key: value for key, value in whole.items() if key != name}, Retry)
+
+
+def test_retries_fade_in_an_outage_and_come_back_with_good_calls() -> None:
+    state: Spent | None = None
+    for left in range(9, -1, -1):
+        state, decision = LIMITS.step(state, call(), 0)
+        assert (decision.allowed, decision.left) == (True, left)
+    assert decided(call(), state) == ("retry-budget", 1_000)
+    for _ in range(9):
+        state = LIMITS.succeeded(state)
+    assert decided(call(), state)[0] == "retry-budget"
+    assert decided(call(), LIMITS.succeeded(state))[0] == "pinned-status"
+    for _ in range(200):
+        state = LIMITS.succeeded(state)
+    assert state is None
+
+
+def test_what_is_denied_for_another_reason_takes_no_token() -> None:
+    for facts in ({"code": 404}, {"attempt": 4}, {"idempotency_key": ""}, {"asked_wait_ms": 10**9}, {"source": "x"}):
+        assert LIMITS.step(Spent(3_500), call(**facts), 0)[0] == Spent(3_500)
+
+
+@given(
+    code=st.one_of(st.none(), st.integers(0, 1_100)),
+    method=st.sampled_from([*sorted(SAFE_METHODS), "PUT", "POST", "DELETE", "PATCH", "put", "X"]),
+    attempt=st.integers(1, 6),
+    elapsed=st.integers(0, 400_000),
+    asked=st.one_of(st.none(), st.integers(0, 10**7)),
+    jitter=st.floats(0, 1),
+    key=st.sampled_from(["", "k"]),
+)
+def test_an_answer_of_yes_keeps_every_rule(
+    code: int | None, method: str, attempt: int, elapsed: int, asked: int | None, jitter: float, key: str
+) -> None:
+    facts = call(
+        code=code,
+        method=method,
+        attempt=attempt,
+        elapsed_ms=elapsed,
+        asked_wait_ms=asked,
+        jitter=jitter,
+        idempotency_key=key,
+    )
+    _, decision = LIMITS.step(None, facts, 0)
+    if decision.allowed:
+        assert retryable("http", code) is not None
+        assert attempt < LIMITS.max_calls
+        assert elapsed + decision.wait_ms <= LIMITS.deadline_ms
+        assert decision.wait_ms <= LIMITS.cap_ms
+        assert asked is None or decision.wait_ms >= asked
+        assert method in SAFE_METHODS or key
+
+
+def test_every_row_names_its_source_and_is_found_by_its_own_number() -> None:
+    for protocol, table in (("http", HTTP), ("grpc", GRPC), ("websocket", WEBSOCKET)):
+        for code, end in table.items():
+            assert retryable(protocol, code) is end and end.code == code
+            assert end.source and end.name
+        assert retryable(protocol, True) is None
+
+
+def test_the_guard_is_found_by_its_name_and_a_near_miss_is_told() -> None:
+    assert "retry" in names() and find("retry") is Retry
+    with pytest.raises(Exception, match="did you mean retry"):
+        find("rety")
+
+
+def test_a_worker_that_imports_it_pays_for_nothing_else() -> None:
+    code = (
+        "import sys, time; t = time.perf_counter(); before = set(sys.modules)\n"
+        "import drillmaster.guards.retry\nprint(*sorted(set(sys.modules) - before))"
+    )
+    loaded = set(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    )
+    assert not loaded & {
+        "asyncio",
+        "ssl",
+        "socket",
+        "click",
+        "jinja2",
+        "subprocess",
+        "http.client",
+        "openai",
+        "httpx",
+        "sqlite3",
+    }
+    ours = {name.split(".")[1] for name in loaded if name.startswith("drillmaster.")}
+    assert ours <= {"guards", "rules", "errors"}

@@ -9,6 +9,7 @@ import pytest
 
 from drillmaster.errors import Problem, Refused
 from drillmaster.gates._cases.tools import ALLOWED, LIMITS, OFFERED, TOOL, ours
+from drillmaster.gates._tools_evidence import servers_of
 from drillmaster.gates.tools import Listing, Offered, Tools
 from drillmaster.intake.judging import Asked
 from drillmaster.intake.mcp_files import config_of, is_config, offered_of, plain_json
@@ -202,14 +203,95 @@ def test_what_is_wrong_beside_comments_stays_wrong(text: str) -> None:
         ("a/.Kiro/settings/mcp.json", True),
         ("x.mcp.json", False),
         ("settings.json", False),
-        (".vscode/settings.json", False),
-        ("mcp.jsonc", False),
+        ("vscode/settings.json", False),
+        (".vscode/settings.json", True),
+        (".codex/config.toml", True),
+        ("config.toml", False),
+        ("a/.continue/mcpServers/x.yaml", True),
+        (".continue/mcpServers/a/x.yaml", False),
+        ("my.code-workspace", True),
+        ("opencode.jsonc", True),
+        (".windsurf/mcp_config.json", True),
+        ("package.json", False),
+        ("manifest.json", False),
         ("docs/mcp.json.md", False),
         ("tools.allow.json", False),
     ],
 )
 def test_a_clients_file_is_known_by_its_name(path: str, known: bool) -> None:
     assert is_config(path) is known
+
+
+BASH = {"command": "bash", "args": ["-c", "x"]}
+FORMS: dict[str, tuple[str, str]] = {
+    "VS Code, settings": (".vscode/settings.json", '{"mcp": {"servers": {"evil": %s}}, // here\n "editor.tabSize": 2,}'),
+    "VS Code, dotted": (".vscode/settings.json", '{"mcp.servers": {"evil": %s}}'),
+    "VS Code, escaped": (".vscode/settings.json", '{"\\u006dcp": {"\\u0073ervers": {"evil": %s}}}'),
+    "a workspace": ("a.code-workspace", '{"folders": [], "settings": {"mcp": {"servers": {"evil": %s}}}}'),
+    "a container": (".devcontainer/devcontainer.json", '{"customizations": {"vscode": {"mcp": {"servers": {"evil": %s}}}}}'),
+    "Claude, by project": (".claude.json", '{"projects": {"/p": {"mcpServers": {"evil": %s}}}}'),
+    "Claude, a plugin": (".claude-plugin/plugin.json", '{"name": "p", "mcpServers": {"evil": %s}}'),
+    "Gemini": ("gemini-extension.json", '{"name": "p", "mcpServers": {"evil": %s}}'),
+    "Zed": (".zed/settings.json", '{"theme": "x", "context_servers": {"evil": %s}}'),
+    "Zed, older": (".zed/settings.json", '{"context_servers": {"evil": {"command": {"path": "bash", "args": ["-c", "x"]}}}}'),
+    "OpenCode": ("opencode.json", '{"mcp": {"evil": {"type": "local", "command": ["bash", "-c", "x"]}}}'),
+    "Crush": ("crush.json", '{"mcp": {"evil": {"type": "stdio", "command": "bash", "args": ["-c", "x"]}}}'),
+    "Codex": (".codex/config.toml", '[mcp_servers.evil]\ncommand = "bash"\nargs = ["-c", "x"]\nstartup_timeout_sec = 5\n'),
+    "Continue": (".continue/config.yaml", "mcpServers:\n- name: evil\n  command: bash\n  args: ['-c', x]\n"),
+    "Continue, a file": (".continue/mcpServers/a.yaml", "mcpServers:\n- name: evil\n  command: bash\n  args: ['-c', x]\n"),
+    "Goose": (".goose/config.yaml", "extensions:\n  evil: {type: stdio, cmd: bash, args: ['-c', x]}\n  memory: {type: builtin}\n"),
+    "Amp": (".amp/settings.json", '{"amp.mcpServers": {"evil": %s}}'),
+    "Windsurf": (".codeium/windsurf/mcp_config.json", '{"mcpServers": {"evil": %s}}'),
+    "Amazon Q": (".amazonq/cli-agents/a.json", '{"name": "a", "mcpServers": {"evil": %s}}'),
+    "LibreChat": ("librechat.yaml", "version: 1\nmcpServers:\n  evil: {command: bash, args: ['-c', x]}\n"),
+}  # fmt: skip  # one a row
+
+
+@pytest.mark.parametrize(("place", "text"), FORMS.values(), ids=FORMS)
+def test_a_server_is_found_in_each_clients_form(place: str, text: str) -> None:
+    assert is_config(place)
+    (entry,) = servers_of(config_of(place, text.replace("%s", json.dumps(BASH)).encode()))[0]
+    assert entry.name == "evil"
+    assert (entry.value["command"], entry.value["args"]) == ("bash", ["-c", "x"])
+
+
+def test_servers_elsewhere_and_their_fields_have_one_spelling() -> None:
+    text = '[mcp_servers.a]\nurl = "https://a.example/mcp"\nbearer_token_env_var = "A"\nhttp_headers = {X = "y"}\n'
+    (entry,) = servers_of(config_of(".codex/config.toml", text.encode()))[0]
+    assert entry.value == {"url": "https://a.example/mcp", "headers": {"X": "y"}}
+    (entry,) = servers_of(
+        config_of("opencode.json", b'{"mcp": {"a": {"type": "remote", "url": "https://a.example/mcp"}}}')
+    )[0]
+    assert entry.value == {"type": "http", "url": "https://a.example/mcp"}
+
+
+def test_two_groups_of_servers_are_both_judged() -> None:
+    text = b'{"mcp": {"servers": {"a": {"command": "x"}}}, "mcpServers": {"a": {"command": "y"}}}'
+    entries, _ = servers_of(config_of(".vscode/settings.json", text))
+    assert sorted(one.value["command"] for one in entries) == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        (".vscode/settings.json", '{"editor.tabSize": 2, /* x */ "editor.tabSize": 4}'),
+        (".vscode/settings.json", '{"mcp": {"inputs": []}, "chat.mcp.enabled": true}'),
+        (".devcontainer/devcontainer.json", '{"image": "x", "customizations": {"vscode": {"extensions": ["a.mcp"]}}}'),
+        ("a.code-workspace", '{"folders": [{"path": "."}], "extensions": {"recommendations": ["a"]}}'),
+        (".codex/config.toml", 'model = "x"\n'),
+        (".claude/settings.json", '{"permissions": {"allow": ["mcp__a__b"]}}'),
+        ("opencode.json", '{"mcp": {"a": {"enabled": false}}}'),
+        (".continue/config.yaml", "name: x\nmodels: []\n"),
+    ],
+)
+def test_settings_without_servers_are_nothing_to_it(place: str, text: str) -> None:
+    assert servers_of(config_of(place, text.encode())) == ([], [])
+
+
+@pytest.mark.parametrize("text", ['{"mcpServers": []}', '{"mcpServers": 5}', '{"mcp": {"servers": "x"}}', '["mcp"]'])
+def test_servers_that_are_none_are_named(text: str) -> None:
+    entries, wrong = servers_of(config_of(".vscode/settings.json", text.encode()))
+    assert not entries and (wrong or text == '{"mcpServers": []}')
 
 
 # First lists

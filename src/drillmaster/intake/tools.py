@@ -25,7 +25,7 @@ from drillmaster.gates._tools_contract import of_command
 from drillmaster.gates.tools import Config, FileFact, Listing, Live, Offered, Tools, ToolsGate
 from drillmaster.intake import is_there, read_bytes
 from drillmaster.intake.judging import Asked, Gathered, inside
-from drillmaster.intake.mcp_files import CAP_BYTES, CONFIGS, config_of, is_config, leads_to_config, offered_of
+from drillmaster.intake.mcp_files import CAP_BYTES, CONFIGS, config_of, is_config, leads_to_config, lies_at, offered_of
 from drillmaster.rules import argv
 from drillmaster.strict import shown
 
@@ -160,8 +160,11 @@ class _Disk:
         return self.fact
 
     def configs(self, named: Iterable[str]) -> list[tuple[str, bytes]]:
-        found = {os.fspath(self._root / one): None for one in CONFIGS if is_there(self._root / one)}
-        found |= {os.fspath(self._repo / one): None for one in CONFIGS if is_there(self._repo / one)}
+        found: dict[str, None] = {}
+        for folder in (self._root, self._repo):
+            for one in CONFIGS:
+                at = sorted(folder.glob(one)) if "*" in one else [folder / one]
+                found |= {os.fspath(path): None for path in at if is_there(path)}
         places = dict.fromkeys([*(os.path.normpath(one) for one in found), *named])
         return [(one, read_bytes(one, CAP_BYTES)) for one in places]
 
@@ -267,8 +270,6 @@ class _Commits:
 
     def _config_places(self, commit: str) -> list[str]:
         tree = self._repo.tree(commit)
-        here = {*CONFIGS, *(os.path.normpath(f"{self._folder}/{one}") for one in CONFIGS)}
-        here = {one.casefold() for one in here}
         hidden = [one for one, entry in tree.items() if entry.mode not in _FILES and leads_to_config(one)]
         if hidden and commit == self._head:
             raise Problem(
@@ -277,7 +278,9 @@ class _Commits:
                 wanted="a folder, with what is in it committed",
                 remedy=f"git rm --cached {hidden[0]}, and commit the files themselves",
             )
-        return sorted(one for one in tree if one.casefold() in here or (one in self.touched and is_config(one)))
+        return sorted(
+            one for one in tree if lies_at(one, ("", self._folder)) or (one in self.touched and is_config(one))
+        )
 
     def offered(self, named: Iterable[str]) -> list[tuple[str, str, bytes]]:
         folder = os.path.normpath(f"{self._folder}/{OFFERED_FOLDER}")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from drillmaster.errors import Problem
-from drillmaster.intake import attempts
+from drillmaster.intake import attempts, turns
 from drillmaster.intake.attempts import Ledger
 
 
@@ -126,7 +126,7 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.Mon
 def test_nobody_waits_for_ever_for_one_who_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "attempts.jsonl"
     append(Ledger(path), "a")
-    monkeypatch.setattr(attempts, "_WAIT_S", 0.05)
+    monkeypatch.setattr(turns, "WAIT_S", 0.05)
     with path.open("rb") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(Problem, match="somebody else has held"):

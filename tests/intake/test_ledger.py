@@ -1,5 +1,6 @@
 """The ledger of a free tier: lines are added, in turn, dated and signed for; whatever else happened to it is found."""
 
+import fcntl
 import json
 import os
 import threading
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from drillmaster.cli.ledger import command
 from drillmaster.clock import parse_rfc3339
 from drillmaster.errors import Problem
+from drillmaster.intake import turns
 from drillmaster.intake.ledger import add, open_new, read_ledger
 
 NOW_NS = parse_rfc3339("2026-11-30T16:00:00Z") or 0
@@ -264,6 +266,34 @@ def ledger(folder: Path, *words: str) -> tuple[int, str]:
     if isinstance(result.exception, Problem):
         return int(result.exception.exit), str(result.exception)
     return result.exit_code, result.output
+
+
+def test_nobody_waits_for_ever_for_one_who_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = opened(tmp_path)
+    monkeypatch.setattr(turns, "WAIT_S", 0.05)
+    with path.open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(Problem, match="somebody else has held"):
+            add(path, hours(), now_ns=NOW_NS)
+    assert add(path, hours(), now_ns=NOW_NS) == 2
+
+
+def test_an_empty_file_of_one_who_was_killed_is_begun(tmp_path: Path) -> None:
+    (tmp_path / "ledger.jsonl").touch()
+    assert add(opened(tmp_path), hours(), now_ns=NOW_NS) == 2
+
+
+def test_a_disk_that_fails_leaves_the_ledger_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = opened(tmp_path)
+    before = path.read_bytes()
+
+    def failing(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(Problem, match="a full disk"):
+        add(path, hours(), now_ns=NOW_NS)
+    assert path.read_bytes() == before
 
 
 def test_the_verbs_write_what_they_say(tmp_path: Path) -> None:

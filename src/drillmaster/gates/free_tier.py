@@ -28,6 +28,7 @@ from drillmaster.verdict import Absent, AtLeast, AtMost, Check, Exact, Measure, 
 __all__ = ["MONTH_S", "Flag", "FreeTier", "Incident", "Interviewed", "Spent", "Stay", "gate"]
 
 MONTH_S = 31 * 86_400.0
+_SKEW_S = 60.0
 Flag = Literal["retries-grown", "second-window", "ceiling-unknown", "mean-only", "routed-around"]
 FLAGS: dict[str, str] = {
     "retries-grown": "retries went from one attempt to three",
@@ -302,7 +303,8 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
     def _fresh(self, usable: Sequence[Interviewed], now_ns: int) -> Check:
         age_s = (now_ns - usable[-1].ended_ns) / 1e9 if usable else math.inf
         undated = any(one.ended_ns <= 0 for one in usable)
-        ok = usable and not undated and at_most(Exact(age_s), self.max_age_s) == "pass"
+        ahead = age_s < -_SKEW_S
+        ok = usable and not undated and not ahead and at_most(Exact(age_s), self.max_age_s) == "pass"
         return _check(
             "fresh",
             "admission",
@@ -311,7 +313,13 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
             observed=Exact(age_s) if usable else Absent("there is none"),
             limit=self.max_age_s,
             unit="s",
-            why="an interview has no date" if undated else "it is older" if usable else "there is none",
+            why="an interview has no date"
+            if undated
+            else f"{usable[-1].run} is from the future"
+            if ahead
+            else "it is older"
+            if usable
+            else "there is none",
             remedy=f"interview it again: drillmaster interview {self.url}, with the plan of the job",
         )
 
@@ -371,7 +379,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
 
     def _kept(self, stay: Stay) -> Check:
         silent_s = math.inf if stay.ledger_kept_ns is None else (stay.now_ns - stay.ledger_kept_ns) / 1e9
-        ok = -60 <= silent_s <= self.max_ledger_silence_s
+        ok = -_SKEW_S <= silent_s <= self.max_ledger_silence_s
         return _check(
             "ledger-kept",
             "admission",
@@ -380,7 +388,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
             observed=Exact(silent_s) if math.isfinite(silent_s) else Absent("nobody ever did"),
             limit=self.max_ledger_silence_s,
             unit="s",
-            why="its last line is from the future" if silent_s < -60 else "nobody knows whether nothing happened",
+            why="its last line is from the future" if silent_s < -_SKEW_S else "nobody knows whether nothing happened",
             remedy="drillmaster ledger add nothing --by NAME, or what happened",
         )
 

@@ -9,13 +9,8 @@
    says nothing; in CI keep the file, and name it with --attempts.
 """
 
-import errno
-import fcntl
 import hashlib
 import os
-import shlex
-import stat
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +19,7 @@ import msgspec
 
 from drillmaster.errors import Problem
 from drillmaster.intake import is_there, read_bytes
+from drillmaster.intake.turns import open_in_turn
 from drillmaster.strict import shown
 from drillmaster.timeline.opening import complaint
 
@@ -31,8 +27,6 @@ __all__ = ["Attempt", "Ledger", "Turn"]
 
 _CAP_BYTES = 64 << 20
 _FIRST = "0" * 64
-_WAIT_S = 30.0
-"""A turn is one judgement. Whoever holds the ledger for longer was stopped, and nobody waits for that."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -98,37 +92,13 @@ class Ledger:
             os.close(descriptor)
 
     def _held(self) -> int:
-        """Open the ledger, made where it is not there, and wait for those who have it. What took its place is taken instead."""
-        ends = time.monotonic() + _WAIT_S
-        while True:
-            try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                descriptor = os.open(
-                    self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK, 0o644
-                )
-            except OSError as error:
-                raise self._unwritable(error) from None
-            try:
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise OSError(errno.EINVAL, "no regular file")
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                there = self.path.stat()
-                if (there.st_dev, there.st_ino) == (os.fstat(descriptor).st_dev, os.fstat(descriptor).st_ino):
-                    return descriptor
-            except (BlockingIOError, FileNotFoundError):
-                pass
-            except OSError as error:
-                os.close(descriptor)
-                raise self._unwritable(error) from None
-            os.close(descriptor)
-            if time.monotonic() > ends:
-                raise Problem(
-                    str(self.path),
-                    found=f"a ledger that somebody else has held for {_WAIT_S:g} s",
-                    wanted="a turn at it",
-                    remedy=f"see who has it: fuser {shlex.quote(str(self.path))}",
-                )
-            time.sleep(0.01)
+        """Open the ledger, made where it is not there, and wait for those who have it."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            return open_in_turn(self.path, lambda: os.open(self.path, flags, 0o644))
+        except OSError as error:
+            raise self._unwritable(error) from None
 
     def _add(self, descriptor: int, data: bytes, at: str, status: str, n: int, last: str, told: dict[str, str]) -> None:
         line = msgspec.json.encode(Attempt(at=at, status=status, n=n, before=last, **told)) + b"\n"

@@ -5,12 +5,11 @@
 2. A line says when it was written and by whom, and when that was which it tells. Neither is in the future, and no line is older
    than the one before.
 3. Nothing is corrected in place. An incident whose cause was not known is settled by another line, once.
-4. Writers take turns (`flock`), a line is one write at the end of the file, and is on the disk before anybody is told so.
+4. Writers take turns (`intake.turns`), a line is one write at the end of the file, and is on the disk before anybody is told so.
 5. "Nothing happened" is a line too: a ledger that nobody writes into says nothing.
 """
 
 import errno
-import fcntl
 import hashlib
 import os
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ from drillmaster.clock import parse_rfc3339, rfc3339
 from drillmaster.errors import Problem, Refused, one_line
 from drillmaster.gates.free_tier import Flag, Incident, Spent
 from drillmaster.intake import is_there, read_bytes
+from drillmaster.intake.turns import open_in_turn
 from drillmaster.timeline.opening import complaint, open_append
 
 __all__ = [
@@ -155,7 +155,7 @@ def read_ledger(path: Path) -> Ledger:
 
 def open_new(path: Path, *, job: str, by: str, now_ns: int) -> None:
     """Begin a ledger. Raises Problem where something of that name is there already."""
-    if is_there(path):
+    if is_there(path) and not (path.is_file() and not path.stat().st_size):  # one that was killed leaves an empty file
         raise Problem(
             str(path),
             found="something of that name",
@@ -177,11 +177,10 @@ def _append(path: Path, fields: dict[str, Any], now_ns: int, *, first: bool) -> 
     if not first and not is_there(path):
         read_ledger(path)
     try:
-        descriptor = open_append(os.fspath(path), readable=True)
+        descriptor = open_in_turn(path, lambda: open_append(os.fspath(path), readable=True))
     except OSError as error:
         raise _unwritable(place, error) from None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
         data = _content(descriptor)
         if first and data:
             raise Refused(
@@ -191,10 +190,13 @@ def _append(path: Path, fields: dict[str, Any], now_ns: int, *, first: bool) -> 
         raw = _line(fields, now_ns, _FIRST if ledger is None else ledger.last, place)
         # As it will be read: a line that no reader takes must never be written.
         _whole(data + raw, place)
-        if os.write(descriptor, raw) != len(raw):
-            os.ftruncate(descriptor, len(data))
-            raise OSError(errno.ENOSPC, "No space left on device")
-        os.fsync(descriptor)
+        try:
+            if os.write(descriptor, raw) != len(raw):
+                raise OSError(errno.ENOSPC, "No space left on device")
+            os.fsync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, len(data))  # nobody was told that it is there
+            raise
     except OSError as error:
         raise _unwritable(place, error) from None
     finally:

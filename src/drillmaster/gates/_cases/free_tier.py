@@ -112,6 +112,8 @@ def _red() -> Iterator[tuple[str, Status, Stay]]:
     yield "calls", "refused", nights({}, {"calls": 199}, {})
     yield "fresh", "refused", but(now_ns=NOW_NS + 3 * DAY_NS)
     yield "fresh", "refused", nights({}, {}, {"ended_ns": 0})
+    yield "fresh", "refused", nights({}, {}, {"ended_ns": NOW_NS + HOUR_NS})
+    yield "fresh", "pass", nights({}, {}, {"ended_ns": NOW_NS + 30 * 10**9})
     yield "gaps", "refused", but(runs=(night(9), night(3), night(0)))
     yield "gaps", "refused", but(runs=(night(0), night(1), night(2)))
     yield "cold-start", "refused", nights(*({"idle_s": 120.0},) * 3)

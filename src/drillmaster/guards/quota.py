@@ -1,8 +1,8 @@
 """The quota guard: may this worker call a partner once more, now?
 
 1. Both limits of `rules.quota` have to grant it, in one step: the cap in any window, and the burst at once.
-2. A bucket is a partner and the identity under which it knows us, and nothing below that: two routes, or two callers, share what the
-   partner counts as one. `bucket` writes both so that no two pairs give one name.
+2. A bucket is a partner and the identity under which it knows us, and nothing below that: two routes, or two callers, share what
+   the partner counts as one. `bucket` writes both so that no two pairs give one name.
 3. A denial says how long to wait, and what is left. What costs more than may ever come at once is denied for good.
 """
 

@@ -241,6 +241,22 @@ def test_two_others_have_to_have_signed(people: tuple[str, ...], repo: Repo, gat
     assert said.code == 1
 
 
+def test_remedies_name_the_plan_as_it_was_named(repo: Repo, gate: Gate) -> None:
+    repo.commit({PLAN: plan(plan_id="another"), "cutover/halt-drill.json": None}, signed="ada")
+    said = gate(repo, "--base", "main")
+    mend = {check["id"]: check["remedy"] for check in json.loads(said.out)["checks"]}
+    assert f"drillmaster policy sign {PLAN} --key KEY" in mend["reviewers"]
+    assert f"drillmaster cutover rehearse --plan {PLAN}," in mend["halt-drill"]
+
+
+def test_without_a_base_what_mends_it_is_the_base_and_no_second_roster(repo: Repo, gate: Gate) -> None:
+    said = gate(repo)
+    told = {check["id"]: check for check in json.loads(said.out)["checks"]}
+    assert said.code == 2
+    for id_ in ("roster", "timed-author-on-roster", "rollback-owner-on-roster", "key-author-on-roster", "halted-by"):
+        assert told[id_]["status"] == "refused" and told[id_]["remedy"].startswith("add --base origin/main"), id_
+
+
 def test_signatures_of_another_plan_are_none(repo: Repo, gate: Gate) -> None:
     repo.commit({PLAN: plan(plan_id="another")}, signed="ada")
     assert gate(repo, "--base", "main").missed() == ["reviewers"]

@@ -128,6 +128,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     budget: ErrorBudget | None = None
     freeze: FreezeProof | None = None
     now_ns: int
+    place: str = "plan.json"
+    """The plan as it was named, in the words of a shell: remedies name it so."""
 
 
 def phase(plan: Plan, now_ns: int) -> Literal["ahead", "inside", "over", "unknown"]:

@@ -46,7 +46,8 @@ def tied_checks(evidence: Evidence, tied: Tied | None, *, team: str | None = Non
         ("rollback-owner-on-roster", plan.rollback_owner, "who owns the rollback is a person of the roster"),
         ("key-author-on-roster", plan.author, "who wrote the key format is a person of the roster"),
     ):
-        yield _on_roster(id_, title, name, roster, until_ns, team if id_.startswith("rollback") else None)
+        mine = team if id_.startswith("rollback") else None
+        yield _on_roster(id_, title, name, roster, until_ns, mine, based=tied is not None)
     yield say(
         "committed",
         "the plan that is judged is the one that was committed",
@@ -58,12 +59,13 @@ def tied_checks(evidence: Evidence, tied: Tied | None, *, team: str | None = Non
     yield _reviewed(evidence, tied)
 
 
-def _on_roster(id_: str, title: str, given: str | None, roster: Roster | None, at_ns: int, team: str | None) -> Check:
+def _on_roster(
+    id_: str, title: str, given: str | None, roster: Roster | None, at_ns: int, team: str | None, *, based: bool
+) -> Check:
     name, wrong = human(given)
     if roster is None:
-        return say(
-            id_, title, "refused", why="no roster is known", remedy="write .drillmaster/roster.yaml and merge it first"
-        )
+        remedy = "write .drillmaster/roster.yaml and merge it first" if based else _ADD_BASE
+        return say(id_, title, "refused", why="no roster is known" if based else _NO_BASE, remedy=remedy)
     person = person_named(roster, name, now_ns=at_ns) if name else None
     why = wrong and f"{shown(given)}: {wrong}"
     if not why and person is None:
@@ -127,7 +129,7 @@ def _not_theirs(commit: Commit, named: Person | None, tied: Tied, now_ns: int) -
 def _reviewed(evidence: Evidence, tied: Tied | None) -> Check:
     """Rule 3."""
     title = f"{REVIEWERS} people who did not write the plan signed it"
-    remedy = "drillmaster policy sign plan.json --key KEY, and another reviewer: the same with --as second"
+    remedy = f"drillmaster policy sign {evidence.place} --key KEY, and another reviewer: the same with --as second"
     if tied is None:
         return say("reviewers", title, "refused", why=_NO_BASE, remedy=_ADD_BASE)
     if not tied.signed:

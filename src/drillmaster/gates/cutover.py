@@ -218,7 +218,7 @@ class Cutover(Gate[Evidence], frozen=True, kw_only=True, tag="cutover"):
 
     def _drill(self, evidence: Evidence) -> Iterator[Check]:
         drill, plan = evidence.drill, evidence.plan
-        remedy = "drillmaster cutover rehearse --plan plan.json, by somebody who may be on call"
+        remedy = f"drillmaster cutover rehearse --plan {evidence.place}, by somebody who may be on call"
         title = f"halting was rehearsed on synthetic drift, at most {span_text(self.max_drill_age_s)} ago"
         whose = "a person of the roster halted it"
         took = f"drift was found within {span_text(self.max_detection_s)}"
@@ -247,7 +247,8 @@ class Cutover(Gate[Evidence], frozen=True, kw_only=True, tag="cutover"):
         if who == "pass" and (person is None or person.kind != "human"):
             who = "fail"
         told = wrong or ("no roster is known" if roster is None else "no person of the roster")
-        yield say("halted-by", whose, who, why=f"{shown(drill.halted_by)}: {told}", remedy=remedy)
+        mend = "add --base origin/main, whose roster is asked" if who == "refused" and evidence.tied is None else remedy
+        yield say("halted-by", whose, who, why=f"{shown(drill.halted_by)}: {told}", remedy=mend)
         found = drill.found_rows == drill.drifted_rows
         yield say(
             "halt-detection",
@@ -273,7 +274,7 @@ class Cutover(Gate[Evidence], frozen=True, kw_only=True, tag="cutover"):
     def _freeze(self, evidence: Evidence) -> Iterator[Check]:
         plan, proof = evidence.plan, evidence.freeze
         inside = phase(plan, evidence.now_ns) == "inside"
-        remedy = "set the freeze, then: drillmaster cutover read-back --plan plan.json -- COMMAND"
+        remedy = f"set the freeze, then: drillmaster cutover read-back --plan {evidence.place} -- COMMAND"
         took = "the freeze took: flag, percent and both writers were read back"
         default = "a caller who cannot reach the flag store stays on the old path"
         if not inside:
@@ -364,7 +365,7 @@ def _digest(evidence: Evidence, *, must_name: bool) -> Check:
         title,
         "pass" if evidence.accepted == evidence.digest else "fail",
         why=f"it is {evidence.digest}, and {evidence.accepted} was accepted",
-        remedy="restore the plan that was accepted: git checkout COMMIT -- plan.json",
+        remedy=f"restore the plan that was accepted: git checkout COMMIT -- {evidence.place}",
     )
 
 

@@ -13,13 +13,14 @@
 
 import glob
 import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from drillmaster import strict
-from drillmaster.errors import Problem
+from drillmaster.errors import Problem, one_line
 from drillmaster.gates import Gate
 from drillmaster.gates._cutover_plan import ARTICLE
 from drillmaster.gates.cutover import (
@@ -114,6 +115,7 @@ class CutoverIntake:
             budget=self._file(source, "error-budget.json", ErrorBudget, authority) if ours else None,
             freeze=self._file(source, "freeze-proof.json", FreezeProof, authority) if ours else None,
             now_ns=asked.now_ns,
+            place=shlex.quote(one_line(str(self._path))),
         )
         return Gathered(
             evidence=evidence,

@@ -196,6 +196,56 @@ def test_metrics_that_cannot_be_used_are_refused_and_say_where(tmp_path: Path, c
     assert run(tmp_path, UNUSABLE_METRICS[case], POLICY, "--exit-map", "articles", "--model-verdict", "no")[0] == 2
 
 
+def run_of(phase: str, value: str) -> dict[str, Any]:
+    """An analysis of a rollout controller: phase and measurement."""
+    return {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "AnalysisRun",
+        "spec": {"metrics": [{"name": "success", "successCondition": "result[0] >= 0.95"}]},
+        "status": {"phase": phase, "metricResults": [{"name": "success", "measurements": [{"value": value}]}]},
+    }
+
+
+def prometheus(*rows: Any) -> dict[str, Any]:
+    return {"status": "success", "data": {"resultType": "vector", "result": list(rows)}}
+
+
+def kayenta(word: str, count: int) -> dict[str, Any]:
+    return {
+        "judgeName": "NetflixACAJudge-v1.0",
+        "results": [{"name": "errors", "classification": word, "experimentMetadata": {"stats": {"count": count}}}],
+        "groupScores": [{"name": "errors", "score": 100.0}],
+        "score": {"score": 100.0, "classification": "Pass"},
+    }
+
+
+# What other programs write down of a canary, with what they say of it: some have let one pass on no data at all.
+FOREIGN: dict[str, tuple[Any, str]] = {
+    "Prometheus, a ratio": (prometheus({"metric": {"service": "a"}, "value": [1790000000.1, "0.0012"]}), "Prometheus"),
+    "Prometheus, zero by zero": (prometheus({"metric": {}, "value": [1790000000.1, "NaN"]}), "Prometheus"),
+    "Prometheus, no series": (prometheus(), "Prometheus"),
+    "Kayenta, no data, 100 points": (kayenta("Nodata", 0), "Kayenta"),
+    "Kayenta, passed": (kayenta("Pass", 600), "Kayenta"),
+    "Argo, successful on NaN": (run_of("Successful", "[NaN]"), "cluster"),
+    "Argo, inconclusive": (run_of("Inconclusive", "[]"), "cluster"),
+    "Flagger, promoted": ({"apiVersion": "flagger.app/v1beta1", "kind": "Canary", "status": {"phase": "Succeeded"}}, "cluster"),
+    "k6, no sample": ({"metrics": {"http_req_failed": {"type": "rate"}}, "root_group": {}}, "k6"),
+    "Datadog, a gap": ({"status": "ok", "series": [{"pointlist": [[1790000000000, None]]}]}, "Datadog"),
+    "CloudWatch, no value": ({"MetricDataResults": [{"Id": "m1", "Values": []}], "Messages": []}, "CloudWatch"),
+    "OpenTelemetry": ({"resourceMetrics": []}, "OpenTelemetry"),
+}  # fmt: skip  # one case a row
+
+
+@pytest.mark.parametrize("case", FOREIGN)
+def test_what_another_program_wrote_is_no_evidence_and_the_refusal_names_what_makes_some(
+    tmp_path: Path, case: str
+) -> None:
+    content, word = FOREIGN[case]
+    code, out, err = run(tmp_path, content)
+    assert (code, out) == (2, "")
+    assert word in err and "drillmaster evidence new canary --prometheus URL" in err
+
+
 def limits(field: str, literal: str) -> str:
     return json.dumps(POLICY | {field: 0}).replace(f'"{field}": 0', f'"{field}": {literal}')
 

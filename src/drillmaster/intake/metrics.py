@@ -206,6 +206,9 @@ def open_metrics(path: Path, *, now_ns: int, artifact: str | None = None, offere
         ) from None
     if not isinstance(loaded, dict):
         raise Problem(place, found=strict.shown(loaded), wanted="an object of metrics", remedy=_NEW)
+    other = _of_another_program(loaded)
+    if other:
+        raise Problem(place, found=other, wanted="what a collector counted of the canary, in one file", remedy=_NEW)
     offers = [] if offered is None or not offered.strip() else ["--model-verdict"]
     offers += _taken_out(loaded, "")
     kind = loaded.get("kind")
@@ -219,6 +222,25 @@ def open_metrics(path: Path, *, now_ns: int, artifact: str | None = None, offere
     else:
         metrics, subject = _article(loaded, place, told), path.name
     return CanaryFile(metrics=metrics, ours="kind" in loaded, subject=subject, digest=strict.digest_bytes(raw))
+
+
+_OTHERS: tuple[tuple[frozenset[str], str], ...] = (
+    (frozenset({"status", "data"}), "an answer of Prometheus, to one question"),
+    (frozenset({"judgeName", "results", "score"}), "a judgement of Kayenta, which is another's opinion"),
+    (frozenset({"apiVersion", "kind", "status"}), "an object of a cluster, with a controller's opinion in it"),
+    (frozenset({"apiVersion", "kind", "spec"}), "an object of a cluster, which counts nothing"),
+    (frozenset({"metrics", "root_group"}), "a summary of k6, which counts what it sent itself"),
+    (frozenset({"series", "status"}), "an answer of Datadog, to one question"),
+    (frozenset({"MetricDataResults"}), "an answer of CloudWatch, to some questions"),
+    (frozenset({"resourceMetrics"}), "metrics as OpenTelemetry sends them, not counted together"),
+)
+
+
+def _of_another_program(loaded: dict[str, Any]) -> str:
+    """Say what a file of another program is, by names that ours never has; "" where it is none."""
+    if loaded.get("kind") == "canary-metrics":
+        return ""
+    return next((said for names, said in _OTHERS if names <= loaded.keys()), "")
 
 
 def _taken_out(value: Any, at: str) -> Iterator[str]:

@@ -269,3 +269,35 @@ def test_a_runtime_that_is_free_or_goes_away_is_told(text: str | None) -> None:
 )
 def test_a_runtime_that_only_sounds_like_it_is_left_alone(text: str) -> None:
     assert shaky_runtime(text) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "human:ci",
+        "human:CI-2",
+        "human:jenkins",
+        "human:ci pipeline",
+        "human:human:ada",
+        "human:ada human:bo",
+        "human:ada|bo",
+    ]
+    + ["human:ada & bo", "human:ada;bo", "human:ada：bo"],
+)
+def test_a_program_and_two_people_are_no_person(text: str) -> None:
+    assert human(text)[1]
+
+
+@pytest.mark.parametrize("name", ["Ci Nguyen", "Lovelace, Ada", "ada.script@example.com", "O\u2019Neil", "Ada C. Ito"])
+def test_a_name_that_holds_a_programs_is_a_persons(name: str) -> None:
+    assert human(f"human:{name}") == (name, "")
+
+
+@pytest.mark.parametrize("text", ["replit", "my-devbox", "gitpod-1"])
+def test_a_workbench_is_no_runtime(text: str) -> None:
+    assert shaky_runtime(text)
+
+
+@pytest.mark.parametrize("text", ["jenkins-prod", "pipeline-eu-1", "scheduler", "runner-pinned"])
+def test_a_runtime_may_be_called_like_a_program(text: str) -> None:
+    assert shaky_runtime(text) == ""

@@ -5,7 +5,7 @@
    script that look the same, marks above letters, characters that cannot be seen.
 2. A word is a word: `jeffree-lane`, `freelancer` and `freebsd` hold `free` and name no free lane.
 3. A person is written `human:NAME`. A name has a letter in it, no character that cannot be seen, stands in no free lane,
-   and is no model's, no bot's, and no placeholder.
+   and is no model's, no bot's, no program's, and no placeholder. It is one person's: nothing parts it in two.
 4. Some people are called Claude. That word alone, or with what models are called by, is the model's; with a surname it is
    a person's. A roster, where there is one, is asked besides.
 5. A controller's runtime is free where `free` stands alone in it or with what hosts are called by (`free-tier`, `freebox`),
@@ -164,6 +164,23 @@ _NOBODY = frozenset(
         *("any", "all", "auto", "system", "self", "free", "the", "your", "here"),
     }
 )
+_PROGRAMS = frozenset(
+    (
+        "ci",
+        "cd",
+        "cicd",
+        "pipeline",
+        "jenkins",
+        "buildkite",
+        "workflow",
+        "actions",
+        "scheduler",
+        "script",
+        "webhook",
+        "runner",
+    )
+)
+_PARTS_NAMES = ":;|&"
 _HOSTS = frozenset(
     {
         *(
@@ -225,6 +242,7 @@ _SHAKY = frozenset(
             "toy",
             "temp",
         ),
+        *("replit", "glitch", "stackblitz", "gitpod", "devbox"),
         *("tmp", "temporary", "unpinned", "localhost", "sleeping", "unmanaged", "unowned", "borrowed"),
     }
 )
@@ -290,7 +308,11 @@ def _no_person(name: str) -> str:
     wrong = _no_word(name)
     if wrong:
         return wrong
+    if any(c in unicodedata.normalize("NFKC", name) for c in _PARTS_NAMES):
+        return "more than one name"
     for words in _spellings(name):
+        if all(_stem(word) in _PROGRAMS for word in words):
+            return "a program"
         if any(one == "free" and other in _HOSTS for one, other in pairwise(words)):
             return "a free lane"
         models = [word for word in words if word in _BRANDS | _ROLES or _MODEL_ID.fullmatch(word)]

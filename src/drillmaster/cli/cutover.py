@@ -82,8 +82,8 @@ def rehearse(
 ) -> None:
     """Write two stores, let synthetic rows differ, find it, have a person halt, restore, and record how long each took.
 
-    The record is what `drillmaster gate cutover` asks for. No row is anybody's. Exit code 0, 2 where it could not be
-    rehearsed, 3 where it was interrupted; then there is no record.
+    This is the kit `cutover-halt`. The record is what `drillmaster gate cutover` asks for. No row is anybody's. Exit code 0,
+    2 where it could not be rehearsed, 3 where it was interrupted; then there is no record.
 
     \b
     Examples:

@@ -281,8 +281,8 @@ def test_a_runtime_that_only_sounds_like_it_is_left_alone(text: str) -> None:
         "human:human:ada",
         "human:ada human:bo",
         "human:ada|bo",
-    ]
-    + ["human:ada & bo", "human:ada;bo", "human:ada：bo"],
+        *("human:ada & bo", "human:ada;bo", "human:ada：bo"),
+    ],
 )
 def test_a_program_and_two_people_are_no_person(text: str) -> None:
     assert human(text)[1]

@@ -311,7 +311,7 @@ def _no_person(name: str) -> str:
     if any(c in unicodedata.normalize("NFKC", name) for c in _PARTS_NAMES):
         return "more than one name"
     for words in _spellings(name):
-        if all(_stem(word) in _PROGRAMS for word in words):
+        if all(_stem(word) in {"", *_PROGRAMS} for word in words):
             return "a program"
         if any(one == "free" and other in _HOSTS for one, other in pairwise(words)):
             return "a free lane"

@@ -47,7 +47,8 @@ def observed(arm: Arm, cap: float) -> Check:
     )
 
 
-def bounded(arm: Arm, cap: float) -> Check:
+def bounded(arm: Arm, cap: float, *, least: int = 0) -> Check:
+    """`least` is how many requests the policy asks for anyway: fewer are not named as enough."""
     bound, said = _support(arm)
     status: Status = at_most(Exact(arm.error_ratio), cap)
     if status == "pass" and cap > 0 and bound > cap:
@@ -61,13 +62,13 @@ def bounded(arm: Arm, cap: float) -> Check:
         limit=cap,
         unit="ratio",
         why="so few requests cannot show it" if status == "refused" else "",
-        remedy=f"leave the canary at its share until {_enough(arm, cap)}, and collect again",
+        remedy=f"leave the canary at its share until {_enough(arm, cap, least)}, and collect again",
     )
 
 
-def _enough(arm: Arm, cap: float) -> str:
+def _enough(arm: Arm, cap: float, least: int) -> str:
     """How many requests at this share of errors would bound it by `cap`."""
-    n = max(calls_for_rate(cap), arm.requests) if cap > 0 else 2**40
+    n = max(calls_for_rate(cap), arm.requests, least) if cap > 0 else 2**40
     while n < 2**40 and 0 <= arm.error_ratio <= 1:
         if rate_bound(round(arm.error_ratio * n), n) <= cap:
             return f"it has had about {n:,} requests"

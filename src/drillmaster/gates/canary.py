@@ -144,7 +144,7 @@ class Canary(Gate[CanaryMetrics], frozen=True, kw_only=True, tag="canary"):
         arm = seen.canary
         yield _source(seen, self.collectors)
         yield _sample(seen, self.min_requests)
-        yield bounded(arm, self.max_error_ratio)
+        yield bounded(arm, self.max_error_ratio, least=self.min_requests)
         yield _p95(seen, self.max_p95_ms)
         yield self._burn(arm)
         yield _hosts(seen, self.min_healthy_hosts)

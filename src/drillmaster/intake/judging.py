@@ -144,8 +144,23 @@ def judged(
             admitted=checks + attempt_check(turn.n, turn.before, policy.max_attempts),
         )
         turn.end(at=rfc3339(asked.now_ns, digits=0), status=verdict.status)
-    verdict = screened(verdict)
+    verdict = screened(_with_remedies(verdict))
     return Judged(verdict, policy.gate, policy.gate.closing(gathered.evidence, verdict))
+
+
+def _with_remedies(verdict: Verdict) -> Verdict:
+    """Take the remedy of a check that says none, and did not pass, from what the gate's book says of it."""
+    if all(one.remedy or one.status == "pass" for one in verdict.checks):
+        return verdict
+    from drillmaster.gates._asks import asks, shared
+
+    def mend(check: Check) -> Check:
+        if check.remedy or check.status == "pass":
+            return check
+        found = asks(verdict.gate).of(check.id) or shared().of(check.id)
+        return check if found is None else msgspec.structs.replace(check, remedy=found.mend)
+
+    return msgspec.structs.replace(verdict, checks=tuple(mend(one) for one in verdict.checks))
 
 
 def policy_of(

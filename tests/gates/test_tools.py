@@ -579,3 +579,16 @@ def test_no_other_value_of_a_field_of_ours_passes_or_falls_over(
 def test_no_other_value_of_a_field_passes(field: str, value: Any) -> None:
     if value != TOOL[field] and not (field == "name" and isinstance(value, str)):
         assert verdict(article(TOOL | {field: value})).status != "pass"
+
+
+def test_what_a_clients_file_holds_is_cited_there_and_what_the_list_holds_in_it() -> None:
+    web = {"mcpServers": {"web": {"command": "npx", "args": ["-y", "web-mcp"]}}}
+    both = good(
+        listing=listing(
+            tool(inputSchema={"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]})
+        ),
+        configs=(Config(place="a/.mcp.json", value=web),),
+    )
+    assert [one.file for one in check(both, "server-not-listed").cites] == ["a/.mcp.json"]
+    assert [one.file for one in check(both, "open-object-schema").cites] == [both.listing.place]
+    assert check(good(), "server-not-listed").cites == ()

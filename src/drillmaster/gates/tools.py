@@ -442,6 +442,16 @@ def _told(hits: list[Reason]) -> str:
     return "; ".join(told[:_SHOWN]) + (f"; and {len(told) - _SHOWN} more" if len(told) > _SHOWN else "")
 
 
+def _cites(hits: list[Reason], evidence: Tools) -> tuple[Cite, ...]:
+    """Cite the files that hold what was found: a client's configuration where it is of one, else the list."""
+    places = [one.place for one in evidence.configs]
+    found = dict.fromkeys(
+        next((place for place in places if one.subject.startswith(f"{place}: ")), evidence.listing.place)
+        for one in hits
+    )
+    return tuple(Cite(place, 0) for place in found if place)
+
+
 def _check(id_: str, title: str, remedy: str, hits: list[Reason], evidence: Tools, let: int) -> Check:
     role: Role = "judgement"
     return Check(
@@ -451,7 +461,7 @@ def _check(id_: str, title: str, remedy: str, hits: list[Reason], evidence: Tool
         title=title + (f" ({let} let pass by the policy's exceptions)" if let else ""),
         observed=Exact(len(hits)),
         why=_told(hits),
-        cites=(Cite(evidence.listing.place, 0),) if hits and evidence.listing.place else (),
+        cites=_cites(hits, evidence),
         remedy=remedy if hits else "",
     )
 

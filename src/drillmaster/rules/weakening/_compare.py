@@ -28,8 +28,10 @@ Kind = Literal[
 KINDS: tuple[Kind, ...] = Kind.__args__  # type: ignore[attr-defined]  # the words of a Literal
 
 _SHOWN = 120
+_EACH = ("skip: before", "skip: test.before")
 _STAND_IN = re.compile(
-    r"(?:^|[._/-])(?:fakes?|mocks?|stubs?|dumm(?:y|ies)|doubles?|__mocks__|conftest|testing)(?:[._/-]|$)", re.IGNORECASE
+    r"(?:^|[._/-])(?:fakes?|mocks?|stubs?|dumm(?:y|ies)|doubles?|__mocks__|conftest|testing|tests?|testutils?)(?:[._/-]|$)",
+    re.IGNORECASE,
 )
 _WORD = re.compile(r"[^\W\d]\w*")
 
@@ -228,7 +230,8 @@ def _of_held(
             yield found("swallowed", lost[0].text, f"{one.text}, whose failure is dropped", one.line)
             lost = lost[1:]
         gained.remove(one)
-    yield from _pairs(lost, gained, found)
+    rows = Counter(after.rows or ()) - Counter(before.rows or ())
+    yield from _pairs(lost, gained, found, rows)
 
 
 def _taken(held: Counter[str], text: str) -> bool:
@@ -238,7 +241,33 @@ def _taken(held: Counter[str], text: str) -> bool:
     return True
 
 
-def _pairs(lost: list[Assertion], gained: list[Assertion], found: object) -> Iterator[Weakening]:
+def _without_rows(lost: list[Assertion], gained: list[Assertion], rows: Counter[str]) -> list[Assertion]:
+    """Leave out what a row of a table asserts now: one that has all of its values, under an assertion as sharp."""
+    able = [one for one in gained if one.counts and not one.conditional]
+    sharpest = max(able, key=lambda one: one.strength, default=None)
+    left = []
+    for one in lost:
+        values = _values(one.text)
+        row = next((row for row, n in rows.items() if n > 0 and values and values <= _values(f"({row})")), None)
+        if row is None or sharpest is None or one.strength > sharpest.strength:
+            left.append(one)
+        else:
+            rows[row] -= 1
+    if len(left) < len(lost) and sharpest is not None:
+        gained.remove(sharpest)  # it stands for those, and for no other
+    return left
+
+
+def _values(text: str) -> set[str]:
+    import ast  # of use where a table came to be, which is seldom
+
+    try:
+        return {ast.dump(node) for node in ast.walk(ast.parse(text, mode="eval")) if isinstance(node, ast.Constant)}
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+
+
+def _pairs(lost: list[Assertion], gained: list[Assertion], found: object, rows: Counter[str]) -> Iterator[Weakening]:
     """Hold what was against what came in its place: by what is looked at, then by how much it leaves open."""
     assert callable(found)
     for one in list(lost):
@@ -248,6 +277,7 @@ def _pairs(lost: list[Assertion], gained: list[Assertion], found: object) -> Ite
         lost.remove(one)
         gained.remove(match)
         yield from _weaker(one, match, found)
+    lost = _without_rows(lost, gained, rows)
     lost.sort(key=lambda one: -one.strength)
     gained.sort(key=lambda one: -one.strength)
     for one, match in zip(lost, gained, strict=False):
@@ -321,6 +351,8 @@ def _of_suite(pair: Pair) -> Iterator[Weakening]:
         return
     before = pair.before.settings if pair.before is not None else ()
     for text in pair.after.settings:
+        if pair.before is None and text.startswith(_EACH):
+            continue  # a new file's tests may ask for what they need
         if text not in before:
             kind: Kind = "skipped" if text.startswith(("only: ", "skip: ")) else "config"
             yield Weakening(kind=kind, path=pair.path, test="", line=1, was="", now=text)

@@ -5,6 +5,7 @@ import math
 from collections import ChainMap
 from collections.abc import Iterator, Mapping
 
+from drillmaster.rules.weakening._pyraises import raises
 from drillmaster.rules.weakening._pytree import dotted, every, last_name, rewritten
 from drillmaster.rules.weakening._shapes import Assertion
 
@@ -35,6 +36,8 @@ _NAMED: dict[str, int] = {
 }  # fmt: skip  # pairs
 _MOCKS = frozenset({"Mock", "MagicMock", "AsyncMock", "NonCallableMock", "PropertyMock", "create_autospec", "stub"})
 _ORDERS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<", ast.Gt: ">", ast.GtE: ">"}
+_LOSSY = frozenset({"int", "round", "len", "set", "frozenset", "bool", "abs", "type"})
+_LOSSY_METHODS = frozenset({"lower", "upper", "casefold", "strip", "lstrip", "rstrip", "keys"})
 _TURNED = {"<": ">", ">": "<"}
 
 
@@ -381,8 +384,11 @@ def _comparison(node: ast.Compare, text: str, line: int, names: Names) -> Assert
                     tolerance=_approx(near, names),
                     own_mock=own,
                 )
-        twice = subject == names.text(right)  # held against itself: that both are one is a weak property
-        return Assertion(text=text, subject=subject, strength=1 if twice else 4, line=line, own_mock=own)
+        # Held against itself: that both are one is a weak property.
+        twice = subject == names.text(_of_file(right, names))
+        return Assertion(
+            text=text, subject=subject, strength=1 if twice else _exact(left, names), line=line, own_mock=own
+        )
     if isinstance(op, ast.Is):
         return Assertion(text=text, subject=subject, strength=4, line=line, own_mock=own)
     if isinstance(op, ast.IsNot | ast.NotEq):
@@ -397,6 +403,26 @@ def _comparison(node: ast.Compare, text: str, line: int, names: Names) -> Assert
         return Assertion(text=text, subject=names.text(left.args[0]), strength=3, line=line, tolerance=limit)
     bound = None if limit is None else (sign, limit)
     return Assertion(text=text, subject=subject, strength=2, line=line, bound=bound)
+
+
+def _of_file(node: ast.expr, names: Names) -> ast.expr:
+    """Give what a constant of the file stands for, where it is no plain value."""
+    if isinstance(node, ast.Name) and node.id not in names.local:
+        return names.constants.get(node.id, node)
+    return node
+
+
+def _exact(node: ast.expr, names: Names) -> int:
+    """Say how much `==` leaves open: what was rounded, counted, or has a value to fall back on, is less than all."""
+    node = names.single.get(node.id, node) if isinstance(node, ast.Name) else node
+    if isinstance(node, ast.BoolOp):
+        return 2
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Name) and node.func.id in _LOSSY:
+            return 3
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _LOSSY_METHODS and not node.args:
+            return 3
+    return 4
 
 
 def _predicate(node: ast.Call, text: str, line: int, names: Names) -> Assertion:
@@ -538,23 +564,3 @@ def _widest(node: ast.Call, names: Names, defaults: Mapping[str, float]) -> floa
     if None in [given[word] for word in (rel, near) if word in given]:
         return None
     return max(given.get(rel, defaults[rel]) or 0.0, given.get(near, defaults[near]) or 0.0)
-
-
-def raises(node: ast.Call, name: str) -> Assertion | None:
-    """Give the assertion that a call or block fails as it should; None: it is none."""
-    if name not in (
-        "raises",
-        "warns",
-        "assertRaises",
-        "assertRaisesRegex",
-        "assertWarns",
-        "assertLogs",
-        "deprecated_call",
-    ):
-        return None
-    wanted = last_name(node.args[0]) if node.args else ""
-    matched = name == "assertRaisesRegex" or any(one.arg == "match" for one in node.keywords)
-    strength = 4 if matched else 1 if wanted in ("Exception", "BaseException", "") and "Warn" not in name else 3
-    args = [ast.unparse(one) for one in node.args[:1]]
-    args += sorted(f"{one.arg}={ast.unparse(one.value)}" for one in node.keywords)
-    return Assertion(text=f"{name}({', '.join(args)})", subject="raises", strength=strength, line=node.lineno)

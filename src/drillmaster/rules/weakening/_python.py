@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from drillmaster.rules.weakening import _pyassert as pyassert
+from drillmaster.rules.weakening._pyaround import around, autouse, skipped_by
 from drillmaster.rules.weakening._pytree import dotted, every, last_name
 from drillmaster.rules.weakening._pywalk import Function, Place, Walk, skips
 from drillmaster.rules.weakening._shapes import Assertion, Suite, Test, Unparsed
@@ -80,7 +81,11 @@ def _unchanged(was: "Module", now: "Module") -> frozenset[str]:
     """Name the tests whose text is the same, and that use nothing of the file which is not."""
     a, b = was.parts(), now.parts()
     changed = {name for name in {*a, *b} if a.get(name) != b.get(name)}
-    if any(not name.isidentifier() for name in changed) or "pytestmark" in changed:
+    if (
+        any(not name.isidentifier() for name in changed)
+        or "pytestmark" in changed
+        or changed & {*was.fixtures, *now.fixtures}
+    ):
         return frozenset()
     words = {name: set(_WORD.findall(text)) for name, text in b.items()}
     growing = True
@@ -120,6 +125,9 @@ class Module:
 
         self.imports = dict(self._imported())
         self._gather(self.tree.body, "", None, (), ())
+        self.fixtures = autouse(tree)
+        self.marks += [said for one in self.fixtures.values() for said in skipped_by(one)]
+        self.settings += around(tree, [one.function for one in self.found.values()], self.imports)
         for node in every(self.tree):
             if isinstance(node, ast.Call) and dotted(node.func) in ("os._exit", "pytest.exit"):
                 self.settings.append(f"ends the run: {ast.unparse(node)}")
@@ -307,6 +315,7 @@ class Module:
                 *(["a generator, which is not run"] if _yields(function) else []),
                 *(text for one in function.decorator_list if (text := self._mark(one))),
                 *walk.marks,
+                *_overwritten(function, (*decorators, *function.decorator_list)),
                 *(["no row"] if [] in rows else []),
             ),
             rows=_product(rows, walk.rows),
@@ -398,6 +407,16 @@ def _yields(function: Function) -> bool:
         if not isinstance(node, Function | ast.Lambda | ast.ClassDef):
             waiting += ast.iter_child_nodes(node)
     return False
+
+
+def _overwritten(function: Function, decorators: Iterable[ast.expr]) -> Iterator[str]:
+    """Name the parameters of a table that the test gives a value of its own."""
+    taken = {name for one in decorators for name in _row_names(one)}
+    for node in function.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            for target in node.targets:
+                if isinstance(target, ast.Name) and target.id in taken:
+                    yield f"{target.id} of each row is written over: {ast.unparse(node)}"
 
 
 def _is_test_name(name: str) -> bool:

@@ -1,7 +1,7 @@
 """One function of Python, statement by statement: what it asserts, where, and what ends it without a failure."""
 
 import ast
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 import msgspec
 
@@ -12,7 +12,7 @@ from drillmaster.rules.weakening._shapes import Assertion, Unparsed
 if TYPE_CHECKING:
     from drillmaster.rules.weakening._python import Module
 
-__all__ = ["Function", "Place", "Walk", "skips"]
+__all__ = ["Function", "Place", "Walk", "silent_try", "skips"]
 
 MAX_ASSERTS = 2_000
 MAX_CALLS = 300
@@ -43,6 +43,9 @@ class Walk:
         self.names = pyassert.Names(function, module.constants)
         for one in function.decorator_list:
             self.names.patched(one)
+        for fixture in module.fixtures.values():
+            for call in every(fixture):
+                self.names.patched(call)
         nested = {one.name for one in ast.walk(function) if isinstance(one, Function) and one is not function}
         self.names.shadowed = module.imports.keys() & ({*self.names.local, *nested, *module.constants, *module.helpers})
         self._inside: list[str] = []
@@ -61,6 +64,8 @@ class Walk:
                 return True
             if self._one(node, place):
                 return True
+            if isinstance(node, ast.If) and _leaves_the_loop(node):
+                place = place._replace(conditional=True)  # what follows is asserted of some rows alone
         return False
 
     def _one(self, node: ast.stmt, place: Place) -> bool:
@@ -116,7 +121,10 @@ class Walk:
             call = item.context_expr
             self.names.patched(call, item.optional_vars)
             last = last_name(call.func) if isinstance(call, ast.Call) else ""
-            if isinstance(call, ast.Call) and (raised := pyassert.raises(call, last)):
+            if isinstance(call, ast.Call) and (raised := pyassert.raises(call, last, self.module.constants)):
+                if len(node.items) == 1 and any(isinstance(one, ast.Raise) for one in node.body):
+                    # What the test raises itself shows nothing of the product.
+                    raised = msgspec.structs.replace(raised, text=f"{raised.text}: raise", strength=0, tautology=True)
                 self._add(raised, place)
                 swallows = raised.strength == 1 or "AssertionError" in raised.text
                 inner = inner._replace(swallowed=inner.swallowed or swallows)
@@ -214,6 +222,18 @@ def skips(node: ast.stmt) -> str:
     ):
         return ast.unparse(value)
     return ""
+
+
+def _leaves_the_loop(node: ast.If) -> bool:
+    """Whether one way through a condition goes on with the next row, or ends the loop."""
+    return pyassert.truth(node.test) is None and any(
+        bool(block) and isinstance(block[-1], ast.Continue | ast.Break) for block in (node.body, node.orelse)
+    )
+
+
+def silent_try(node: ast.AST) -> TypeGuard[ast.Try]:
+    """Whether a statement takes a failed assertion and goes on."""
+    return isinstance(node, ast.Try) and any(map(_silent, node.handlers))
 
 
 def _silent(handler: ast.ExceptHandler) -> bool:

@@ -30,6 +30,7 @@ _KEEPS_OUT = frozenset({"skip", "todo", "fixme", "failing", "fails", "skipIf", "
 _NO_TESTS = frozenset({"beforeEach", "afterEach", "beforeAll", "afterAll", "before", "after", "use", "step",
                        "extend", "setTimeout", "slow", "info",
                        "expect", "configure"})  # fmt: skip  # words
+_OWN = frozenset({"expect", "assert", "test", "it", "describe"})
 _FUNCTIONS = frozenset({"arrow_function", "function_expression", "function", "generator_function"})
 _LAX_KEYS = frozenset({"testPathIgnorePatterns", "modulePathIgnorePatterns", "passWithNoTests", "retry", "retries",
                        "allowOnly", "testMatch", "testRegex",
@@ -180,6 +181,7 @@ class _File:
                 key = scriptassert.text(node.child_by_field_name("key")).strip("\"'")
                 if key in _LAX_KEYS:
                     self.settings.append(f"{key}: {self.names.canonical(node.child_by_field_name('value'))}")
+        self.settings += self._around()
         sources = set(scriptassert.sources(self.root))
         reaches = self.reaches or any(not _LIBRARIES.fullmatch(one) for one in sources)
         reaches = reaches or _GLOBALS.search(scriptassert.text(self.root)) is not None
@@ -189,6 +191,29 @@ class _File:
             imports=scriptassert.imported(self.root),
             reaches_product=reaches or not self.tests,
         )
+
+    def _around(self) -> Iterator[str]:
+        """Give what stands around the tests and takes their failures away."""
+        yield from (f"{name} is this file's own" for name in sorted(_OWN & self.names.helpers.keys()))
+        for call in scriptassert.every(self.root, ("call_expression",)):
+            said = scriptassert.text(call.child_by_field_name("function"))
+            if said == "process.exit":
+                yield f"ends the run: {self.names.canonical(call)}"
+            elif said in ("beforeEach", "beforeAll", "before", "test.beforeEach", "test.beforeAll"):
+                if re.search(r"\.(?:skip|fixme)\(|\bpending\(", scriptassert.text(call)):
+                    yield f"skip: {self.names.canonical(call)}"
+            elif said == "expect.extend":
+                for one in scriptassert.every(call, ("pair", "method_definition")):
+                    key = scriptassert.text(one.child_by_field_name("key") or one.child_by_field_name("name"))
+                    if scriptassert.is_matcher(key):
+                        yield f"{key} is this file's own"
+
+    def _unused(self, function: "Node") -> bool:
+        """Whether a function of the file is named nowhere but where it stands."""
+        name = scriptassert.text(function.child_by_field_name("name"))
+        above = function.parent
+        exported = above is not None and above.type == "export_statement"
+        return not exported and len(re.findall(rf"\b{re.escape(name)}\b", scriptassert.text(self.root))) == 1
 
     def _gather(
         self, node: "Node", path: tuple[str, ...], marks: tuple[str, ...], rows: list[list[str] | None]
@@ -212,6 +237,8 @@ class _File:
             elif child.type == "return_statement" and node.type == "statement_block" and path:
                 self._gather(child, path, marks, rows)
                 break  # what stands behind it in this block is never reached
+            elif child.type == "function_declaration" and self._unused(child):
+                continue
             elif child.type not in ("comment", "string", "template_string", "class_declaration"):
                 self._gather(child, path, marks, rows)
 
@@ -330,6 +357,19 @@ def _called(call: "Node") -> _Called | None:
     return _Called(base, tuple(words), table) if known else None
 
 
+def _leaves(node: "Node | None", kinds: tuple[str, ...]) -> bool:
+    """Whether a statement of some kinds stands in a node, and in no function within it."""
+    waiting = [node] if node is not None else []
+    while waiting:
+        here = waiting.pop()
+        if here.type in kinds:
+            return True
+        waiting += [
+            one for one in here.named_children if one.type not in _FUNCTIONS and one.type != "function_declaration"
+        ]
+    return False
+
+
 class _Walk:
     """One test's function, with the helpers of the file that it calls."""
 
@@ -385,7 +425,12 @@ class _Walk:
 
     def _all(self, node: "Node", place: _Place) -> bool:
         if node.type == "statement_block":
-            return any(self.visit(one, place) for one in node.named_children)  # and no further
+            for one in node.named_children:
+                if self.visit(one, place):
+                    return True  # and no further
+                if one.type == "if_statement" and _leaves(one, ("continue_statement", "break_statement")):
+                    place = place._replace(conditional=True)  # what follows is asserted of some rows alone
+            return False
         for one in node.named_children:
             self.visit(one, place)
         return False
@@ -407,6 +452,7 @@ class _Walk:
     def _try(self, node: "Node", place: _Place) -> None:
         handler = node.child_by_field_name("handler")
         silent = handler is not None and self._silent(handler)
+        silent = silent or _leaves(node.child_by_field_name("finalizer"), ("return_statement",))
         body, last = node.child_by_field_name("body"), node.child_by_field_name("finalizer")
         if body is not None:
             self.visit(body, place._replace(swallowed=place.swallowed or silent))

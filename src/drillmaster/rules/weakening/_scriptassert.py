@@ -5,12 +5,13 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from drillmaster.rules.weakening._scripttree import arguments, every, imported, plain_number, sources, text, truth
 from drillmaster.rules.weakening._shapes import Assertion
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-__all__ = ["Names", "arguments", "dropped", "every", "imported", "of", "sources", "text", "truth"]
+__all__ = ["Names", "arguments", "dropped", "every", "imported", "is_matcher", "of", "sources", "text", "truth"]
 
 _DEPTH = 5
 _LONG = 600
@@ -72,107 +73,16 @@ _BOUNDS = {"toBeLessThan": "<", "toBeLessThanOrEqual": "<", "below": "<", "most"
 _STAND_IN = re.compile(
     r"(?:jest|vi|vitest|sinon|td|mock)\.(?:fn|stub|spy|fake|function|func|mocked)\b|(?:^|\.)createMock\b"
 )
+_QUOTES = "\"'`"
+_LOSSY = re.compile(r"(?:Math\.(?:round|floor|ceil|trunc|abs)|Number|parseInt|Boolean)\(")
 _OPEN = re.compile(
     r"expect\.(?:any|anything|objectContaining|arrayContaining|stringContaining|stringMatching|closeTo)\b|sinon\.match"
 )
 
 
-def text(node: "Node | None") -> str:
-    return node.text.decode("utf-8", "replace") if node is not None and node.text is not None else ""
-
-
-def arguments(call: "Node") -> list["Node"]:
-    """Give what a call hands over, without comments."""
-    given = call.child_by_field_name("arguments")
-    return (
-        [one for one in given.named_children if one.type != "comment"]
-        if given is not None and given.type == "arguments"
-        else []
-    )
-
-
-def every(root: "Node", kinds: tuple[str, ...]) -> Iterator["Node"]:
-    """Give all nodes of some kinds, in their order."""
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        if node.type in kinds:
-            yield node
-        waiting += reversed(node.named_children)
-
-
-def sources(root: "Node") -> set[str]:
-    """Give what is imported or required."""
-    found = {
-        text(node.child_by_field_name("source")).strip("\"'`")
-        for node in every(root, ("import_statement", "export_statement"))
-    }
-    for call in every(root, ("call_expression",)):
-        if text(call.child_by_field_name("function")) in ("require", "import") and (args := arguments(call)):
-            found.add(text(args[0]).strip("\"'`"))
-    return found - {""}
-
-
-def imported(root: "Node") -> dict[str, str]:
-    """Give the names that a file imports or requires, with the module."""
-    found: dict[str, str] = {}
-    for node in every(root, ("import_statement",)):
-        module = text(node.child_by_field_name("source")).strip("\"'`")
-        found |= {text(one): module for one in every(node, ("identifier",))}
-    for node in every(root, ("variable_declarator",)):
-        value = node.child_by_field_name("value")
-        if (
-            value is not None
-            and value.type == "call_expression"
-            and text(value.child_by_field_name("function")) == "require"
-        ):
-            name = node.child_by_field_name("name")
-            words = every(name, ("identifier", "shorthand_property_identifier_pattern")) if name is not None else ()
-            found |= {text(one): text(value)[8:].strip("\"'`()") for one in words}
-    return found
-
-
-def truth(node: "Node | None") -> bool | None:
-    """Say what a condition always is; None: it depends."""
-    if node is None:
-        return None
-    if node.type in ("parenthesized_expression", "as_expression", "non_null_expression") and node.named_children:
-        return truth(node.named_children[0])
-    if node.type in ("true", "object", "array", "regex", "arrow_function", "function_expression", "new_expression"):
-        return True
-    if node.type in ("false", "null", "undefined"):
-        return False
-    if node.type == "number":
-        return _number(text(node)) not in (0.0, None)
-    if node.type == "string":
-        return len(text(node)) > 2
-    if node.type == "unary_expression" and text(node.child_by_field_name("operator")) == "!":
-        inner = truth(node.child_by_field_name("argument"))
-        return None if inner is None else not inner
-    if node.type == "binary_expression":
-        left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-        sign = text(node.child_by_field_name("operator"))
-        if sign in ("||", "??") and True in (truth(left), truth(right) if sign == "||" else None):
-            return True
-        if sign == "&&" and False in (truth(left), truth(right)):
-            return False
-        if sign in ("==", "===", ">=", "<=") and text(left) == text(right):
-            return True
-        if (
-            sign in ("==", "===")
-            and left is not None
-            and right is not None
-            and left.type == right.type in ("number", "string")
-        ):
-            return text(left) == text(right)
-    return None
-
-
-def _number(said: str) -> float | None:
-    try:
-        return float(int(said.replace("_", ""), 0)) if re.match(r"0[xXoObB]", said) else float(said.replace("_", ""))
-    except ValueError:
-        return None
+def is_matcher(name: str) -> bool:
+    """Whether a name is that of a matcher which runners bring."""
+    return name.startswith("to") and name in _STRENGTH
 
 
 class Names:
@@ -209,6 +119,7 @@ class Names:
             if re.fullmatch(r"(?:jest|vi|vitest)\.(?:do)?[mM]ock", text(call.child_by_field_name("function")))
             and (args := arguments(call))
         }
+        self.mocked |= set(_spied(root))
         for node in every(root, ("import_statement",)):
             if text(node.child_by_field_name("source")).strip("\"'`") in stood_in:
                 self.mocked |= {text(one) for one in every(node, ("identifier",))}
@@ -279,7 +190,7 @@ class Names:
         if kind == "template_string" and not any(one.type == "template_substitution" for one in node.named_children):
             return '"' + text(node)[1:-1].replace('"', '\\"') + '"'
         if kind == "number":
-            return f"{_number(text(node)):g}" if _number(text(node)) is not None else text(node)
+            return f"{plain_number(text(node)):g}" if plain_number(text(node)) is not None else text(node)
         if kind in ("identifier", "shorthand_property_identifier"):
             return self._name(text(node), _depth, met)
         if not node.children:
@@ -316,7 +227,7 @@ class Names:
         if node is None:
             return None
         if node.type == "number":
-            return _number(text(node))
+            return plain_number(text(node))
         if node.type == "unary_expression" and text(node).startswith("-"):
             inner = self.number(node.child_by_field_name("argument"))
             return None if inner is None else -inner
@@ -391,6 +302,15 @@ def _contexts(root: "Node") -> Iterator[str]:
                     first = first.child_by_field_name("pattern") or first
                 if first is not None and first.type == "identifier" and text(first) not in ("done", "cb"):
                     yield text(first)
+
+
+def _spied(root: "Node") -> Iterator[str]:
+    """Give what the file lets answer in its own words: `vi.spyOn(pay, 'charge').mockReturnValue(3)`."""
+    for call in every(root, ("call_expression",)):
+        if re.fullmatch(r"(?:jest|vi)\.spyOn", text(call.child_by_field_name("function"))) and call.parent is not None:
+            args = arguments(call)
+            if len(args) > 1 and text(call.parent.child_by_field_name("property")).startswith("mock"):
+                yield f"{text(args[0])}.{text(args[1]).strip(_QUOTES)}"
 
 
 def _top(node: "Node") -> bool:
@@ -488,6 +408,8 @@ def _expected(node: "Node", root: "Node", words: list[str], line: int, names: Na
     matcher = next((word for word in words if word not in _CHAIN), None)
     if matcher is None:
         matcher = "a" if {"a", "an"} & set(words) else None
+    if node.type == "member_expression" and matcher is not None and re.match(r"to[A-Z]", matcher):
+        return None  # named, and not called
     if matcher is None or matcher in ("objectContaining", "any", "anything", "extend", "assertions", "hasAssertions"):
         return None
     negated = "not" in words
@@ -497,7 +419,7 @@ def _expected(node: "Node", root: "Node", words: list[str], line: int, names: Na
     canonical = names.canonical(node)
     strength = _STRENGTH.get(matcher, 3)
     if matcher in ("toThrow", "toThrowError", "throw", "throws"):
-        strength = 3 if args else 2
+        strength = 3 if args and not _fits_all(args[0]) else 2
     if matcher == "toHaveProperty":
         strength = 3 if len(args) > 1 else 2
     if negated:
@@ -508,6 +430,10 @@ def _expected(node: "Node", root: "Node", words: list[str], line: int, names: Na
             strength = 1
         elif _OPEN.search(said):
             strength = min(strength, 3)
+        elif said == subject and "(" in said:
+            strength = 1
+        elif looked:
+            strength = min(strength, _exact(looked[0], subject))
     holds = _always(matcher, looked, args, names) if not negated else False
     tolerance = None
     if matcher == "toBeCloseTo":
@@ -530,6 +456,28 @@ def _expected(node: "Node", root: "Node", words: list[str], line: int, names: Na
     )
 
 
+def _fits_all(node: "Node") -> bool:
+    """Whether a pattern or a part of a message is found in whatever message."""
+    said = text(node)
+    if node.type in ("string", "template_string"):
+        return len(said) == 2
+    if node.type != "regex" or len(said) > 200:
+        return False
+    try:
+        return re.search(said[1:].rpartition("/")[0], "") is not None
+    except (re.error, RecursionError, OverflowError):
+        return False
+
+
+def _exact(node: "Node", subject: str) -> int:
+    """Say how much an equality leaves open: what was rounded, or has a value to fall back on, is less than all."""
+    while node.type in ("await_expression", "parenthesized_expression") and node.named_children:
+        node = node.named_children[0]
+    if node.type == "binary_expression" and text(node.child_by_field_name("operator")) in ("||", "??"):
+        return 2
+    return 3 if _LOSSY.match(subject) else 4
+
+
 def _always(matcher: str, looked: list["Node"], args: list["Node"], names: Names) -> bool:
     if not looked:
         return False
@@ -539,8 +487,11 @@ def _always(matcher: str, looked: list["Node"], args: list["Node"], names: Names
         return True
     if matcher in ("toBeFalsy", "false") and truth(looked[0]) is False:
         return True
+    if matcher in ("toThrow", "toThrowError", "throw", "throws"):
+        return any(True for _ in every(looked[0], ("throw_statement",)))  # what the test throws itself
     if matcher in _EQUAL and args:
-        return _one(looked[0], args[0], names)
+        said_so = looked[0].type == "binary_expression" and truth(looked[0]) is True and args[0].type == "true"
+        return said_so or _one(looked[0], args[0], names)
     if matcher in ("toBeGreaterThanOrEqual", "least") and args:
         return text(looked[0]).endswith(".length") and text(args[0]) == "0"
     return False

@@ -1,6 +1,8 @@
 """git as data: names of commits, what differs, and nothing of the tree's own configuration."""
 
 import os
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -27,10 +29,27 @@ def test_what_is_no_name_of_a_commit_is_refused_here(repo: Repo, ref: str) -> No
         Repository.at(repo.path).commit(ref)
 
 
-def test_a_ref_that_was_not_fetched_names_the_fetch(repo: Repo) -> None:
+def test_a_ref_of_a_repository_without_a_remote_names_what_lists_them(repo: Repo) -> None:
     with pytest.raises(Problem) as told:
         Repository.at(repo.path).commit("origin/main")
-    assert told.value.remedy == "git fetch origin main"
+    assert told.value.remedy.startswith("git branch --all")
+
+
+@pytest.mark.parametrize("ref", ["origin/main", "main", "origin/main~1", "SHA"])
+def test_a_ref_that_was_not_fetched_is_there_after_the_command_that_is_named(
+    repo: Repo, tmp_path: Path, ref: str
+) -> None:
+    """In a clone of one branch, where a plain fetch brings commits and keeps no name for them."""
+    repo.commit({"a.txt": "2\n"})
+    ref = ref.replace("SHA", repo.git("rev-parse", "HEAD"))
+    repo.git("config", "uploadpack.allowAnySHA1InWant", "true")
+    repo.git("checkout", "-q", "-b", "change", "HEAD~1")
+    repo.git("clone", "-q", "--depth", "1", "--branch", "change", f"file://{repo.path}", str(tmp_path / "clone"))
+    clone = Repository.at(tmp_path / "clone")
+    with pytest.raises(Problem) as told:
+        clone.commit(ref)
+    subprocess.run(shlex.split(told.value.remedy), cwd=clone.path, check=True, capture_output=True)
+    assert len(clone.commit(ref)) == 40
 
 
 def test_no_repository_is_told(tmp_path: Path) -> None:

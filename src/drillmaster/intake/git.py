@@ -185,9 +185,22 @@ class Repository:
                 str(self.path),
                 found=f"no commit {ref}",
                 wanted="one that was fetched",
-                remedy=f"git fetch origin {shlex.quote(ref.removeprefix('origin/'))}",
+                remedy=self._fetching(ref),
             )
         return said.decode("ascii", "replace").strip()
+
+    def _fetching(self, ref: str) -> str:
+        """Name the command that brings a ref, also into a clone of one branch, which keeps no other unless it is told where."""
+        remotes = (self._ask("remote") or b"").decode("utf-8", "replace").split()
+        name = _STEPS.split(ref, maxsplit=1)[0]
+        remote, _, branch = name.partition("/")
+        if branch and remote in remotes:
+            return f"git fetch {remote} {shlex.quote(f'+refs/heads/{branch}:refs/remotes/{name}')}"
+        if not remotes:
+            return "git branch --all lists the names that there are: give one of them, such as --base main"
+        if _HEX.fullmatch(name):
+            return f"git fetch {remotes[0]} {name}"
+        return f"git fetch {remotes[0]} {shlex.quote(f'{name}:{name}')}"
 
     def _one_thing(self, ref: str) -> None:
         """Refuse a name of several commits: git takes a tag before a branch, and anybody's before a remote's."""

@@ -277,7 +277,8 @@ def _pairs(lost: list[Assertion], gained: list[Assertion], found: object, rows: 
         lost.remove(one)
         gained.remove(match)
         yield from _weaker(one, match, found)
-    lost = _without_rows(lost, gained, rows)
+    if len(lost) > len(gained):
+        lost = _without_rows(lost, gained, rows)
     lost.sort(key=lambda one: -one.strength)
     gained.sort(key=lambda one: -one.strength)
     for one, match in zip(lost, gained, strict=False):

@@ -42,6 +42,16 @@ def test_a_file_is_in_the_store_and_a_pointer_in_its_place(work: Path) -> None:
     assert [kept.status for kept in resume(work / "MEMORY_POINTER")] == ["whole"]
 
 
+def test_a_file_that_was_moved_already_or_never_was_is_told_so(work: Path) -> None:
+    with pytest.raises(Problem) as never:
+        cut(work / "memory.jsn", work.parent / "store")
+    assert never.value.remedy == f"mend the path: ls {work}"
+    cut(work / "memory.json", work.parent / "store")
+    with pytest.raises(Problem) as again:
+        cut(work / "memory.json", work.parent / "store")
+    assert again.value.remedy == f"drillmaster workspace resume {work} says what was moved from there"
+
+
 def test_several_files_of_a_folder_share_its_pointer(work: Path) -> None:
     (work / "plan.md").write_text("1. retry")
     for name in ("memory.json", "plan.md"):

@@ -16,6 +16,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import shlex
 import signal
 import stat
 import threading
@@ -191,7 +192,19 @@ def _name(source: Path) -> str:
 def _still(here: int, name: str, source: Path) -> Iterator[tuple[int, os.stat_result, list[bool]]]:
     """Open a file that nobody writes, and hold it so; the list says True once somebody asked to write."""
     with _told(source, wanted="a file that can be read"):
-        looked = os.stat(name, dir_fd=here, follow_symlinks=False)
+        try:
+            looked = os.stat(name, dir_fd=here, follow_symlinks=False)
+        except FileNotFoundError:
+            folder = shlex.quote(one_line(os.fspath(source.parent)))
+            moved = (source.parent / POINTER_NAME).is_file()
+            raise Problem(
+                one_line(os.fspath(source)),
+                found="no such file",
+                wanted="a file to move",
+                remedy=f"drillmaster workspace resume {folder} says what was moved from there"
+                if moved
+                else f"mend the path: ls {folder}",
+            ) from None
         _plain_file(looked, source)
         fd = os.open(name, _READ, dir_fd=here)
     try:

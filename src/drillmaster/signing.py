@@ -482,5 +482,7 @@ def _run(
         # Its last line may only say that it did not work; the one before says why.
         said = [line for line in lines if line.rstrip(". ") != "No principal matched"] or lines
         found = "".join(c for c in (said[-1] if said else f"exit {done.returncode}") if c.isprintable())[:160]
+        if found.endswith("incorrect signature"):
+            found += ": the bytes are not those that were signed"
         raise (Refused if refuse else Problem)(place, found=found, wanted=wanted, remedy=remedy)
     return done.stdout.decode("utf-8", "replace")

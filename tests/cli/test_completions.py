@@ -70,3 +70,12 @@ def test_an_interview_offers_the_apis_that_it_can_ask_in(words: str) -> None:
     offered = [item.value for item in shell.get_completions(words.split(), "o")]
     assert offered == ["ollama", "openai_chat", "openai_responses", "openrouter"]
     assert not shell.get_completions(words.split(), "mcp")
+
+
+def test_a_check_is_offered_to_whoever_wants_it_explained() -> None:
+    shell = ShellComplete(cli._root, {}, "drillmaster", "_DRILLMASTER_COMPLETE")
+    words = ["gate", "explain"]
+    assert [item.value for item in shell.get_completions(words, "lane-o")] == ["lane-oracle"]
+    assert [item.value for item in shell.get_completions(words, "gate-f")] == ["gate-files"]
+    assert "oracle" in [item.value for item in shell.get_completions(words, "or")]
+    assert not [item.value for item in shell.get_completions(words, "") if "*" in item.value]

@@ -104,6 +104,15 @@ def gates(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[s
     return _that_begin(names(), incomplete)
 
 
+def checks(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Gates, and the ids of their checks; one that stands for several by a `*` is no word to type."""
+    from drillmaster.gates import names
+    from drillmaster.gates._asks import asks, shared
+
+    ids = {one.id for book in (shared(), *map(asks, names())) for one in book.check if "*" not in one.id}
+    return _that_begin((*names(), *sorted(ids)), incomplete)
+
+
 def notes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     from drillmaster.conduct import NOTE_KINDS
 

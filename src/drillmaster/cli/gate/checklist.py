@@ -10,7 +10,7 @@ __all__ = ["command"]
 @click.command("checklist")
 @click.argument("gate", shell_complete=completions.gates)
 @click.option(
-    "--table", is_flag=True, help="Print every line of the contract with the checks or the question behind it."
+    "--table", is_flag=True, help="Print everything that is asked, with the checks or the question behind it."
 )
 def command(gate: str, table: bool) -> None:
     """Print the questions of a gate as a Markdown checklist, to be put into a pull request.
@@ -31,6 +31,8 @@ def command(gate: str, table: bool) -> None:
     questions = [line for line in book.line if line.question]
     asked = len(book.line) - len(questions)
     click.echo(f"## {gate}: for a person to answer\n")
-    click.echo(f"{asked} of {len(book.line)} lines of this contract are checks of the gate. These are not:\n")
+    click.echo(
+        f"Of {len(book.line)} things that are asked of it, {asked} are checks of the gate. These are for people:\n"
+    )
     for line in questions:
         click.echo(f"- [ ] {line.question} ({line.section}; no machine can know: {line.why})")

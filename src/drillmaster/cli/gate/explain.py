@@ -10,7 +10,7 @@ __all__ = ["command"]
 
 
 @click.command("explain")
-@click.argument("reason", metavar="CHECK|GATE", shell_complete=completions.gates)
+@click.argument("reason", metavar="CHECK|GATE", shell_complete=completions.checks)
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def command(reason: str, as_json: bool) -> None:
     """Explain a check by its id, in every gate that has one of that name, or all checks of a gate.

@@ -26,6 +26,8 @@ import msgspec
 from drillmaster import strict
 from drillmaster.errors import Problem
 from drillmaster.gates.tools import Live
+from drillmaster.intake.mcp_ending import adopting
+from drillmaster.screen import screen_text
 from drillmaster.strict import shown
 
 __all__ = ["Bounds", "ask_server"]
@@ -36,6 +38,8 @@ MAX_PAGES = 200
 MAX_TOOLS = 10_000
 MAX_MESSAGES = 5_000
 LINE_CAP_BYTES = 16 << 20
+ALL_CAP_BYTES = 64 << 20
+"""Of all that a server says, so that many large answers are no more than a few."""
 STDERR_CAP_BYTES = 1 << 16
 GRACE_S = 2.0
 
@@ -59,7 +63,7 @@ def ask_server(name: str, argv: Sequence[str], *, folder: Path, env: Mapping[str
         "TMPDIR": os.fspath(home),
         "LANG": "C.UTF-8",
     }
-    with _Server(name, argv, folder=folder, env={**env, **plain}, bounds=bounds) as server:
+    with adopting(), _Server(name, argv, folder=folder, env={**env, **plain}, bounds=bounds) as server:
         server.call(
             "initialize",
             {
@@ -80,6 +84,7 @@ class _Server:
         self._bounds = bounds
         self._id = 0
         self._seen = 0
+        self._said = 0
         self._buffer = bytearray()
         self._complaints = bytearray()
         try:
@@ -159,7 +164,9 @@ class _Server:
             if "error" in message:
                 error = message["error"]
                 said = error.get("message") if isinstance(error, dict) else error
-                raise self._problem(f"{method} answered with an error, {shown(said)}")
+                raise self._problem(
+                    f"{method} answered with an error, {shown(screen_text(said) if isinstance(said, str) else said)}"
+                )
             result = message.get("result")
             if not isinstance(result, dict):
                 raise self._problem(f"{method} answered with {shown(result)}")
@@ -178,11 +185,11 @@ class _Server:
             self._send({**reply, "error": {"code": -32601, "message": "Method not found"}})
 
     def _message(self, method: str) -> dict[str, Any]:
-        self._seen += 1
-        if self._seen > MAX_MESSAGES:
-            raise self._problem(f"more than {MAX_MESSAGES:,} messages before the answer to {method}")
         while True:
             line = self._line(method)
+            self._seen += 1  # an empty line is one too: whoever sends them without end is not listened to without end
+            if self._seen > MAX_MESSAGES:
+                raise self._problem(f"more than {MAX_MESSAGES:,} messages before the answer to {method}")
             if not line.strip():
                 continue
             value = strict.load(line, place=f"server {self.name}: {method}", fmt="json", cap_bytes=LINE_CAP_BYTES)
@@ -202,7 +209,8 @@ class _Server:
             self._read(method)
 
     def _read(self, method: str) -> None:
-        events = self._ready.select(max(0.0, self._deadline - time.monotonic()))
+        left_s = self._deadline - time.monotonic()
+        events = self._ready.select(left_s) if left_s > 0 else []  # one that never pauses has no more time than others
         if not events:
             raise self._problem(f"no answer to {method} within {self._bounds.limit_s:g} s")
         for key, _ in events:
@@ -218,6 +226,9 @@ class _Server:
                 raise self._problem(f"it ended before it answered {method}")
             else:
                 self._buffer += block
+                self._said += len(block)
+                if self._said > ALL_CAP_BYTES:
+                    raise self._problem(f"more than {ALL_CAP_BYTES:,} bytes in all")
 
     def _send(self, message: dict[str, Any]) -> None:
         data = memoryview(json.dumps(message).encode() + b"\n")
@@ -237,7 +248,7 @@ class _Server:
 
     def _problem(self, found: str) -> Problem:
         last = self._complaints.decode("utf-8", "replace").strip().splitlines()[-1:] if self._complaints else []
-        said = f"{found}; it complained: {shown(last[0])}" if last else found
+        said = f"{found}; it complained: {shown(screen_text(last[0]))}" if last else found
         return Problem(
             f"server {self.name}",
             found=said,

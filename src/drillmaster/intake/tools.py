@@ -328,8 +328,7 @@ class _Commits:
 
     def ask(self, name: str, gate: ToolsGate, bounds: "Bounds | None") -> Live:
         """Start a server as the base's list says, and read what it offers. Raises Problem."""
-        import tempfile
-
+        from drillmaster.intake.mcp_ending import emptied
         from drillmaster.intake.mcp_live import Bounds, ask_server
 
         base = self._authority.base
@@ -343,8 +342,8 @@ class _Commits:
                 wanted="one whose every word was judged",
                 remedy="mend the list at the base first",
             )
-        with tempfile.TemporaryDirectory(prefix="drillmaster-live-") as scratch:
-            folder = Path(scratch) / "tree"
+        with emptied("drillmaster-live-") as scratch:
+            folder = scratch / "tree"
             folder.mkdir()
             if any(argv.within(word) is not None and gate.listed().file(word) is not None for word in command):
                 self._lay_out(base, folder)

@@ -8,8 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from drillmaster.clock import SystemClock
+from drillmaster.errors import Problem
 from drillmaster.gates.cutover import FreezeProof
 from drillmaster.intake.error_budget import measure
+from drillmaster.intake.readback import read_back as ask_for_proof
 from drillmaster.strict import digest_bytes
 
 pytestmark = pytest.mark.e2e
@@ -60,6 +63,7 @@ def test_what_was_read_is_dated_and_bound_to_the_plan(plan: Path, tmp_path: Path
         prints(json.dumps(SAYS) * 2),
         prints(json.dumps(SAYS), code=1),
         prints("x" * 100_000),
+        [sys.executable, "-c", "while True: print('x' * 10_000)"],
         ["/no/such/program"],
         ["no-such-program"],
         ["."],
@@ -70,6 +74,19 @@ def test_what_is_no_answer_leaves_no_proof(command: list[str], plan: Path, tmp_p
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import time; time.sleep(60)",
+        "import os, time; os.fork() or time.sleep(60)",
+        "import os, time; os.close(1); time.sleep(60)",
+    ],
+)
+def test_a_command_that_does_not_end_is_ended_with_its_children(plan: Path, program: str) -> None:
+    with pytest.raises(Problem, match="no answer within"):
+        ask_for_proof(plan, [sys.executable, "-c", program], SystemClock(), limit_s=0.5)
 
 
 def test_without_a_command_nothing_is_read(plan: Path, tmp_path: Path) -> None:

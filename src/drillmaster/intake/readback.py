@@ -6,8 +6,13 @@
 3. What it prints is not believed by whoever wrote it down; the gate compares it with the plan.
 """
 
+import contextlib
+import os
+import select
 import shutil
+import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -69,15 +74,45 @@ def _said(command: Sequence[str], limit_s: float) -> bytes:
     if program is None:
         raise Problem(command[0], found="no such program", wanted=wanted, remedy="name it by its path, behind --")
     try:
-        done = subprocess.run(  # noqa: S603  # the reader's own command, as typed, without a shell
-            [program, *command[1:]], stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, check=False
+        started = subprocess.Popen(  # noqa: S603  # the reader's own command, as typed, without a shell
+            [program, *command[1:]],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
-    except subprocess.TimeoutExpired:
-        raise Problem(command[0], found=f"no answer within {limit_s:g} s", wanted=wanted, remedy=remedy) from None
     except OSError as error:
         raise Problem(command[0], found=error.strerror or "no start", wanted=wanted, remedy=remedy) from None
-    if done.returncode != 0:
-        raise Problem(command[0], found=f"exit code {done.returncode}", wanted=wanted, remedy=remedy)
-    if len(done.stdout) > _CAP_BYTES:
-        raise Problem(command[0], found=f"{len(done.stdout):,} bytes", wanted=wanted, remedy=remedy)
-    return done.stdout
+    with started:
+        try:
+            said = _read(started, limit_s)
+            code = None if said is None else started.wait(timeout=max(0.1, limit_s))
+        except subprocess.TimeoutExpired:
+            said = code = None
+        finally:
+            # Its children too: one that holds the pipe would hold this process.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(started.pid, signal.SIGKILL)
+    if said is None:
+        raise Problem(command[0], found=f"no answer within {limit_s:g} s", wanted=wanted, remedy=remedy)
+    if len(said) > _CAP_BYTES:
+        raise Problem(command[0], found=f"more than {_CAP_BYTES:,} bytes", wanted=wanted, remedy=remedy)
+    if code != 0:
+        raise Problem(command[0], found=f"exit code {code}", wanted=wanted, remedy=remedy)
+    return said
+
+
+def _read(started: "subprocess.Popen[bytes]", limit_s: float) -> bytes | None:
+    """Read what a command prints to its end, or a byte past the cap; None where the end does not come in time."""
+    assert started.stdout is not None
+    ends, said = time.monotonic() + limit_s, b""
+    descriptor = started.stdout.fileno()
+    while len(said) <= _CAP_BYTES:
+        left = ends - time.monotonic()
+        if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+            return None
+        chunk = os.read(descriptor, _CAP_BYTES + 1 - len(said))
+        if not chunk:
+            return said
+        said += chunk
+    return said

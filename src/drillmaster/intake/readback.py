@@ -86,7 +86,8 @@ def _said(command: Sequence[str], limit_s: float) -> bytes:
     with started:
         try:
             said = _read(started, limit_s)
-            code = None if said is None else started.wait(timeout=max(0.1, limit_s))
+            whole = said is not None and len(said) <= _CAP_BYTES
+            code = started.wait(timeout=max(0.1, limit_s)) if whole else None
         except subprocess.TimeoutExpired:
             said = code = None
         finally:

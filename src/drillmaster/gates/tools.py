@@ -49,6 +49,7 @@ from drillmaster.gates._tools_evidence import (
 )
 from drillmaster.gates._tools_said import EXCEPTABLE, JUDGEMENTS, NEW, NEXT
 from drillmaster.rules import argv, names
+from drillmaster.rules.lanes import NO_ROSTER
 from drillmaster.screen import screen_text
 from drillmaster.strict import shown
 from drillmaster.verdict import Check, Cite, Exact, Finding, Role, Status, Verdict
@@ -394,6 +395,8 @@ class ToolsGate(Gate[Tools], frozen=True, kw_only=True, tag="tools"):
             cites=tuple(Cite(path, 0) for path in evidence.touched),
             remedy=""
             if status == "pass"
+            else "merge .drillmaster/roster.yaml first, in a change without these files"
+            if lane is not None and lane.by == NO_ROSTER
             else "have a person make this change, from an account on the roster, and sign it",
         )
         new = changes(evidence)

@@ -7,7 +7,8 @@
 3. A co-author whom the roster does not know leaves the change unknown: who wrote that part cannot be told.
 4. Whoever left the roster is nobody from the day after.
 5. Without a roster, without commits, or with one commit that is nobody's: unknown. Unknown has no authority.
-6. A merge that changed nothing beyond what its parents had is nobody's work and is not looked at.
+6. A merge that wrote nothing beyond what its parents had, and took back nothing of what they did, is nobody's work and is
+   not looked at. Where there are no other commits, nobody is known.
 7. A roster in which a name, an address or an account is two people's says of nobody who they are, and is none.
 8. What an environment variable says can lower the lane and never raises it.
 """
@@ -19,7 +20,19 @@ import msgspec
 from drillmaster.changes import Commit, Lane, Person, Roster
 from drillmaster.clock import parse_rfc3339
 
-__all__ = ["Actor", "lane_of", "person_of_email", "person_of_identity", "person_of_login", "roster_fault", "told_bot"]
+__all__ = [
+    "NO_ROSTER",
+    "Actor",
+    "lane_of",
+    "person_of_email",
+    "person_of_identity",
+    "person_of_login",
+    "roster_fault",
+    "told_bot",
+]
+
+NO_ROSTER = "no roster at the base: nobody is known"
+"""Why a lane is unknown before the first roster was merged."""
 
 _ADDRESS = re.compile(r"<([^<>]*)>\s*$")
 _BOT_NAME = re.compile(r"\[bot\]$|^(?:dependabot|renovate|github-actions)\b", re.IGNORECASE)
@@ -96,7 +109,7 @@ def lane_of(
     if lowered is not None and lowered.strip().lower() not in ("", "human"):
         return Lane(name="free", by=f"the environment says {lowered.strip()[:40]!r}")
     if roster is None:
-        return Lane(name="unknown", by="no roster at the base: nobody is known")
+        return Lane(name="unknown", by=NO_ROSTER)
     if not commits:
         return Lane(name="unknown", by="no commits")
     opened_by = None
@@ -130,5 +143,7 @@ def lane_of(
             for name in (commit.author, *commit.co_authors)
             if (who := person_of_email(roster, name, now_ns=now_ns)) is not None
         }
+    if not people:
+        return Lane(name="unknown", by="nothing but merges, which are nobody's")
     word = f"account {actor.login}, by the event of the code host" if opened_by and actor else "signatures"
     return Lane(name="human", by=f"{word} of {', '.join(sorted(people))}", people=tuple(sorted(people)))

@@ -133,3 +133,19 @@ def test_a_folder_that_lies_elsewhere_is_cited_as_it_was(repo: Repo, tmp_path: P
     (tmp_path / "away").mkdir()
     (tmp_path / "away/deploy.md").write_text(SECRET)
     assert "see secret-pattern: deploy.md\n" in gate(repo, str(tmp_path / "away"))[1]
+
+
+def test_the_command_that_mends_it_can_be_typed_where_we_stand(repo: Repo, tmp_path: Path) -> None:
+    repo.commit({"agent/notes/a b.md": SECRET})
+    (tmp_path / "store").mkdir()
+    said = run(repo, "agent")[1]
+    assert "drillmaster workspace evict 'agent/notes/a b.md' --to STORE" in said
+    words = ["workspace", "evict", "agent/notes/a b.md", "--to", str(tmp_path / "store")]
+    done = subprocess.run([sys.executable, "-m", "drillmaster", *words], cwd=repo.path, check=False, timeout=60)
+    assert done.returncode == 0
+    assert run(repo, "agent")[0] == 0
+
+
+def test_of_many_files_the_command_names_none(repo: Repo) -> None:
+    repo.commit({f"agent/{n}.md": SECRET for n in range(5)})
+    assert "drillmaster workspace evict FILE --to STORE" in run(repo, "agent")[1]

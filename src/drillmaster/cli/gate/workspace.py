@@ -11,12 +11,14 @@ from drillmaster.errors import Problem
 
 if TYPE_CHECKING:
     from drillmaster.intake.judging import Asked, Gathered
-    from drillmaster.verdict import Verdict
+    from drillmaster.verdict import Check, Verdict
 
 __all__ = ["command"]
 
 _OF_THE_CHANGE = frozenset({"policy", "policy-signed", "gate-files", "attempt", "future"})
 """Checks of the way in: what they cite has its path from the root already."""
+_MOST_TYPED = 3
+"""Files that a remedy names; of more it says FILE."""
 
 
 @click.command("workspace")
@@ -70,29 +72,32 @@ def command(named: str, report: Path | None, asked: "Asked", says: Says) -> None
     if report is not None:
         write_whole(report, json.dumps(gate.report(gathered.evidence), indent=2, ensure_ascii=True) + "\n")
     end(
-        _cited_from(said.verdict, place, {one.path for one in gathered.evidence.entries}),
+        _cited_from(said.verdict, named, place, {one.path for one in gathered.evidence.entries}),
         type(said.gate),
         says,
         closing=said.closing,
     )
 
 
-def _cited_from(verdict: "Verdict", place: str, paths: set[str]) -> "Verdict":
-    """Cite the folder's files by where they lie: what annotates a change, and who types a path, begin at its root."""
+def _cited_from(verdict: "Verdict", named: str, place: str, paths: set[str]) -> "Verdict":
+    """Cite the folder's files by where they lie: what annotates a change begins at its root; what is typed, where we stand."""
+    import shlex
+
     import msgspec
 
-    if not place:
-        return verdict
-    checks = tuple(
-        one
-        if one.id in _OF_THE_CHANGE
-        else msgspec.structs.replace(
-            one,
-            cites=tuple(
-                msgspec.structs.replace(cite, file=f"{place}/{cite.file}") if cite.file in paths else cite
-                for cite in one.cites
-            ),
-        )
-        for one in verdict.checks
-    )
-    return msgspec.structs.replace(verdict, checks=checks)
+    from drillmaster.screen import MARK
+
+    def cited(check: "Check") -> "Check":
+        files = [cite.file for cite in check.cites]
+        if check.id in _OF_THE_CHANGE or not paths.issuperset(files):
+            return check
+        remedy = check.remedy
+        if 0 < len(files) <= _MOST_TYPED and not any(MARK in file or not file.isprintable() for file in files):
+            typed = " ".join(shlex.quote(f"{named.rstrip('/')}/{file}") for file in files)
+            remedy = remedy.replace("workspace evict FILE ", f"workspace evict {typed} ")
+        cites = check.cites
+        if place:
+            cites = tuple(msgspec.structs.replace(cite, file=f"{place}/{cite.file}") for cite in cites)
+        return msgspec.structs.replace(check, cites=cites, remedy=remedy)
+
+    return msgspec.structs.replace(verdict, checks=tuple(map(cited, verdict.checks)))

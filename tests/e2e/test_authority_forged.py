@@ -159,3 +159,15 @@ def test_another_line_of_a_file_that_calls_a_gate_is_everyday(repo: Repo, path: 
     repo.git("checkout", "-q", "-b", "later")
     repo.commit({path: "a:\n\tdrillmaster gate canary\n\tmake all\n"}, signed="ada")
     assert status(repo)[0] == "pass"
+
+
+def test_a_merge_by_nobody_brings_no_old_state_back(repo: Repo) -> None:
+    """Both parents are the base's own commits: there is no commit that a signature could be missing from, but for the merge."""
+    who = {f"GIT_{role}_{part}": "eve" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
+    over = ("-p", "main~1", "-p", "main")
+    name = repo.git("commit-tree", "main~1^{tree}", *over, "-m", "merge", env=who)
+    repo.git("update-ref", "refs/heads/change", name)
+    told = Authority(Repository.at(repo.path), "main", "change", now_ns=NOW_NS, event=None)
+    assert told.diff().lane.name == "unknown"
+    check, _ = told.self_check(())
+    assert check.status == "fail"

@@ -137,3 +137,49 @@ def test_a_folder_with_a_newline_in_its_name_is_not_its_neighbour(tmp_path: Path
     here = Repository.at(made.path)
     assert here.path.resolve() == Path(os.path.realpath(made.path))
     assert here.read(here.commit("HEAD"), "x") == b"mine\n"
+
+
+def merged(repo: Repo, tree: str, *parents: str) -> str:
+    """Write a merge by hand: of any tree, over any parents."""
+    who = {f"GIT_{role}_{part}": "eve" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
+    over = [word for one in parents for word in ("-p", one)]
+    name = repo.git("commit-tree", f"{tree}^{{tree}}", *over, "-m", "merge", env=who)
+    repo.git("update-ref", "refs/heads/change", name)
+    return name
+
+
+def test_a_merge_that_takes_back_what_a_parent_did_wrote_that(repo: Repo) -> None:
+    """`-s ours`: the tree is one parent's, so against it nothing differs, and all that the other did is gone."""
+    old = repo.git("rev-parse", "main")
+    repo.git("checkout", "-q", "main")
+    new = repo.commit({"a": "strict\n", "b": "more\n"}, message="strict")
+    here = Repository.at(repo.path)
+    for parents in ((old, new), (new, old)):
+        (one,) = here.commits(new, merged(repo, old, *parents))
+        assert [(file.path, file.how) for file in one.files] == [("a", "modified"), ("b", "deleted")]
+    (one,) = here.commits(new, merged(repo, new, old, new))
+    assert one.files == ()  # what a pull makes of it
+
+
+def test_a_merge_that_takes_each_side_s_own_work_wrote_nothing(repo: Repo) -> None:
+    left = repo.commit({"left": "1\n"}, message="left")
+    repo.git("checkout", "-q", "-b", "other", "main")
+    right = repo.commit({"right": "1\n", "a": "2\n"}, message="right")
+    repo.git("checkout", "-q", "change")
+    repo.git("-c", "user.name=x", "-c", "user.email=x@example.com", "merge", "-q", "-m", "m", "other")
+    here = Repository.at(repo.path)
+    last = here.commits(here.commit("main"), here.commit("change"))[-1]
+    assert set(last.parents) == {left, right} and last.files == ()
+    third = merged(repo, "change", left, right, here.commit("main"))
+    assert here.commits(here.commit("main"), third)[-1].files == ()
+    dropped = here.commits(here.commit("main"), merged(repo, left, left, right, here.commit("main")))[-1]
+    assert [file.path for file in dropped.files] == ["a", "right"]
+
+
+def test_a_merge_of_lines_that_have_nothing_in_common_drops_nothing_unseen(repo: Repo) -> None:
+    main = repo.git("rev-parse", "main")
+    repo.git("checkout", "-q", "--orphan", "alone")
+    repo.git("rm", "-rfq", ".")
+    alone = repo.commit({"x": "1\n"}, message="alone")
+    (*_, one) = Repository.at(repo.path).commits(main, merged(repo, alone, main, alone))
+    assert [file.path for file in one.files] == ["a"]

@@ -362,10 +362,22 @@ class Repository:
 
     def _with_files(self, commit: Commit) -> Commit:
         # A merge is shown against every parent: what none of them had was written in the merge itself, unseen otherwise.
+        # So was what a parent had changed since they parted and the merge has not: nobody's work can take that back.
         parents = commit.parents or (_EMPTY_TREE[len(commit.sha)],)
         told = [{one.path: one for one in self.changed(parent, commit.sha)} for parent in parents]
-        shared = set(told[0]).intersection(*told[1:]) if len(told) > 1 else set(told[0])
-        return msgspec.structs.replace(commit, files=tuple(told[0][path] for path in sorted(shared)))
+        own = {path: one for path, one in told[0].items() if all(path in other for other in told[1:])}
+        if len(parents) > 1 and any(told):
+            parted = self._parted(parents)
+            for parent, files in zip(parents, told, strict=True):
+                changed = {one.path for at in parted for one in self.changed(at, parent)} if files else set()
+                own = {**{path: one for path, one in files.items() if path in changed}, **own}
+        return msgspec.structs.replace(commit, files=tuple(own[path] for path in sorted(own)))
+
+    def _parted(self, parents: tuple[str, ...]) -> list[str]:
+        """Give the commits at which lines of work parted; the tree without a file where they have none in common."""
+        how = ("--octopus",) if len(parents) > 2 else ()
+        said = self._ask("merge-base", "--all", *how, *parents)
+        return said.decode("ascii", "replace").split() if said else [_EMPTY_TREE[len(parents[0])]]
 
     def _entry(self, commit: str, path: str) -> Entry | None:
         said = self._must("ls-tree", "-z", "--full-tree", commit, "--", path)

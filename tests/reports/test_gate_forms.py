@@ -103,3 +103,16 @@ def test_any_text_gives_one_line_a_command_and_one_row_a_check(title: str, file:
     card = reports.form("markdown").render(verdict(one))
     assert sum(line.startswith("| **FAIL**") for line in card.splitlines()) == 1
     json.loads(reports.form("sarif").render(verdict(one)))
+
+
+@pytest.mark.parametrize("tag", ["text", "json", "junit", "sarif", "github", "markdown"])
+def test_a_name_that_is_no_unicode_can_be_told_in_every_form(tag: str) -> None:
+    odd = "contracts/caf\udce9 \ud83d.json"
+    told = verdict(
+        check(odd, "fail", why=odd, remedy=odd, cites=(Cite(odd, 1),)), subject=odd, stamps=(odd,), counts={odd: 1}
+    )
+    clean = reports.screened(told)
+    more = {"colour": False} if tag == "text" else {}
+    assert reports.form(tag).render(clean, **more).encode()
+    assert clean.checks[0].cites[0].file == "contracts/caf\\udce9 \\ud83d.json"
+    assert reports.screened(FAILED) is FAILED

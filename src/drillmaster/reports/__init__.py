@@ -6,7 +6,8 @@
 3. Stamps (UNSEALED, UNPROVEN, REHEARSAL, DEMO, COMPRESSED 30x) stand in the heading of every form.
 4. A form never changes a verdict, hides a check that did not pass, or adds a number that nobody judged.
 5. No text that came from a file holds a secret that we know the look of, or is longer than TEXT_CHARS: `screened` sees to
-   it, for a verdict when it is given and for a view when it is made, below whatever the reader of the evidence did.
+   it, for a verdict when it is given and for a view when it is made, below whatever the reader of the evidence did. Nor
+   does any hold what cannot be written as UTF-8.
 
 `text`, `json` and `issues` need the verdict alone; `card` and `html` want the run as well. Two modules are called like
 modules of the standard library: imports are absolute, so nothing is shadowed, and the tag is the file name.
@@ -55,7 +56,7 @@ def screened(value: T) -> T:
 def _screened(value: Any) -> Any:
     match value:
         case str():
-            return screen_value(value, TEXT_CHARS)
+            return _writable(screen_value(value, TEXT_CHARS))
         case msgspec.Struct():
             changed = {}
             for name in value.__struct_fields__:
@@ -86,6 +87,15 @@ def encodable(value: Any) -> Any:
         case list() | tuple():
             return [encodable(inner) for inner in value]
     return value
+
+
+def _writable(text: str) -> str:
+    """Write what is no Unicode, such as a path of git's in another encoding, with escapes: no form could hold it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode()
+    return text
 
 
 def forms() -> list[str]:

@@ -332,3 +332,23 @@ def test_a_ledger_that_is_none_refuses(tmp_path: Path, what: str) -> None:
     }[what]()
     code, out = judged(tmp_path)
     assert (code, "REFUSED there is a ledger" in out) == (2, True), out
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{"job": "other"}, {"url": "http://127.0.0.1:1"}, {"started_at": "2019-01-01T00:00:00Z"}, {"drill": "eviction"}],
+)
+def test_a_bad_night_that_was_given_another_name_is_told(tmp_path: Path, said: dict[str, Any]) -> None:
+    bad = interview(good(tmp_path), 0, ms=19_000, name="bad")
+    manifest_path = bad / "manifest.json"
+    manifest_path.write_text(json.dumps(json.loads(manifest_path.read_text()) | said))
+    code, out = judged(tmp_path)
+    assert (code, "bad: its manifest is another one than was sealed" in out) == (2, True)
+
+
+def test_nights_of_other_jobs_sealed_or_running_are_nobodys_business(tmp_path: Path) -> None:
+    runs = good(tmp_path)
+    interview(runs, 0, ms=19_000, name="sealed", job="other")
+    interview(runs, 0, ms=19_000, name="running", job="other", sealed=False)
+    interview(runs, 300, name="old")
+    assert judged(tmp_path)[0] == 0

@@ -4,10 +4,12 @@
    ended. One that cannot be read as it was sealed is told as that and never left out.
 2. One that did not come to its end, or whose client could not hold the level, measured nothing and is told as that; nor is a
    cold call that may not have been cold a measurement.
-3. A folder whose manifest nobody can read may be one of them. It is told too.
+3. A folder whose manifest nobody can read may be one of them, and so may one that says it is of another job, or too old, in
+   a manifest that is not the one that was sealed. Both are told too.
 4. With a base ref the ledger goes on where the base's ends: what a chain cannot show, that its last lines were cut off, git does.
 """
 
+import hashlib
 import os
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from drillmaster.intake.judging import Asked, Gathered
 from drillmaster.intake.ledger import LEDGER_CAP_BYTES, Ledger, read_ledger
 from drillmaster.interviews import Level
 from drillmaster.load.reading import InterviewRun, open_interview_run
+from drillmaster.timeline.folder import read_seal
 from drillmaster.verdict import Absent, AtLeast, Exact, Measure
 
 __all__ = ["StayIntake", "open_stay"]
@@ -81,10 +84,11 @@ def open_stay(runs: Path, ledger: Path, gate: FreeTier, *, now_ns: int) -> tuple
         except Problem as problem:
             unreadable.append(f"{one_line(folder.name)}: {problem.found}")
             continue
-        if said.get("drill") != "interview" or (said.get("job"), said.get("url")) != (gate.job, gate.url):
-            continue
         started_ns = parse_rfc3339(str(said.get("started_at", ""))) or 0
-        if 0 < started_ns < now_ns - gate.span_s * 1e9:
+        ours = said.get("drill") == "interview" and (said.get("job"), said.get("url")) == (gate.job, gate.url)
+        if not ours or 0 < started_ns < now_ns - gate.span_s * 1e9:
+            if not _as_sealed(folder):
+                unreadable.append(f"{one_line(folder.name)}: its manifest is another one than was sealed")
             continue
         stamps.update(one for one in said.get("stamps", ()) if isinstance(one, str))
         found.append(_interviewed(folder, gate.level, started_ns))
@@ -158,6 +162,18 @@ def _said(folder: Path) -> dict[str, Any]:
         raise Problem(str(path), found="no manifest of a run", wanted="one", remedy=f"drillmaster verify {folder}")
     stamps = said.get("stamps", [])
     return said if isinstance(stamps, list) else {**said, "stamps": []}
+
+
+def _as_sealed(folder: Path) -> bool:
+    """Whether a manifest that says it is none of these is the one that was sealed; one of a run that was never sealed is."""
+    if not is_there(folder / "seal.json"):
+        return True
+    try:
+        sealed = read_seal(folder).files.get("manifest.json")
+        data = read_bytes(folder / "manifest.json", _MANIFEST_CAP_BYTES)
+    except Problem:
+        return False
+    return sealed is not None and sealed.sha256 == hashlib.sha256(data).hexdigest()
 
 
 def _interviewed(folder: Path, label: str, started_ns: int) -> Interviewed:

@@ -350,3 +350,47 @@ def test_whatever_the_documents_are_an_answer_comes(old: Any, new: Any) -> None:
     for one in breaks(old, new):
         assert one.level in ("break", "unclear", "note")
     assert [one for one in breaks(old, old) if one.level == "break"] == []
+
+
+_DRAFT = "http://json-schema.org/draft-{}/schema"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, _DRAFT.format("04")),
+        (_DRAFT.format("07"), _DRAFT.format("04") + "#"),
+        (_DRAFT.format("07"), "https://example.com/mine"),
+        ("https://json-schema.org/draft/2020-12/schema", _DRAFT.format("03")),
+        (_DRAFT.format("04"), None),
+    ],
+)
+def test_a_dialect_in_which_words_mean_something_else_is_unclear(before: str | None, after: str | None) -> None:
+    """Draft 4 does not know `const`: with its name on top, a schema takes what it refused."""
+    body = {"type": "object", "properties": {"a": {"const": 1}}}
+    old, new = ({**body, **({"$schema": one} if one else {})} for one in (before, after))
+    assert [(one.rule, one.level) for one in breaks(old, new)] == [("dialect-changed", "unclear")]
+    paths = {"openapi": "3.1.0", "info": {"title": "t", "version": "1"}, "paths": {}}
+    old, new = ({**paths, **({"jsonSchemaDialect": one} if one else {})} for one in (before, after))
+    assert [one.rule for one in breaks(old, new)] == ["dialect-changed"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, "https://json-schema.org/draft/2020-12/schema"),
+        (_DRAFT.format("07"), _DRAFT.format("07") + "#"),
+        (_DRAFT.format("07"), "https://json-schema.org/draft/2020-12/schema"),
+        (_DRAFT.format("04"), _DRAFT.format("04") + "#"),
+        ("https://example.com/mine", "https://example.com/mine#"),
+    ],
+)
+def test_a_newer_dialect_or_another_spelling_of_it_breaks_nobody(before: str | None, after: str | None) -> None:
+    body = {"type": "object", "properties": {"a": {"const": 1}}}
+    old, new = ({**body, **({"$schema": one} if one else {})} for one in (before, after))
+    assert breaks(old, new) == []
+
+
+@pytest.mark.parametrize("odd", [1, [], {}, True, 1.5])
+def test_a_dialect_that_is_no_text_is_none(odd: object) -> None:
+    assert breaks({"type": "string"}, {"type": "string", "$schema": odd}) == []

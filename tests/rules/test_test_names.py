@@ -16,7 +16,7 @@ from drillmaster.rules.test_names import is_snapshot, is_test, is_test_config
     "a.bats", "a.feature", "x.robot", "t/a.t",
     "tests/testthat/test-a.R", "test/runtests.jl", "__tests__/a.js", "src/__mocks__/a.ts", "e2e/a.ts",
     "Tests/a.json", "tests/é.py", "policy_test.rego",
-    "a/__snapshots__/a.snap", "tests/scratch/test_a.py", "jest.config.js", "pytest.ini", "vitest.config.ts",
+    "a/__snapshots__/a.snap", "tests/scratch/test_a.py", "jest.config.js", "pytest.ini", "pytest.toml", "vitest.config.ts",
     "playwright.config.ts",
     "test-a.mjs", "cypress/support/a.js", "tests/a b\n.py", "features/steps/pay.py",
 ])  # fmt: skip  # a list

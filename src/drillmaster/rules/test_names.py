@@ -39,7 +39,7 @@ _LAST = frozenset(
 )
 _WORDS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z]+|[^\W_]+")
 _CONFIG = re.compile(
-    r"(?:pytest\.ini|\.pytest\.ini|tox\.ini|noxfile\.py|setup\.cfg|pyproject\.toml|package\.json|\.coveragerc|\.mocharc(?:\.\w+)?|"
+    r"(?:\.?pytest\.(?:ini|toml)|tox\.ini|noxfile\.py|setup\.cfg|pyproject\.toml|package\.json|\.coveragerc|\.mocharc(?:\.\w+)?|"
     r"(?:jest|vitest|playwright|cypress|karma|ava|wdio|nightwatch|protractor)(?:\.[\w-]+)*\.conf(?:ig)?\.\w+|"
     r"(?:vitest\.workspace\.\w+|phpunit\.xml(?:\.dist)?|\.rspec|stryker\.conf(?:ig)?\.\w+|codecov\.ya?ml|\.nycrc(?:\.\w+)?))",
     re.IGNORECASE,

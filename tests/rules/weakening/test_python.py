@@ -423,6 +423,8 @@ def test_a_conftest_with_one_more_fixture_is_left_alone() -> None:
         ),
         ("pyproject.toml", "[tool.coverage.report]\nfail_under = 90\n", "[tool.coverage.report]\nfail_under = 10\n"),
         ("pytest.ini", "[pytest]\n", "[pytest]\naddopts = -k 'not oracle'\n"),
+        ("pytest.toml", "[pytest]\n", "[pytest]\naddopts = ['--ignore=tests/oracle']\n"),
+        (".pytest.toml", "[pytest]\ntestpaths = ['a', 'b']\n", "[pytest]\ntestpaths = ['a']\n"),
         ("pytest.ini", "[pytest]\n", "[pytest]\nnorecursedirs = oracle\n"),
         ("setup.cfg", "[tool:pytest]\n", "[tool:pytest]\naddopts = --deselect tests/test_a.py::test_a\n"),
         ("tox.ini", "[testenv]\ncommands = pytest\n", "[testenv]\ncommands = pytest || true\n"),

@@ -45,6 +45,11 @@ _SCHEMA_WORDS = frozenset({
     "$defs", "$id", "$ref", "$schema", "allOf", "anyOf", "const", "definitions", "enum", "items", "oneOf", "properties",
     "required",
 })  # fmt: skip  # words, a line at a time
+# In these every word that is compared means the same. Draft 4 knows neither `const` nor `contains`.
+_EDITIONS = frozenset({
+    "", "json-schema.org/draft-06/schema", "json-schema.org/draft-07/schema", "json-schema.org/draft/2019-09/schema",
+    "json-schema.org/draft/2020-12/schema", "spec.openapis.org/oas/3.1/dialect/base",
+})  # fmt: skip  # words, a line at a time
 _WORDS = frozenset({"description", "summary", "title"})
 
 
@@ -72,18 +77,34 @@ def breaks(old: Any, new: Any, *, sides: Sides = BOTH, today: str = "") -> list[
         return [Break(rule="document-kind-changed", level="break", says=says)]
     match kinds[1]:
         case "openapi":
-            return openapi_breaks(old, new, today=today)
+            return [*_dialect(old, new, "jsonSchemaDialect"), *openapi_breaks(old, new, today=today)]
         case "tools":
             return tool_breaks(old, new, today=today)
         case "schema":
             a, b = Document(old), Document(new)
-            return Comparison(a, b, today=today).schemas(a.node("", old), b.node("", new), sides, "")
+            found = Comparison(a, b, today=today).schemas(a.node("", old), b.node("", new), sides, "")
+            return [*_dialect(old, new, "$schema"), *found]
         case "swagger":
             if _bare(old) == _bare(new):
                 return []
             says = "Swagger 2.0 is not compared; convert it to OpenAPI 3 to be told what breaks"
             return [Break(rule="not-compared", level="unclear", says=says)]
     return []
+
+
+def _dialect(old: Any, new: Any, word: str) -> list[Break]:
+    """Say where the same words mean something else: an old dialect does not know all of them, an unknown one any."""
+    before, after = _edition(old.get(word)), _edition(new.get(word))
+    if before == after or (before in _EDITIONS and after in _EDITIONS):
+        return []
+    says = f"the schema is to be read by {after or 'nothing that it names'} in place of {before or 'nothing that it named'}"
+    return [Break(rule="dialect-changed", level="unclear", at=f"/{word}", was=f"/{word}", says=says)]
+
+
+def _edition(named: Any) -> str:
+    """Give the dialect that a document names, however it writes the address; "" for none, which is read as the newest."""
+    text = named.strip().removesuffix("#").rstrip("/") if isinstance(named, str) else ""
+    return text.removeprefix("https://").removeprefix("http://")[:80]
 
 
 def _bare(value: Any) -> Any:

@@ -11,7 +11,7 @@ __all__ = ["is_settings", "weakened"]
 
 _NAMES = frozenset({
     "pyproject.toml", "pytest.ini", ".pytest.ini", "setup.cfg", "tox.ini", "package.json", ".coveragerc",
-    ".mocharc.json",
+    ".mocharc.json", "pytest.toml", ".pytest.toml",
 })  # fmt: skip  # words
 _SCRIPTS = frozenset(
     {
@@ -174,6 +174,8 @@ def _read(path: str, data: bytes) -> dict[str, Any]:
         text = data.decode("utf-8")
         if name in _SCRIPTS:
             return {"lines": " ; ".join(line.strip() for line in text.splitlines() if _RUNS.search(line))}
+        if name in ("pytest.toml", ".pytest.toml"):
+            return dict(_leaves(tomllib.loads(text), ""))
         if name == "pyproject.toml":
             tool = tomllib.loads(text).get("tool", {})
             kept = {

@@ -12,7 +12,7 @@ import click
 from drillmaster.errors import Problem
 
 if TYPE_CHECKING:
-    from drillmaster.cli.gate._verdicts import Says
+    from drillmaster.cli.gate._forms import Says
     from drillmaster.verdict import Verdict
 
 __all__ = ["tell", "unusable"]
@@ -60,7 +60,7 @@ def tell(name: str, error: Exception, says: "Says") -> None:
         )
     if not outputs and says.form in ("text", "json"):
         return
-    from drillmaster.cli.gate._verdicts import rendered, summarise
+    from drillmaster.cli.gate._forms import rendered, summarise
     from drillmaster.intake.written import write_whole
 
     verdict = unusable(name, problem, says)

@@ -5,12 +5,13 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from drillmaster.cli import _completions as completions
+from drillmaster.cli.gate._forms import FORMS, Says, rendered, summarise
 from drillmaster.errors import Exit, Problem
 
 if TYPE_CHECKING:
@@ -32,17 +33,6 @@ __all__ = [
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-FORMS = ("text", "json", "junit", "sarif", "github", "markdown")
-
-
-class Says(NamedTuple):
-    """How a verdict is told. `outputs` are forms with the files they go to; `mapped`: exit as the article's script did."""
-
-    form: str
-    outputs: tuple[tuple[str, Path], ...]
-    now_ns: int
-    mapped: bool
 
 
 def _output(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, Path], ...]:
@@ -238,40 +228,11 @@ def _must_not_replace(outputs: tuple[tuple[str, Path], ...], read: tuple[Path, .
         )
 
 
-def rendered(verdict: "Verdict", form: str, closing: tuple[str, ...] = (), *, colour: bool = False) -> str:
-    """Write a verdict in one form; `closing` lines stand above the last line of the text."""
-    from drillmaster import reports
-    from drillmaster.errors import one_line
-
-    if form != "text":
-        text: str = reports.form(form).render(verdict)
-        return text
-    text = reports.form("text").render(verdict, colour=colour)
-    above, _, last = text.rstrip("\n").rpartition("\n")
-    return "\n".join([*([above] if above else []), *map(one_line, closing), last, ""])
-
-
 def _print(verdict: "Verdict", form: str, closing: tuple[str, ...]) -> None:
     from drillmaster.reports.text import colour_wanted
 
     colour = form == "text" and colour_wanted(os.environ, is_terminal=sys.stdout.isatty())
     click.echo(rendered(verdict, form, closing, colour=colour), nl=False, color=colour)
-
-
-def summarise(card: str) -> None:
-    """Add a card to the step's summary, which other steps write too. The host drops what is past 1 MiB without a word."""
-    from drillmaster.reports.markdown import MOST_BYTES
-
-    path = os.environ.get("GITHUB_STEP_SUMMARY")
-    if not path:
-        return
-    try:
-        with Path(path).open("ab") as file:
-            if file.tell() + len(card.encode()) > MOST_BYTES:
-                card = "The summary is full; the log has the verdict.\n"
-            file.write(card.encode("utf-8", "backslashreplace"))
-    except OSError as error:  # a summary is a courtesy: the verdict stands in the log and in the exit code
-        print(f"drillmaster: no step summary: {error.strerror}", file=sys.stderr)
 
 
 def now_ns(now: str | None) -> int:

@@ -22,22 +22,22 @@ def page(made: str) -> str:
         "",
         *_checks(shared()),
     ]
+    parts += _contract("every gate", shared())
     for name in names():
         book = asks(name)
-        parts += ["", f"## {name}", "", *_checks(book)]
-        if book.line:
-            checked = sum(bool(line.checks) for line in book.line)
-            parts += [
-                "",
-                f"### What answers its contract ({name})",
-                "",
-                f"From *{book.article}*: {len(book.line)} lines, {checked} of them answered by checks.",
-                "",
-                *book.table(),
-            ]
+        parts += ["", f"## {name}", "", *_checks(book), *_contract(name, book)]
     return "\n".join(parts) + "\n"
 
 
 def _checks(book: Asks) -> list[str]:
     rows = [f"| `{one.id}` | {one.asks} {one.because} | {one.mend} |" for one in book.check]
     return ["| check | asks, and why | to mend it |", "|---|---|---|", *rows]
+
+
+def _contract(name: str, book: Asks) -> list[str]:
+    """The lines of a contract, each with what answers it; nothing where none is listed."""
+    if not book.line:
+        return []
+    checked = sum(bool(line.checks) for line in book.line)
+    told = f"From *{book.article}*: {len(book.line)} lines, {checked} of them answered by checks."
+    return ["", f"### What answers its contract ({name})", "", told, "", *book.table()]

@@ -45,6 +45,15 @@ def test_each_line_of_a_contract_is_answered_and_most_of_them_by_checks(name: st
     assert {one.id for one in book.check} - answered == set(), "a check that answers no line of the contract"
 
 
+def test_each_line_of_the_contract_that_all_share_is_answered_by_checks_that_some_gate_has() -> None:
+    known = {check.id for book in (shared(), *map(asks, names())) for check in book.check}
+    assert {check for line in shared().line for check in line.checks if check not in known} == set()
+    assert sum(bool(line.checks) for line in shared().line) * 3 >= len(shared().line) * 2
+    assert {one.id for one in shared().check} == {
+        one for line in shared().line for one in line.checks if one in {check.id for check in shared().check}
+    }
+
+
 def test_a_line_without_an_answer_is_none() -> None:
     for wrong in ({}, {"question": "Who?"}, {"checks": ("a",), "question": "Who?", "why": "because"}):
         with pytest.raises(ValueError, match="wanted checks"):

@@ -15,16 +15,20 @@ __all__ = ["command"]
 def command(gate: str, table: bool) -> None:
     """Print the questions of a gate as a Markdown checklist, to be put into a pull request.
 
-    A question stands there only where no machine can know the answer, and says why. A pass of the gate answers none of them.
+    With them come those of the contract that all gates share. A question stands there only where no machine can know the
+    answer, and says why. A pass of the gate answers none of them.
 
     \b
     Examples:
       drillmaster gate checklist canary
       drillmaster gate checklist contract --table
     """
-    from drillmaster.gates._asks import asks
+    import msgspec
+
+    from drillmaster.gates._asks import asks, shared
 
     book = asks(gate)
+    book = msgspec.structs.replace(book, line=(*book.line, *shared().line))
     if table:
         click.echo("\n".join(book.table()))
         return

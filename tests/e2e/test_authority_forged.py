@@ -171,3 +171,29 @@ def test_a_merge_by_nobody_brings_no_old_state_back(repo: Repo) -> None:
     assert told.diff().lane.name == "unknown"
     check, _ = told.self_check(())
     assert check.status == "fail"
+
+
+@pytest.mark.parametrize(
+    ("action", "sender", "lane"),
+    [
+        ("synchronize", {"login": "helper[bot]", "type": "Bot"}, "free"),
+        ("synchronize", {"login": "helper", "type": "Bot"}, "free"),
+        ("synchronize", {"login": "dependabot", "type": "User"}, "free"),
+        ("synchronize", {"login": "bo-l", "type": "User"}, "human"),
+        ("synchronize", {"login": "Ada-L", "type": "User"}, "human"),
+        ("synchronize", {"login": 7, "type": "Bot"}, "human"),
+        ("synchronize", [], "human"),
+        ("labeled", {"login": "helper[bot]", "type": "Bot"}, "human"),
+        ("opened", None, "human"),
+    ],
+)
+def test_what_a_bot_pushed_to_a_persons_change_is_not_that_persons(
+    repo: Repo, tmp_path: Path, action: str, sender: object, lane: str
+) -> None:
+    head = repo.commit({"src/app.py": "x = 4\n"}, by=ADA)
+    event = tmp_path / "event.json"
+    user = {"login": "ada-l", "type": "User"}
+    said = {"action": action, "sender": sender, "pull_request": {"user": user, "head": {"sha": head}}}
+    event.write_text(json.dumps(said))
+    told = Authority(Repository.at(repo.path), "main", "HEAD", now_ns=NOW_NS, event=event)
+    assert told.diff().lane.name == lane

@@ -23,7 +23,15 @@ from drillmaster.changes import FOLDER, Commit, Diff, FileChange, Lane, Roster
 from drillmaster.errors import Problem, Refused
 from drillmaster.intake import read_bytes
 from drillmaster.intake.git import Repository
-from drillmaster.rules.lanes import Actor, lane_of, person_of_email, person_of_identity, person_of_login, roster_fault
+from drillmaster.rules.lanes import (
+    Actor,
+    lane_of,
+    person_of_email,
+    person_of_identity,
+    person_of_login,
+    roster_fault,
+    told_bot,
+)
 from drillmaster.signing import GIT, POLICY, Signer, verify_bytes
 from drillmaster.verdict import Check, Cite
 
@@ -53,7 +61,10 @@ class _Event(msgspec.Struct, frozen=True):
 
 
 def actor_of(path: Path, *, head: str) -> Actor:
-    """Read who opened a change from the event file of the code host. Raises Problem where it is another change's."""
+    """Read who opened a change, or which bot pushed to it, from the event file of the code host.
+
+    Raises Problem where it is another change's. Whether somebody pushed before stands in the events before.
+    """
     place = str(path)
     event = strict.load(read_bytes(path, _EVENT_CAP_BYTES), place=place, fmt="json", cap_bytes=_EVENT_CAP_BYTES)
     pull = event.get("pull_request") if isinstance(event, dict) else None
@@ -75,6 +86,11 @@ def actor_of(path: Path, *, head: str) -> Actor:
             wanted=f"the commit that is judged, {head[:12]}",
             remedy="give the event and the head of one and the same change",
         )
+    pusher = event.get("sender") if event.get("action") == "synchronize" else None
+    named = pusher.get("login") if isinstance(pusher, dict) else None
+    other = isinstance(pusher, dict) and isinstance(named, str) and named.casefold() != login.casefold()
+    if other and (told_bot(named) or pusher.get("type") not in ("User", None)):
+        return Actor(named, True)  # a person's change that a bot has pushed to is not that person's any more
     kind = user.get("type")
     return Actor(login, kind != "User" if isinstance(kind, str) else None)
 

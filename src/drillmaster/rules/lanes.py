@@ -116,7 +116,7 @@ def lane_of(
     if actor is not None:
         opened_by = person_of_login(roster, actor.login, now_ns=now_ns)
         if actor.is_bot or told_bot(actor.login) or (opened_by is not None and opened_by.kind == "bot"):
-            return Lane(name="free", by=f"account {actor.login}, a bot, opened it")
+            return Lane(name="free", by=f"account {actor.login}, a bot, opened it or pushed to it")
     people: set[str] = set()
     if opened_by is not None:
         people.add(opened_by.identity)

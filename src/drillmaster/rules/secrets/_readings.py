@@ -11,6 +11,7 @@
 
 import base64
 import binascii
+import contextlib
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -190,12 +191,20 @@ def _wrapped(data: bytes, marked: bytes, run: bytes, end: int) -> tuple[bytes, i
     return b"".join(parts), end
 
 
+_BASE32 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+
+
 def _of_run(run: bytes, at: int) -> Iterator[tuple[str, int, bytes]]:
     if len(run) % 2 == 0 and compiled(_HEX).match(run) is not None:
         plain = bytes.fromhex(run.decode())
         if compiled(_STRETCH).search(plain) is not None:
             yield "hex", at, plain
         return
+    if len(run) >= 24 and run.isupper() and not run.strip(_BASE32):
+        with contextlib.suppress(binascii.Error, ValueError):
+            plain = base64.b32decode(run + b"=" * (-len(run) % 8))
+            if compiled(_STRETCH).search(plain) is not None:
+                yield "base32", at, plain
     if run.islower() or run.isupper() or run.isdigit():
         return  # a name, a constant, a number: no text of 15 bytes is written in letters of one case
     standard = run.translate(bytes.maketrans(b"-_", b"+/"))

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 
 from drillmaster.rules.secrets._compiled import compiled
+from drillmaster.rules.secrets._vendors import MORE
 
 __all__ = ["Found", "find", "stands_for_one"]
 
@@ -428,6 +429,10 @@ def _any(value: bytes) -> bool:
 _AWS = (b"AKIA", b"ASIA", b"ABIA", b"ACCA")
 _STRIPE = (b"sk_live_", b"sk_test_", b"rk_live_", b"rk_test_")
 _SLACK = rb"(?i)hooks\.slack\.com\\?/(?:services|workflows)\\?/(?P<s>[A-Za-z0-9/\\]{12,255}+)"
+_DEFINED = (
+    rb"(?i)define\(\s{0,4}+[\"'][A-Z_]{0,30}?(?:PASSWORD|SECRET|_KEY|_SALT|TOKEN)[\"']\s{0,4}+,\s{0,8}+"
+    rb"[\"'](?P<s>[^\"'\r\n]{6,256}+)[\"']"
+)
 _JWT = rb"eyJ[A-Za-z0-9_-]{6,4096}+\.[A-Za-z0-9_-]{2,16384}+\.[A-Za-z0-9_-]{0,4096}+"
 # Trigger, in lower case, and what is tried where it stands.
 _TABLE: tuple[tuple[bytes, Finder], ...] = (
@@ -481,6 +486,13 @@ _TABLE: tuple[tuple[bytes, Finder], ...] = (
     (b"x-amz-signature=", _simple("signed-address", rb"(?i)x-amz-signature=(?P<s>[0-9a-f]{32,128}+)")),
     (b"&sig=", _simple("signed-address", rb"(?i)&sig=(?P<s>[A-Za-z0-9%+/]{30,128}+)")),
     (b":aa", _simple("telegram-token", rb"(?<=[0-9]{8}):(?P<s>AA[A-Za-z0-9_-]{30,40}+)")),
+    *((trigger, _simple(kind, pattern)) for trigger, kind, pattern in MORE),
+    *(
+        (b"-" + name, _simple("password-option", rb"(?i)-[a-z-]{4,10}[ \t]{1,4}+[\"']?(?P<s>[^\s\"'<>|;&]{8,200}+)", _random))
+        for name in (b"password ", b"passwd ", b"token ", b"secret ", b"api-key ", b"api-token ")
+    ),
+    (b"sshpass ", _simple("password-option", rb"(?i)sshpass[ \t]{1,4}+-p[ \t]{0,4}+[\"']?(?P<s>(?![$%<])[^\s\"'<>|;&]{4,200}+)")),
+    (b"define(", _simple("password", _DEFINED, lambda value: _password(value, quoted=True, equals=True, alone=True))),
     (b"login", _netrc),
     *((name, _element) for name in (b"pass", b"secret", b"token", b"credential")),
     *((name, _header) for name in (b"authorization", b"x-api-key", b"x-auth-token", b"x-goog-api-key", b"x-amz-security-token")),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from drillmaster.changes import Lane
 from drillmaster.errors import Problem
 from drillmaster.gates import find
-from drillmaster.gates._cases.tools import ALLOWED, LIMITS, OFFERED, SERVER, TOOL, UNKNOWN, good, listing, ours
+from drillmaster.gates._cases.tools import ALLOWED, LIMITS, OFFERED, SERVER, TOOL, good, listing, ours
 from drillmaster.gates._tools_evidence import article_hash
 from drillmaster.gates.tools import Config, Exemption, FileFact, Listing, Live, Offered, Tools, ToolsGate
 from drillmaster.judge import decode_gate, judge
@@ -579,25 +579,3 @@ def test_no_other_value_of_a_field_of_ours_passes_or_falls_over(
 def test_no_other_value_of_a_field_passes(field: str, value: Any) -> None:
     if value != TOOL[field] and not (field == "name" and isinstance(value, str)):
         assert verdict(article(TOOL | {field: value})).status != "pass"
-
-
-def test_what_a_clients_file_holds_is_cited_there_and_what_the_list_holds_in_it() -> None:
-    web = {"mcpServers": {"web": {"command": "npx", "args": ["-y", "web-mcp"]}}}
-    both = good(
-        listing=listing(
-            tool(inputSchema={"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]})
-        ),
-        configs=(Config(place="a/.mcp.json", value=web),),
-    )
-    assert [one.file for one in check(both, "server-not-listed").cites] == ["a/.mcp.json"]
-    assert [one.file for one in check(both, "open-object-schema").cites] == [both.listing.place]
-    assert check(good(), "server-not-listed").cites == ()
-
-
-def test_before_the_first_roster_a_touched_list_is_told_what_comes_first() -> None:
-    nobody = good(lane=UNKNOWN, touched=("tools.allow.json.sig",), signing="not demanded")
-    assert "merge .drillmaster/roster.yaml first" in check(nobody, "model-patch").remedy
-    stranger = good(
-        lane=Lane(name="unknown", by="a commit by nobody of the roster"), touched=("x",), signing="not demanded"
-    )
-    assert "an account on the roster" in check(stranger, "model-patch").remedy

@@ -88,8 +88,12 @@ def actor_of(path: Path, *, head: str) -> Actor:
         )
     pusher = event.get("sender") if event.get("action") == "synchronize" else None
     named = pusher.get("login") if isinstance(pusher, dict) else None
-    other = isinstance(pusher, dict) and isinstance(named, str) and named.casefold() != login.casefold()
-    if other and (told_bot(named) or pusher.get("type") not in ("User", None)):
+    if (
+        isinstance(pusher, dict)
+        and isinstance(named, str)
+        and named.casefold() != login.casefold()
+        and (told_bot(named) or pusher.get("type") not in ("User", None))
+    ):
         return Actor(named, True)  # a person's change that a bot has pushed to is not that person's any more
     kind = user.get("type")
     return Actor(login, kind != "User" if isinstance(kind, str) else None)

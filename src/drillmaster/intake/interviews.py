@@ -1,8 +1,8 @@
 """Interviews and thresholds from files: the article's `interview.json` and `gate.json` as they are, and a policy of ours.
 
 1. The article's thresholds hold no owner and no date, and do not say of which endpoint and payload an interview has to be, nor how
-   old: that is not looked at, and the verdict is stamped so. Owner and date lie beside them in `FILE.pin.yaml` (source, owner, review_by,
-   sha256 of the file's bytes); without it the verdict is stamped UNPINNED.
+   old: that is not looked at, and the verdict is stamped so. Owner and date lie beside them in `FILE.pin.yaml` (source, owner,
+   review_by, sha256 of the file's bytes); without it the verdict is stamped UNPINNED.
 2. The article's file says no sample and no time. What it says is judged; what it does not say is stamped: UNSEALED,
    UNPROVEN. A file of ours (`--out`) says more, in the same places, and is held to it.
 3. `BREACH: none` is printed with exit 0 and never else.

@@ -18,7 +18,7 @@ _PLACES: tuple[tuple[str, ...], ...] = (
     ("customizations", "vscode", "settings", "mcp", "servers"), ("context_servers",), ("mcp_servers",), ("amp.mcpServers",),
     ("mcp.servers",), ("projects", "*", "mcpServers"), ("settings", "context_servers"),
 )  # fmt: skip  # paths of names
-_NAMES = {
+_NAMES: dict[str, str] = {
     "environment": "env", "envs": "env", "cmd": "command", "uri": "url", "http_headers": "headers", "httpUrl": "url",
     "serverUrl": "url",
 }  # fmt: skip  # pairs
@@ -80,6 +80,7 @@ def _entry(entry: Any) -> Any:
     if not isinstance(entry, dict):
         return entry
     made: dict[str, Any] = {}
+    field: str
     for field, one in entry.items():
         if field in _HARMLESS:
             continue

@@ -159,6 +159,21 @@ def test_a_path_that_does_not_say_where_it_leads_is_unsafe(path: object) -> None
     assert not may_write("runner", path, {"runner": frozenset({"unsafe", "memory", "other", "draft"})})
 
 
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("agentMemory.json", "memory"), ("longTermMemory.json", "memory"), ("memoRy.json", "memory"), ("MEMORY.JSON", "memory"),
+        ("toolResults/x", "cache"), ("chatHistory.json", "transcript"), ("storageState.json", "identity"),
+        ("memory.json:more", "memory"), ("memory.json::$DATA", "memory"), ("a/plan.md:x", "plan"), ("cookies.txt", "identity"),
+        ("reflections.md", "memory"), ("chroma_db/x", "vectors"), ("faiss_index/x", "vectors"), ("checkpoints/3/x", "memory"),
+        ("README.md", "other"), ("src/getElementById.ts", "other"), ("a:b.txt", "other"), ("JavaScript.md", "other"),
+    ],
+)  # fmt: skip  # rows
+def test_two_words_in_one_and_a_stream_of_a_file_have_a_class(path: str, kind: Class) -> None:
+    assert place(path).kind == kind
+    assert may_write("free_lane", path, {"free_lane": frozenset({"other", "memory", "cache", "draft"})}) is False
+
+
 @pytest.mark.parametrize("name", ["memory.json\x01", "mem\nory.json", "memory.json\udcff", "..memory.json"])
 def test_a_file_that_is_there_has_a_class_however_it_is_named(name: str) -> None:
     assert seen(name).kind == "memory"

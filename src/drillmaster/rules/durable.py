@@ -66,7 +66,8 @@ _STEMS: tuple[tuple[Class, frozenset[str]], ...] = (
             "longterm-memory short-term-memory "
             "memory-bank memorybank working-memory recap recaps learnings lessons facts knowledge core-memory "
             "checkpoint checkpoints "
-            "context-summary summary-of-session remember"
+            "context-summary summary-of-session remember reflections reflection diary journal insights blackboard beliefs "
+            "episodic"
         ),
     ),
     (
@@ -89,6 +90,7 @@ _STEMS: tuple[tuple[Class, frozenset[str]], ...] = (
         "identity",
         _words(
             "identity identities profile persona soul user whoami about-me about-user user-profile credentials credential accounts "
+            "cookies cookie-jar cookiejar storage-state "
             "netrc env npmrc pypirc pgpass git-credentials id-rsa id-ed25519 id-ecdsa id-dsa kubeconfig htpasswd"
         ),
     ),
@@ -104,7 +106,8 @@ _FOLDERS: tuple[tuple[Class, frozenset[str]], ...] = (
     (
         "vectors",
         _words(
-            "vectors vector-store vectorstore vectordb vector-db embeddings chroma chromadb lancedb qdrant milvus weaviate"
+            "vectors vector-store vectorstore vectordb vector-db embeddings chroma chromadb chroma-db faiss-index "
+            "lancedb qdrant milvus weaviate"
         ),
     ),
     (
@@ -112,7 +115,7 @@ _FOLDERS: tuple[tuple[Class, frozenset[str]], ...] = (
         _words("transcripts transcript sessions session conversations chats rollouts trajectories"),
     ),
     ("cache", _words(".agent .cache cache caches tool-cache tool-results tool-outputs")),
-    ("memory", _words("memory memories memory-bank .memory scratchpads scratchpad")),
+    ("memory", _words("memory memories memory-bank checkpoints .memory scratchpads scratchpad")),
     ("plan", _words("plans plan")),
     ("draft", _words("drafts draft")),
 )
@@ -164,7 +167,15 @@ def place(path: object) -> Place:
     if not steps or _CONTROLS.search(path) or any(part.strip(" ") == ".." or not part.strip(". ") for part in steps):
         # What it seems to be is still told by the scanner, for which every name is a name.
         return Place("unsafe", steps[-1] if steps else "")
-    return _told(steps, absolute=text.startswith("/"))
+    told = _told(steps, absolute=text.startswith("/"))
+    if told.kind == "other":
+        # `agentMemory.json` is two words, and `memory.json:more` a stream of the file before the colon. Second, so that
+        # no case or colon makes another thing of what was known already.
+        plainer = re.sub("(?<=[a-z0-9])(?=[A-Z])", "-", unicodedata.normalize("NFKC", path)).partition(":")[0]
+        if plainer != path and plainer.strip("./\\ "):
+            again = place(plainer)
+            told = again if again.kind not in ("other", "unsafe") else told
+    return told
 
 
 def _plain(path: str) -> str:

@@ -87,14 +87,11 @@ def actor_of(path: Path, *, head: str) -> Actor:
             remedy="give the event and the head of one and the same change",
         )
     pusher = event.get("sender") if event.get("action") == "synchronize" else None
-    named = pusher.get("login") if isinstance(pusher, dict) else None
-    if (
-        isinstance(pusher, dict)
-        and isinstance(named, str)
-        and named.casefold() != login.casefold()
-        and (told_bot(named) or pusher.get("type") not in ("User", None))
-    ):
-        return Actor(named, True)  # a person's change that a bot has pushed to is not that person's any more
+    if isinstance(pusher, dict):
+        named = pusher.get("login")
+        bot = isinstance(named, str) and (told_bot(named) or pusher.get("type") not in ("User", None))
+        if isinstance(named, str) and bot and named.casefold() != login.casefold():
+            return Actor(named, True)  # a person's change that a bot has pushed to is not that person's any more
     kind = user.get("type")
     return Actor(login, kind != "User" if isinstance(kind, str) else None)
 

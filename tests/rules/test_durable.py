@@ -171,7 +171,8 @@ def test_a_path_that_does_not_say_where_it_leads_is_unsafe(path: object) -> None
 )  # fmt: skip  # rows
 def test_two_words_in_one_and_a_stream_of_a_file_have_a_class(path: str, kind: Class) -> None:
     assert place(path).kind == kind
-    assert may_write("free_lane", path, {"free_lane": frozenset({"other", "memory", "cache", "draft"})}) is False
+    grants: dict[str, frozenset[Class]] = {"free_lane": frozenset({"other", "memory", "cache", "draft"})}
+    assert may_write("free_lane", path, grants) is False
 
 
 @pytest.mark.parametrize("name", ["memory.json\x01", "mem\nory.json", "memory.json\udcff", "..memory.json"])

@@ -218,6 +218,7 @@ PARTS = {
     "faults": ("Breaks:", "Looks like:", "Cannot show:"),  # the first line says what happens
     "gates": ("Happens:", "Breaks:", "Looks like:", "Cannot show:"),
     "dialects": (),  # words of an API, no result
+    "guards": ("Happens:", "Breaks:", "Looks like:", "Cannot show:"),
 }
 
 

@@ -75,3 +75,11 @@ def test_the_first_list_of_all_and_fewer_privileges_take_no_second_person() -> N
     none = Listing(place="tools.allow.json", missing="not at the base")
     assert missed(good(before=none)) == set()
     assert missed(good(before=ours(ALLOWED | {"privileges": ["fs.read", "http.get"]}))) == set()
+
+
+def test_who_is_named_in_a_new_contract_is_one_of_those_who_signed() -> None:
+    wider = ours(ALLOWED | {"inputSchema": SCHEMA | {"title": "Read"}})
+    assert missed(good(listing=wider)) == set()
+    assert missed(good(listing=wider, signers=("bea@example.com",))) == {"signed-by-stranger"}
+    # What stood there before was signed before, and an article's name is a label.
+    assert missed(good(signers=("bea@example.com",))) == set()

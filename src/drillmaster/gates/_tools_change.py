@@ -7,6 +7,8 @@
 3. What the allow-list or a client's configuration gained against the base (a privilege, a server, a URL, a command, another
    schema) has a person behind it: by signatures that held, or by the lane. A free lane touches neither file.
 4. A privilege more takes two people.
+5. Who is named in a contract that is new, or another than before, is one of those who signed the list. (In the article's form the
+   name is a label, which nothing ties to a key.)
 """
 
 from collections.abc import Iterator
@@ -19,12 +21,27 @@ from drillmaster.rules import names
 from drillmaster.rules.schema_open import properties
 from drillmaster.strict import digest, shown
 
-__all__ = ["changes", "expansions", "of_live", "of_offered", "vouched"]
+__all__ = ["changes", "expansions", "of_live", "of_new_names", "of_offered", "vouched"]
 
 
 def vouched(evidence: Tools) -> bool:
     """Whether a person stands behind what is new: rule 3."""
     return evidence.signing == "held" or (evidence.lane is not None and evidence.lane.name == "human")
+
+
+def of_new_names(evidence: Tools, signers: tuple[str, ...]) -> Iterator[Reason]:
+    """Hold who is named in new and changed contracts against who signed: rule 5. Who may be named at all is told elsewhere."""
+    before = evidence.before
+    if evidence.signing != "held" or before is None or before.missing or not evidence.listing.ours:
+        return
+    known = [one for one in before.tools if isinstance(one, dict)]
+    for tool in evidence.listing.tools:
+        said = tool.get("signed_by") if isinstance(tool, dict) else None
+        if said in signers and tool not in known and said not in evidence.signers:
+            held = ", ".join(evidence.signers) or "nobody"
+            yield Reason(
+                "signed-by-stranger", named(tool), f"signed_by {shown(said)}, and the list is signed by {held}"
+            )
 
 
 def of_offered(evidence: Tools, gate: Limits) -> Iterator[Reason]:

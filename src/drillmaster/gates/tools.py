@@ -22,7 +22,7 @@ import msgspec
 
 from drillmaster.clock import parse_rfc3339
 from drillmaster.gates import Gate
-from drillmaster.gates._tools_change import changes, expansions, of_live, of_offered, vouched
+from drillmaster.gates._tools_change import changes, expansions, of_live, of_new_names, of_offered, vouched
 from drillmaster.gates._tools_contract import (
     Reason,
     Side,
@@ -194,6 +194,7 @@ class ToolsGate(Gate[Tools], frozen=True, kw_only=True, tag="tools"):
             for entry in entries:
                 found += of_server(entry, self, listing.commands(), urls)
         found += self._of_programs(evidence)
+        found += of_new_names(evidence, self.signers)
         found += of_offered(evidence, self)
         found += of_live(evidence)
         return list(dict.fromkeys(one for one in found if isinstance(one, Reason)))

@@ -107,7 +107,9 @@ def test_whoever_decides_on_the_bound_is_led_to_a_passport_too(folder: Path) -> 
     refused = _typed(folder, *_next(short.stdout))
     assert refused.returncode == 2
     mends = [line for line in refused.stdout.splitlines() if line.startswith("mend warm_") and ".p95: " in line]
-    told_s = [float(one) for line in mends for one in re.findall(r"seconds: ([0-9.]+) and warm: [0-9]+ in the plan", line)]
+    told_s = [
+        float(one) for line in mends for one in re.findall(r"seconds: ([0-9.]+) and warm: [0-9]+ in the plan", line)
+    ]
     assert len(told_s) == len(mends) > 0 and min(told_s) >= 5.9
     text = plan.read_text().replace("#seconds: 295\n", f"seconds: {max(told_s)}\n")
     plan.write_text(text.replace("warm: 80\n", "warm: 100000\n"))

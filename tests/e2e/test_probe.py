@@ -114,7 +114,9 @@ def test_what_cannot_say_anything_is_refused_before_anything_is_sent(lab: ProbeL
 
 
 def test_the_block_of_a_policy_bounds_p95_by_blocks_beside_what_was_seen(lab: ProbeLab) -> None:
-    (lab.folder / "policy.yaml").write_text(POLICY.replace("decide: observed\n", "decide: observed\n    block_s: 0.01\n"))
+    (lab.folder / "policy.yaml").write_text(
+        POLICY.replace("decide: observed\n", "decide: observed\n    block_s: 0.01\n")
+    )
     (lab.folder / "none.yaml").write_text(POLICY)
     with server(lambda _: (0.03, answer(GOOD))) as (url, asked):
         code, said, _ = lab.probe(url, "--concurrency", "1", "--policy", "policy.yaml")

@@ -21,8 +21,11 @@ pytestmark = [pytest.mark.e2e, pytest.mark.needs("git"), pytest.mark.needs("ssh-
 GATE = (sys.executable, "-m", "drillmaster", "gate", "tools")
 NOW = "2026-11-30T12:00:00Z"
 PYTHON = os.path.realpath(sys.executable)
-SERVER = textwrap.dedent(
-    """
+# The SDK lies in the tests' own environment, which the server is not started from.
+SERVER = (
+    f"import sys\n\nsys.path[:0] = {[path for path in sys.path if path.endswith('site-packages')]!r}\n"
+    + textwrap.dedent(
+        """
     from mcp.server.mcpserver import MCPServer
 
     server = MCPServer("notes")
@@ -42,6 +45,7 @@ SERVER = textwrap.dedent(
 
     server.run("stdio")
     """
+    )
 )
 
 
@@ -409,9 +413,9 @@ def filled(answer: Any, tmp_path: Path) -> list[dict[str, Any]]:
 
 
 def venv_policy() -> str:
-    """The interpreter of the tests, by the path of its own environment, where the SDK is."""
+    """The interpreter itself: an environment of the tests may lie where anybody can write, and no such program is let run."""
     programs = [
-        {"path": sys.executable, "sha256": sha256(Path(PYTHON).read_bytes())},
+        {"path": PYTHON, "sha256": sha256(Path(PYTHON).read_bytes())},
         {"path": "./tools/server.py", "sha256": sha256(SERVER.encode())},
     ]
     return policy(programs=programs)
@@ -422,7 +426,7 @@ def live_repo(tmp_path: Path, tools: list[dict[str, Any]], **more: Any) -> Repo:
     repo.write(
         {
             ".drillmaster/tools-policy.yaml": venv_policy(),
-            "tools.allow.json": ours(*tools, command=[sys.executable, "-u", "./tools/server.py"], **more),
+            "tools.allow.json": ours(*tools, command=[PYTHON, "-u", "./tools/server.py"], **more),
             "tools/server.py": SERVER,
         }
     )

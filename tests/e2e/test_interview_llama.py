@@ -1,6 +1,7 @@
 """Interviews of a real model server, in three APIs: what it counted is what is on record."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -68,18 +69,27 @@ def test_tokens_and_ends_are_what_the_server_counted(
         assert all(row.words == 0 for row in rows)
 
 
+def gated(tmp_path: Path) -> "subprocess.CompletedProcess[str]":
+    limits = {"cold_max_s": 50, **{label: {"p95_s": 50, "error_rate": 0.0} for label in ("warm_c1", "warm_c4")}}
+    (tmp_path / "gate.json").write_text(json.dumps(limits))
+    [run] = (tmp_path / "runs").glob("2*")
+    words = [*CLI, "gate", "interview", f"runs/{run.name}", "--policy", "gate.json"]
+    return subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+
+
 def test_it_is_judged_and_allowed_by_its_levels(model: Llama, tmp_path: Path) -> None:
-    interview(tmp_path, f"{model.url}/v1/chat/completions", "openai_chat", "--stream", "--warm", "150")
+    # A tiny model answers within milliseconds, and of a level so short what others had of the machine is a visible part.
+    for _ in range(4):
+        shutil.rmtree(tmp_path / "runs", ignore_errors=True)
+        interview(tmp_path, f"{model.url}/v1/chat/completions", "openai_chat", "--stream", "--warm", "150")
+        done = gated(tmp_path)
+        if "can be judged" not in done.stdout:
+            break
     rows: dict[str, Any] = {
         row["label"]: row for row in json.loads((tmp_path / "interview.json").read_text())["results"]
     }
     assert {label: row["n"] for label, row in rows.items()} == LEVELS
     assert {row["error_rate"] for row in rows.values()} == {0}
-    limits = {"cold_max_s": 50, **{label: {"p95_s": 50, "error_rate": 0.0} for label in ("warm_c1", "warm_c4")}}
-    (tmp_path / "gate.json").write_text(json.dumps(limits))
-    [run] = (tmp_path / "runs").glob("2*")
-    words = [*CLI, "gate", "interview", f"runs/{run.name}", "--policy", "gate.json"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert "BREACH: none" in done.stdout, done.stdout + done.stderr
     assert done.returncode == 0
 

@@ -81,7 +81,16 @@ def test_it_is_judged_and_allowed_by_its_levels(model: Llama, tmp_path: Path) ->
     # A tiny model answers within milliseconds, and of a level so short what others had of the machine is a visible part.
     for _ in range(4):
         shutil.rmtree(tmp_path / "runs", ignore_errors=True)
-        interview(tmp_path, f"{model.url}/v1/chat/completions", "openai_chat", "--stream", "--warm", "150")
+        interview(
+            tmp_path,
+            f"{model.url}/v1/chat/completions",
+            "openai_chat",
+            "--stream",
+            "--warm",
+            "150",
+            "--max-tokens",
+            "200",
+        )
         done = gated(tmp_path)
         if "can be judged" not in done.stdout:
             break
@@ -90,6 +99,10 @@ def test_it_is_judged_and_allowed_by_its_levels(model: Llama, tmp_path: Path) ->
     }
     assert {label: row["n"] for label, row in rows.items()} == LEVELS
     assert {row["error_rate"] for row in rows.values()} == {0}
+    if "can be judged" in done.stdout:  # the model and others had the cores: that is told, and nothing else is wrong
+        refused = [line for line in done.stdout.splitlines() if line.startswith(("FAIL ", "REFUSED "))]
+        assert done.returncode == 2 and all("can be judged" in line for line in refused[:-1]), done.stdout
+        return
     assert "BREACH: none" in done.stdout, done.stdout + done.stderr
     assert done.returncode == 0
 

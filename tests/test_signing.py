@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from drillmaster.errors import Problem, Refused
-from drillmaster.signing import POLICY, sign, signature_of, verify
+from drillmaster.signing import POLICY, sign, signature_of, signs, verify
 
 pytestmark = [pytest.mark.e2e, pytest.mark.needs("ssh-keygen")]
 
@@ -125,3 +125,19 @@ def test_without_ssh_keygen_the_remedy_says_what_to_install(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Problem, match="install openssh-client"):
         sign(seal, keys / "scribe")
+
+
+@pytest.mark.parametrize(
+    ("candidate", "is_one"),
+    [
+        ("gate.json.sig", True),
+        ("gate.json.second.sig", True),
+        ("gate.json.pin.yaml.sig", False),
+        ("gate.json2.sig", False),
+        ("gate.json", False),
+        ("gate.json..sig", False),
+        ("other/gate.json.sig", False),
+    ],
+)
+def test_a_signature_is_of_the_file_that_its_name_says(candidate: str, is_one: bool) -> None:
+    assert signs("gate.json", candidate) == is_one

@@ -38,6 +38,7 @@ __all__ = [
     "key_that_signed",
     "sign",
     "signature_of",
+    "signs",
     "verify",
     "verify_bytes",
 ]
@@ -69,6 +70,15 @@ class Signer(msgspec.Struct, frozen=True):
 def signature_of(path: Path, *, second: bool = False) -> Path:
     """Name the signature that belongs to a file; `second` is the one that another person puts beside the first."""
     return path.with_name(path.name + (".second.sig" if second else ".sig"))
+
+
+def signs(name: str, candidate: str) -> bool:
+    """Whether a file of that name is a signature of `name`: `NAME.sig`, or `NAME.WORD.sig` of a further person.
+
+    What has more dots is another file's: `gate.json.pin.yaml.sig` signs the pin.
+    """
+    middle = candidate.removeprefix(name).removesuffix(".sig") if candidate.startswith(f"{name}.") else "."
+    return candidate.endswith(".sig") and (middle == "" or re.fullmatch(r"\.[^./]+", middle) is not None)
 
 
 def sign(path: Path, key: Path, *, namespace: Namespace = EVIDENCE, second: bool = False) -> Path:

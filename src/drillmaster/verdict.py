@@ -30,6 +30,7 @@ __all__ = [
     "at_most",
     "conclude",
     "holds",
+    "looked_at",
 ]
 
 Status = Literal["pass", "fail", "refused"]
@@ -154,6 +155,32 @@ def at_most(observed: Measure, limit: float) -> Status:
         case AtMost(value=value) if value <= limit:
             return "pass"
     return "refused"
+
+
+def looked_at(
+    id: str,
+    role: Role,
+    status: Status,
+    title: str,
+    *,
+    observed: Measure | None = None,
+    limit: float | str | None = None,
+    unit: str = "",
+    why: str = "",
+    remedy: str = "",
+) -> Check:
+    """Make a check; why and remedy stand only on one that did not pass, the remedy only on a refusal."""
+    return Check(
+        id=id,
+        role=role,
+        status=status,
+        title=title,
+        observed=observed,
+        limit=limit,
+        unit=unit,
+        why="" if status == "pass" else why,
+        remedy=remedy if status == "refused" else "",
+    )
 
 
 def holds(condition: bool | None, *, otherwise: Status = "fail") -> Status:

@@ -2,9 +2,7 @@
 
 import msgspec
 
-from drillmaster.verdict import Check, Measure, Role, Status
-
-__all__ = ["Arm", "CanaryMetrics", "looked_at"]
+__all__ = ["Arm", "CanaryMetrics"]
 
 
 class Arm(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,29 +43,3 @@ class CanaryMetrics(msgspec.Struct, frozen=True, kw_only=True):
     signers: tuple[str, ...] = ()
     """Identities whose signatures under the policy held."""
     now_ns: int
-
-
-def looked_at(
-    id: str,
-    role: Role,
-    status: Status,
-    title: str,
-    *,
-    observed: Measure | None = None,
-    limit: float | str | None = None,
-    unit: str = "",
-    why: str = "",
-    remedy: str = "",
-) -> Check:
-    """Make a check; why and remedy stand only on one that did not pass, the remedy only on a refusal."""
-    return Check(
-        id=id,
-        role=role,
-        status=status,
-        title=title,
-        observed=observed,
-        limit=limit,
-        unit=unit,
-        why="" if status == "pass" else why,
-        remedy=remedy if status == "refused" else "",
-    )

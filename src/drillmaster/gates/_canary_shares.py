@@ -5,10 +5,10 @@ from typing import Annotated
 
 import msgspec
 
-from drillmaster.gates._canary_metrics import Arm, looked_at
+from drillmaster.gates._canary_metrics import Arm
 from drillmaster.policy import share_text
 from drillmaster.stats import calls_for_rate, rate_bound
-from drillmaster.verdict import Check, Exact, Status, at_most
+from drillmaster.verdict import Check, Exact, Status, at_most, looked_at
 
 __all__ = ["Baseline", "Ratio", "bounded", "excess", "observed", "slower"]
 

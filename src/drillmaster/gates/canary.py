@@ -22,11 +22,11 @@ import msgspec
 from drillmaster.clock import rfc3339
 from drillmaster.gates import Gate
 from drillmaster.gates._canary_exceptions import Exemption, in_force, not_taken, wrong
-from drillmaster.gates._canary_metrics import Arm, CanaryMetrics, looked_at
+from drillmaster.gates._canary_metrics import Arm, CanaryMetrics
 from drillmaster.gates._canary_shares import Baseline, Ratio, bounded, excess, observed, slower
 from drillmaster.policy import seconds_text, share_text
 from drillmaster.stats import samples_for_bound
-from drillmaster.verdict import Absent, Check, Exact, Measure, Verdict, at_most
+from drillmaster.verdict import Absent, Check, Exact, Measure, Verdict, at_most, looked_at
 
 __all__ = ["SOURCES", "Arm", "Baseline", "Canary", "CanaryArticle", "CanaryMetrics", "gate"]
 

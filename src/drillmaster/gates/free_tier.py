@@ -23,7 +23,7 @@ import msgspec
 from drillmaster.clock import rfc3339
 from drillmaster.gates import Gate
 from drillmaster.policy import seconds_text, share_text
-from drillmaster.verdict import Absent, AtLeast, AtMost, Check, Exact, Measure, Role, Status, Verdict, at_most
+from drillmaster.verdict import Absent, AtLeast, AtMost, Check, Exact, Measure, Status, Verdict, at_most, looked_at
 
 __all__ = ["MONTH_S", "Flag", "FreeTier", "Incident", "Interviewed", "Spent", "Stay", "gate"]
 
@@ -190,7 +190,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
         yield self._cold(usable)
         yield self._ledger(stay)
         yield self._kept(stay)
-        yield _check(
+        yield looked_at(
             "workload",
             "judgement",
             "fail" if self.workload in _NEVER else "pass",
@@ -235,7 +235,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
         payloads = {one.payload_sha256 for one in _measured(stay)}
         if len(payloads) > 1:
             wrong.append(f"{len(payloads)} different payloads were asked: their numbers are no series")
-        return _check(
+        return looked_at(
             "subject",
             "admission",
             "refused" if wrong else "pass",
@@ -250,7 +250,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
         if len(lost) > self.max_lost_runs:
             bad += lost
         more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
-        return _check(
+        return looked_at(
             "runs-usable",
             "admission",
             "refused" if bad else "pass",
@@ -264,7 +264,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
         )
 
     def _enough(self, usable: Sequence[Interviewed]) -> Check:
-        return _check(
+        return looked_at(
             "runs",
             "admission",
             "pass" if len(usable) >= self.min_runs else "refused",
@@ -278,7 +278,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
     def _distinct(self, usable: Sequence[Interviewed]) -> Check:
         seals = [one.digest for one in usable]
         twice = sorted({one.run for one in usable if seals.count(one.digest) > 1})
-        return _check(
+        return looked_at(
             "runs-distinct",
             "admission",
             "refused" if twice else "pass",
@@ -289,7 +289,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
 
     def _sampled(self, usable: Sequence[Interviewed]) -> Check:
         few = [f"{one.run}: {one.calls}" for one in usable if one.calls < self.min_calls]
-        return _check(
+        return looked_at(
             "calls",
             "admission",
             "refused" if few or not usable else "pass",
@@ -305,7 +305,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
         undated = any(one.ended_ns <= 0 for one in usable)
         ahead = age_s < -_SKEW_S
         ok = usable and not undated and not ahead and at_most(Exact(age_s), self.max_age_s) == "pass"
-        return _check(
+        return looked_at(
             "fresh",
             "admission",
             "pass" if ok else "refused",
@@ -327,7 +327,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
         steps = [((later.ended_ns - one.ended_ns) / 1e9, one.run, later.run) for one, later in pairwise(usable)]
         longest = max(steps, default=(0.0, "", ""))
         disorder = any(step[0] < 0 for step in steps)
-        return _check(
+        return looked_at(
             "gaps",
             "admission",
             "pass" if longest[0] <= self.max_gap_s and not disorder else "refused",
@@ -344,7 +344,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
     def _cold(self, usable: Sequence[Interviewed]) -> Check:
         found = self._coldest(usable)
         idle = max((one.idle_s for one in usable if one.idle_s is not None), default=None)
-        return _check(
+        return looked_at(
             "cold-start",
             "admission",
             "pass" if found is not None else "refused",
@@ -367,7 +367,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
         )
 
     def _ledger(self, stay: Stay) -> Check:
-        return _check(
+        return looked_at(
             "ledger",
             "admission",
             "refused" if stay.ledger else "pass",
@@ -380,7 +380,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
     def _kept(self, stay: Stay) -> Check:
         silent_s = math.inf if stay.ledger_kept_ns is None else (stay.now_ns - stay.ledger_kept_ns) / 1e9
         ok = -_SKEW_S <= silent_s <= self.max_ledger_silence_s
-        return _check(
+        return looked_at(
             "ledger-kept",
             "admission",
             "pass" if ok else "refused",
@@ -404,7 +404,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
         elif not each or _in_a_row(each, {"fail", "refused"}) >= self.consecutive_runs:
             status = "refused"
         last = ", ".join("lost" if one.lost else _shown(one.p95_s, "s") for one in nights[-4:])
-        return _check(
+        return looked_at(
             "p95",
             "judgement",
             status,
@@ -418,7 +418,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
 
     def _failing(self, usable: Sequence[Interviewed]) -> Check:
         observed = usable[-1].error_ratio if usable else Absent("there is no interview")
-        return _check(
+        return looked_at(
             "error-rate",
             "judgement",
             at_most(observed, self.max_error_ratio),
@@ -432,7 +432,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
     def _retries(self, usable: Sequence[Interviewed]) -> Check:
         most = max((one.max_attempts for one in usable), default=0)
         status: Status = "pass" if most <= self.max_attempts_per_call else "fail"
-        return _check(
+        return looked_at(
             "retries",
             "judgement",
             status if usable else "refused",
@@ -446,7 +446,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
     def _drain(self, usable: Sequence[Interviewed], window_s: float) -> Check:
         cap = window_s * (1 + self.leave_over_window_ratio)
         observed = usable[-1].drain_s if usable else Absent("there is no interview")
-        return _check(
+        return looked_at(
             "drain",
             "judgement",
             at_most(observed, cap),
@@ -467,7 +467,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
             status = "fail"
         elif count + unknown >= self.leave_at_incidents:
             status = "refused"
-        return _check(
+        return looked_at(
             "capacity-incidents",
             "judgement",
             status,
@@ -483,7 +483,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
     def _hours(self, stay: Stay) -> Check:
         hours = math.fsum(one.hours for one in stay.spent if _in_month(stay, one.at_ns))
         cost = hours * self.hourly_cost
-        return _check(
+        return looked_at(
             "hours",
             "judgement",
             at_most(Exact(cost), self.paid_tier_per_month),
@@ -498,7 +498,7 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
         standing = set(stay.flags)
         if usable and usable[0].max_attempts <= 1 and usable[-1].max_attempts >= 3:
             standing.add("retries-grown")
-        return _check(
+        return looked_at(
             "red-flags",
             "judgement",
             "fail" if len(standing) >= self.leave_at_red_flags else "pass",
@@ -532,32 +532,6 @@ def _in_a_row(each: Sequence[Status], which: set[Status]) -> int:
         now = now + 1 if one in which else 0
         longest = max(longest, now)
     return longest
-
-
-def _check(
-    id: str,
-    role: Role,
-    status: Status,
-    title: str,
-    *,
-    observed: Measure | None = None,
-    limit: float | None = None,
-    unit: str = "",
-    why: str = "",
-    remedy: str = "",
-) -> Check:
-    """Make a check; why stands only on one that did not pass, the remedy only on a refusal."""
-    return Check(
-        id=id,
-        role=role,
-        status=status,
-        title=title,
-        observed=observed,
-        limit=limit,
-        unit=unit,
-        why="" if status == "pass" else why,
-        remedy=remedy if status == "refused" else "",
-    )
 
 
 def _shown(measure: Measure, unit: str) -> str:

@@ -32,7 +32,7 @@ from drillmaster.rules.lanes import (
     roster_fault,
     told_bot,
 )
-from drillmaster.signing import GIT, POLICY, Signer, verify_bytes
+from drillmaster.signing import GIT, POLICY, Signer, signs, verify_bytes
 from drillmaster.verdict import Check, Cite
 
 __all__ = ["Authority", "actor_of"]
@@ -195,7 +195,7 @@ class Authority:
         names = sorted(
             name
             for name, entry in self.repo.tree(commit, *([folder] if folder else [])).items()
-            if name.startswith(f"{path}.") and name.endswith(".sig") and entry.mode in ("100644", "100755")
+            if signs(path, name) and entry.mode in ("100644", "100755")
         )
         found = (self.repo.read(commit, name, cap_bytes=1 << 16) for name in names[:_MOST_SIGNATURES])
         return tuple(one for one in found if one is not None)

@@ -7,7 +7,6 @@
 4. Every attempt is counted in a ledger (`intake.attempts`); a policy can say how many there may be.
 """
 
-import glob
 import os
 import shlex
 from collections.abc import Callable
@@ -33,7 +32,19 @@ from drillmaster.verdict import Check, Exact, Verdict
 if TYPE_CHECKING:
     from drillmaster.intake.authority import Authority
 
-__all__ = ["Asked", "Gathered", "Judged", "PolicyRead", "attempt_check", "inside", "judged", "no_policy", "policy_of"]
+__all__ = [
+    "Asked",
+    "Gathered",
+    "Judged",
+    "PolicyRead",
+    "attempt_check",
+    "authority_of",
+    "inside",
+    "judged",
+    "no_policy",
+    "policy_of",
+    "signatures_beside",
+]
 
 _CAP_BYTES = 16 << 20
 
@@ -100,17 +111,7 @@ def judged(
     whose article writes them into its script. None: that is refused.
     """
     must_go_red(name, asked.state)
-    authority = None
-    if asked.base is not None:
-        from drillmaster.intake.authority import Authority
-        from drillmaster.intake.git import Repository
-
-        repo = Repository.at(asked.repo)
-        authority = Authority(repo, asked.base, asked.head, now_ns=asked.now_ns, event=asked.event)
-    elif asked.head is not None or asked.event is not None:
-        raise Problem(
-            f"gate {name}", found="--head or --event alone", wanted="the ref it is for", remedy="add --base origin/main"
-        )
+    authority = authority_of(name, asked)
     policy, checks, stamps = policy_of(name, asked, authority, read=read, absent=absent)
     gathered = gather(policy.gate, asked, authority)
     checks += gathered.checks
@@ -146,6 +147,32 @@ def judged(
         turn.end(at=rfc3339(asked.now_ns, digits=0), status=verdict.status)
     verdict = screened(_with_remedies(verdict))
     return Judged(verdict, policy.gate, policy.gate.closing(gathered.evidence, verdict))
+
+
+def authority_of(name: str, asked: Asked) -> "Authority | None":
+    """Open the base that was named; None where none was. Raises Problem where only a head was."""
+    if asked.base is None:
+        if asked.head is not None or asked.event is not None:
+            raise Problem(
+                f"gate {name}",
+                found="--head or --event alone",
+                wanted="the ref it is for",
+                remedy="add --base origin/main",
+            )
+        return None
+    from drillmaster.intake.authority import Authority
+    from drillmaster.intake.git import Repository
+
+    repo = Repository.at(asked.repo)
+    return Authority(repo, asked.base, asked.head, now_ns=asked.now_ns, event=asked.event)
+
+
+def signatures_beside(path: Path) -> tuple[bytes, ...]:
+    """Read the signatures that lie beside a file outside the repository. Raises Problem."""
+    from drillmaster.signing import signs
+
+    beside = sorted(one for one in path.parent.iterdir() if signs(path.name, one.name))
+    return tuple(read_bytes(one, 1 << 16) for one in beside)
 
 
 def _with_remedies(verdict: Verdict) -> Verdict:
@@ -204,8 +231,7 @@ def policy_of(
 def _outside(path: Path, reader: Reader) -> tuple[PolicyRead, tuple[bytes, ...], bytes]:
     """Read a policy that lies outside the repository, where nothing in the change can touch it."""
     data = read_bytes(path, _CAP_BYTES)
-    beside = sorted(path.parent.glob(f"{glob.escape(path.name)}*.sig"))
-    return reader(data, str(path), format_of(str(path))), tuple(read_bytes(one, 1 << 16) for one in beside), data
+    return reader(data, str(path), format_of(str(path))), signatures_beside(path), data
 
 
 def _ours(name: str) -> Reader:

@@ -20,8 +20,7 @@ from drillmaster.errors import Problem
 from drillmaster.intake import format_of, read_bytes
 from drillmaster.intake.attempts import Ledger
 from drillmaster.intake.authority import Authority
-from drillmaster.intake.git import Repository
-from drillmaster.intake.judging import Asked, attempt_check, inside, no_policy
+from drillmaster.intake.judging import Asked, attempt_check, authority_of, inside, no_policy, signatures_beside
 from drillmaster.intake.selftests import must_go_red
 from drillmaster.verdict import Check, Verdict, conclude
 
@@ -45,26 +44,17 @@ def upheld(name: str, asked: Asked, default: Path | None, judge: Callable[[Path,
     in a repository, which is another one where it was taken from the base.
     """
     must_go_red(name, asked.state)
-    if asked.base is None:
-        if asked.head is not None or asked.event is not None:
-            raise Problem(
-                f"gate {name}",
-                found="--head or --event alone",
-                wanted="the ref it is for",
-                remedy="add --base origin/main",
-            )
+    authority = authority_of(name, asked)
+    if authority is None:
         policy = Path(asked.policy) if asked.policy else default
         if policy is None:
             raise no_policy(name, "--policy")
         return _attempted(name, asked, judge(policy, policy), read_bytes(policy, _CAP_BYTES), policy.name, ())
-    authority = Authority(Repository.at(asked.repo), asked.base, asked.head, now_ns=asked.now_ns, event=asked.event)
     named = asked.policy or f"{FOLDER}/{name}-policy.yaml"
     path = inside(authority, named)
     if path is None:  # outside the repository: nothing in the change can touch it
         data = read_bytes(Path(named), _CAP_BYTES)
-        beside = sorted(Path(named).parent.glob("*.sig"))
-        signatures = tuple(read_bytes(one, 1 << 16) for one in beside if one.name.startswith(f"{Path(named).name}."))
-        signed = authority.policy_check(named, data, signatures)
+        signed = authority.policy_check(named, data, signatures_beside(Path(named)))
         verdict = judge(Path(named), Path(named))
     else:
         found = authority.repo.read(authority.base, path, cap_bytes=_CAP_BYTES)

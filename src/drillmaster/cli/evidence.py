@@ -26,11 +26,7 @@ def new() -> None:
     """Take new evidence of one kind."""
 
 
-@new.command("canary")
-@click.option("--prometheus", "url", metavar="URL", help="A Prometheus on loopback, such as http://127.0.0.1:9090.")
-@click.option("--service", metavar="NAME", help="The service, as the label `service` has it.")
-@click.option("--artifact", metavar="DIGEST", required=True, help="The canary's build: sha256: and 64 hex digits.")
-@click.option(
+_OUT = click.option(
     "--out",
     metavar="FILE",
     type=click.Path(path_type=Path),
@@ -38,14 +34,23 @@ def new() -> None:
     help="Where to write it; - prints it.",
     shell_complete=completions.files,
 )
-@click.option(
+_PLAN = click.option(
     "--plan",
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Instead of --prometheus and --service: a file that names them, and who permitted another host than loopback.",
     shell_complete=completions.files,
 )
-@click.option("--permit-host", metavar="HOST", help="Repeat the host that the plan has permission for.")
+_PERMIT_HOST = click.option("--permit-host", metavar="HOST", help="Repeat the host that the plan has permission for.")
+
+
+@new.command("canary")
+@click.option("--prometheus", "url", metavar="URL", help="A Prometheus on loopback, such as http://127.0.0.1:9090.")
+@click.option("--service", metavar="NAME", help="The service, as the label `service` has it.")
+@click.option("--artifact", metavar="DIGEST", required=True, help="The canary's build: sha256: and 64 hex digits.")
+@_OUT
+@_PLAN
+@_PERMIT_HOST
 def canary(
     url: str | None, service: str | None, artifact: str, out: Path, plan: Path | None, permit_host: str | None
 ) -> None:
@@ -92,22 +97,9 @@ def canary(
     "--counter", metavar="NAME", default="http_requests_total", show_default=True, help="The counter of its requests."
 )
 @click.option("--failed", metavar="MATCHER", default='status=~"5.."', show_default=True, help="What of it failed.")
-@click.option(
-    "--out",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="Where to write it; - prints it.",
-    shell_complete=completions.files,
-)
-@click.option(
-    "--plan",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Instead of --prometheus and --service: a file that names them, and who permitted another host than loopback.",
-    shell_complete=completions.files,
-)
-@click.option("--permit-host", metavar="HOST", help="Repeat the host that the plan has permission for.")
+@_OUT
+@_PLAN
+@_PERMIT_HOST
 def error_budget(
     url: str | None,
     service: str | None,

@@ -1,0 +1,104 @@
+"""Keys that check webhooks: read once, at the start, and shown by nobody."""
+
+import binascii
+import re
+from typing import Any
+
+from drillmaster.errors import Problem
+
+__all__ = ["LEAST_KEY_BYTES", "Key", "base64_exact", "read_key"]
+
+LEAST_KEY_BYTES = 24
+_MOST_KEY_BYTES = 512
+_MOST_STANDARD_BYTES = 64
+_PUBLIC_BYTES = 32
+_BASE64 = re.compile(rb"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+_VISIBLE = re.compile(r"[\x21-\x7e]+(?: [\x21-\x7e]+)*")
+_REMEDY = "put the provider's own signing secret there; openssl rand -base64 32 makes one where you choose it"
+
+
+class Key:
+    """One key. `secret` is what a MAC is made with, or the public half that a signature is checked by. Neither is ever shown."""
+
+    __slots__ = ("_verifier", "public", "secret")
+
+    def __init__(self, secret: bytes, *, public: bool = False, verifier: Any = None) -> None:
+        self.secret = secret
+        self.public = public
+        self._verifier = verifier
+
+    def __repr__(self) -> str:
+        return f"Key({'public' if self.public else 'hmac'})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a key is not written down")
+
+    def verifies(self, signature: bytes, text: bytes) -> bool:
+        """Whether the public key checks an Ed25519 signature of a text."""
+        from cryptography.exceptions import InvalidSignature
+
+        try:
+            self._verifier.verify(signature, text)
+        except InvalidSignature:
+            return False
+        return True
+
+
+def base64_exact(text: bytes, size: int) -> bytes | None:
+    """Decode standard, padded base64 of exactly `size` bytes; None for anything else, bits behind the end included."""
+    if _BASE64.fullmatch(text) is None:
+        return None
+    raw = binascii.a2b_base64(text)
+    if len(raw) != size or binascii.b2a_base64(raw, newline=False) != text:
+        return None
+    return raw
+
+
+def read_key(text: str, *, standard: bool, place: str) -> Key:
+    """Read a key as a provider hands it out. Raises Problem, which names `place` and never the key.
+
+    With `standard`, `whsec_` and base64, or `whpk_` for a public key. Else the text itself is the key, whatever it begins with.
+    """
+    if not isinstance(text, str) or _VISIBLE.fullmatch(text) is None:
+        raise _problem(place, "nothing" if not text else "blanks or characters that no key has", "one key on one line")
+    if not standard:
+        return Key(_long_enough(text.encode("ascii"), place, _MOST_KEY_BYTES))
+    prefix, _, rest = text.partition("_")
+    if prefix == "whsk":
+        raise _problem(place, "a private key, with which anybody could sign", "the public one, whpk_...")
+    if prefix not in ("whsec", "whpk") or not rest:
+        raise _problem(
+            place, "text that begins with neither whsec_ nor whpk_", "a key of the Standard Webhooks specification"
+        )
+    padded = rest.encode("ascii") + b"=" * (-len(rest) % 4)
+    if _BASE64.fullmatch(padded) is None:
+        raise _problem(place, "text that is no base64", "a key of the Standard Webhooks specification")
+    raw = binascii.a2b_base64(padded)
+    if prefix == "whsec":
+        return Key(_long_enough(raw, place, _MOST_STANDARD_BYTES))
+    if len(raw) != _PUBLIC_BYTES:
+        raise _problem(place, f"a public key of {len(raw)} bytes", f"one of {_PUBLIC_BYTES}")
+    return Key(raw, public=True, verifier=_verifier(raw, place))
+
+
+def _long_enough(raw: bytes, place: str, most: int) -> bytes:
+    if not LEAST_KEY_BYTES <= len(raw) <= most:
+        raise _problem(place, f"a key of {len(raw)} bytes", f"{LEAST_KEY_BYTES} to {most} bytes")
+    return raw
+
+
+def _verifier(raw: bytes, place: str) -> Any:
+    try:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    except ImportError:
+        raise Problem(
+            place,
+            found="a public key, and nothing here that can use one",
+            wanted="the package cryptography",
+            remedy="pip install 'drillmaster[webhook]'",
+        ) from None
+    return Ed25519PublicKey.from_public_bytes(raw)
+
+
+def _problem(place: str, found: str, wanted: str) -> Problem:
+    return Problem(place, found=found, wanted=wanted, remedy=_REMEDY)

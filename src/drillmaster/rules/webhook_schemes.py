@@ -1,0 +1,370 @@
+"""How providers sign webhooks: one row a scheme, read by one grammar and checked over the bytes that came.
+
+1. A signature is over the body's bytes as they came off the wire. They are decoded by nobody before it was checked: not as text,
+   not as JSON, not by a content coding.
+2. A header is read exactly or not at all. One line of its name; ASCII digits without a leading zero for a time; lower-case hex
+   or padded base64 of exactly the length of a digest; one `t`. What is anything else is malformed. Parts and versions that the
+   scheme does not name are passed over, as the schemes' own documents say.
+3. Each signature of a header is held against each key, in constant time and to the end: that is how keys are rotated. At least 24
+   bytes make a key, which is the least that the Standard Webhooks specification allows.
+4. The time that is signed is the text that was sent. How old it may be is the scheme's, with the place it comes from; a scheme
+   without a signed time has none, and says so.
+5. An identifier that the signature does not cover is anybody's: whoever caught a signed body could send it again under another.
+   Such an event is known by the digest of its body. The same holds for nothing else: a signed identifier stays what it is.
+6. Nothing here raises for what came over the wire. Only a key that is none does, where it is read.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from hmac import compare_digest, digest
+from typing import Any, Literal
+
+import msgspec
+
+from drillmaster.rules._webhook_keys import LEAST_KEY_BYTES, Key, base64_exact, read_key
+
+__all__ = [
+    "LEAST_KEY_BYTES",
+    "MOST_KEYS",
+    "SCHEMES",
+    "Checked",
+    "Key",
+    "Scheme",
+    "check",
+    "event_id",
+    "header_names",
+    "read_key",
+    "same_digest",
+    "sign",
+]
+
+Signature = Literal["missing", "malformed", "wrong", "matched"]
+Form = Literal["pairs", "hex", "base64", "list"]
+
+MOST_KEYS = 8
+_MOST_SIGNATURES = 16
+_MOST_HEADER_BYTES = 4_096
+_MOST_ID_CHARS = 255
+
+
+class Scheme(msgspec.Struct, frozen=True, kw_only=True):
+    """One row. `signed` names what is signed, in its order: `id`, `time`, `body`, or bytes that stand for themselves."""
+
+    source: str
+    """Where the provider says so."""
+    form: Form
+    signature: bytes
+    """The header's name, in lower case."""
+    version: bytes = b""
+    """What stands before the signature."""
+    time: bytes | None = None
+    """The header that holds the time; None: it is in the signature's header, or there is none."""
+    id_header: bytes | None = None
+    """The header that holds the identifier, where the signature covers it."""
+    id_at: tuple[str, ...] | None = None
+    """Where the body holds the identifier; None with no `id_header`: the digest of the body stands for it (rule 5)."""
+    signed: tuple[str | bytes, ...] = ("body",)
+    tolerance_s: int | None = None
+    """How far a signed time may be from now, either way; None: the scheme signs no time."""
+    tolerance_source: str
+    restated: tuple[str, ...] = ()
+    """Top-level fields of the body that differ from one delivery to the next of one event."""
+    asymmetric: bool = False
+    """Whether keys may be public ones, and signatures `v1a`."""
+
+
+_STANDARD = "https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md"
+_FIVE = "5 minutes, as the reference libraries have it; the specification asks for some tolerance and names none"
+_NO_TIME = "no time is signed: a body stays valid as long as its key, and only its digest tells a replay"
+
+SCHEMES: dict[str, Scheme] = {
+    "generic": Scheme(
+        source="t=<unix>,v1=<hex> over <t>.<body>, as many providers have it",
+        form="pairs",
+        signature=b"x-provider-signature",
+        version=b"v1",
+        id_at=("id",),
+        signed=("time", b".", "body"),
+        tolerance_s=300,
+        tolerance_source="5 minutes, a proposal: take the provider's own",
+    ),
+    "github": Scheme(
+        source="https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries",
+        form="hex",
+        signature=b"x-hub-signature-256",
+        version=b"sha256=",
+        tolerance_source=_NO_TIME,
+    ),
+    "pagerduty": Scheme(
+        source="https://developer.pagerduty.com/docs/verifying-webhook-signatures",
+        form="pairs",
+        signature=b"x-pagerduty-signature",
+        version=b"v1",
+        id_at=("event", "id"),
+        tolerance_source=_NO_TIME,
+    ),
+    "shopify": Scheme(
+        source="https://shopify.dev/docs/apps/build/webhooks/verify-deliveries",
+        form="base64",
+        signature=b"x-shopify-hmac-sha256",
+        tolerance_source=_NO_TIME,
+    ),
+    "slack": Scheme(
+        source="https://docs.slack.dev/authentication/verifying-requests-from-slack",
+        form="hex",
+        signature=b"x-slack-signature",
+        version=b"v0=",
+        time=b"x-slack-request-timestamp",
+        id_at=("event_id",),
+        signed=(b"v0:", "time", b":", "body"),
+        tolerance_s=300,
+        tolerance_source="5 minutes: https://docs.slack.dev/authentication/verifying-requests-from-slack",
+    ),
+    "standard": Scheme(
+        source=_STANDARD,
+        form="list",
+        signature=b"webhook-signature",
+        version=b"v1",
+        time=b"webhook-timestamp",
+        id_header=b"webhook-id",
+        signed=("id", b".", "time", b".", "body"),
+        tolerance_s=300,
+        tolerance_source=_FIVE,
+        asymmetric=True,
+    ),
+    "stripe": Scheme(
+        source="https://docs.stripe.com/webhooks#verify-manually",
+        form="pairs",
+        signature=b"stripe-signature",
+        version=b"v1",
+        id_at=("id",),
+        signed=("time", b".", "body"),
+        tolerance_s=300,
+        tolerance_source="5 minutes, the default of Stripe's libraries: https://docs.stripe.com/webhooks#replay-attacks",
+        restated=("pending_webhooks",),
+    ),
+    "svix": Scheme(
+        source="https://docs.svix.com/receiving/verifying-payloads/how-manual",
+        form="list",
+        signature=b"svix-signature",
+        version=b"v1",
+        time=b"svix-timestamp",
+        id_header=b"svix-id",
+        signed=("id", b".", "time", b".", "body"),
+        tolerance_s=300,
+        tolerance_source=_FIVE,
+        asymmetric=True,
+    ),
+}
+
+_TIME = re.compile(rb"0|[1-9][0-9]{0,11}")
+_HEX = re.compile(rb"[0-9a-f]{64}")
+_PART = re.compile(rb"([A-Za-z0-9_]{1,32})=([\x21-\x2b\x2d-\x7e]{1,1024})")
+_ENTRY = re.compile(rb"([a-z0-9]{1,16}),([\x21-\x7e]{1,1024})")
+_ID = re.compile(rb"[\x21-\x2d\x2f-\x7e]{1,255}")  # visible ASCII without the dot, which parts what is signed
+_DIGEST_BYTES = 32
+_ED25519_BYTES = 64
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a signature's headers say. Only `matched` makes the rest of it true."""
+
+    signature: Signature
+    time_s: int | None = None
+    """Seconds since 1970 as they were signed; None: there is none."""
+    message_id: str | None = None
+
+
+class _Read(msgspec.Struct, frozen=True, kw_only=True):
+    time: bytes = b""
+    message_id: bytes = b""
+    macs: tuple[bytes, ...] = ()
+    public: tuple[bytes, ...] = ()
+    """Signatures that a public key checks."""
+
+
+_MISSING = Checked(signature="missing")
+_MALFORMED = Checked(signature="malformed")
+
+
+def check(scheme: Scheme, headers: Iterable[tuple[bytes, bytes]], body: bytes, keys: Sequence[Key]) -> Checked:
+    """Hold a body against what its headers say. Names of `headers` are in lower case, each line of them by itself."""
+    read = _read(scheme, headers)
+    if isinstance(read, Checked):
+        return read
+    if not 0 < len(keys) <= MOST_KEYS:
+        return Checked(signature="wrong")
+    text = b"".join(_pieces(scheme, read.message_id, read.time, body))
+    matched = False
+    for key in keys:  # to the end, whatever matches: how long it takes says nothing
+        if key.public:
+            for one in read.public:
+                matched |= key.verifies(one, text)
+        elif read.macs:
+            mac = digest(key.secret, text, "sha256")
+            for one in read.macs:
+                matched |= compare_digest(mac, one)
+    return Checked(
+        signature="matched" if matched else "wrong",
+        time_s=int(read.time) if read.time else None,
+        message_id=read.message_id.decode("ascii") or None,
+    )
+
+
+def event_id(scheme: Scheme, checked: Checked, body: bytes, document: object) -> str | None:
+    """Give what an event is known by (rule 5); None: it has no identifier that is one."""
+    if scheme.id_header is not None:
+        return checked.message_id
+    if scheme.id_at is None:
+        return f"sha256:{sha256(body).hexdigest()}"
+    found = document
+    for name in scheme.id_at:
+        if not isinstance(found, dict):
+            return None
+        found = found.get(name)
+    usable = type(found) is str and 0 < len(found) <= _MOST_ID_CHARS and found.isprintable() and not found.isspace()
+    return found if usable else None
+
+
+def same_digest(scheme: Scheme, body: bytes, document: object) -> str:
+    """Name what a body says, so that two deliveries of one event are told from two events under one identifier.
+
+    That is the digest of its bytes; where a provider writes some fields anew each time, of all but those.
+    """
+    if not (scheme.restated and isinstance(document, dict) and any(name in document for name in scheme.restated)):
+        return sha256(body).hexdigest()
+    from drillmaster.strict import canonical
+
+    kept: dict[str, Any] = {name: value for name, value in document.items() if name not in scheme.restated}
+    return sha256(canonical(kept)).hexdigest()
+
+
+def header_names() -> frozenset[bytes]:
+    """List the headers that hold a signature, of all schemes."""
+    return frozenset(scheme.signature for scheme in SCHEMES.values())
+
+
+def sign(
+    scheme: Scheme, body: bytes, keys: Sequence[Key], *, time_s: int = 0, message_id: str = ""
+) -> list[tuple[bytes, bytes]]:
+    """Give the headers that a provider would send with a body, signed by each key. For drills, benches and tests."""
+    time = b"%d" % time_s if "time" in scheme.signed else b""
+    name = message_id.encode("ascii") if "id" in scheme.signed else b""
+    text = b"".join(_pieces(scheme, name, time, body))
+    macs = [digest(key.secret, text, "sha256") for key in keys]
+    headers = [(scheme.signature, _written(scheme, time, macs))]
+    if scheme.time is not None:
+        headers.append((scheme.time, time))
+    if scheme.id_header is not None:
+        headers.append((scheme.id_header, name))
+    return headers
+
+
+def _pieces(scheme: Scheme, message_id: bytes, time: bytes, body: bytes) -> list[bytes]:
+    known = {"id": message_id, "time": time, "body": body}
+    return [piece if isinstance(piece, bytes) else known[piece] for piece in scheme.signed]
+
+
+def _written(scheme: Scheme, time: bytes, macs: Sequence[bytes]) -> bytes:
+    from base64 import b64encode
+
+    match scheme.form:
+        case "pairs":
+            stamped = [b"t=" + time] if time else []
+            return b",".join([*stamped, *(scheme.version + b"=" + mac.hex().encode() for mac in macs)])
+        case "hex":
+            return scheme.version + macs[0].hex().encode()
+        case "base64":
+            return b64encode(macs[0])
+        case "list":
+            return b" ".join(scheme.version + b"," + b64encode(mac) for mac in macs)
+
+
+def _read(scheme: Scheme, headers: Iterable[tuple[bytes, bytes]]) -> _Read | Checked:
+    """Read the headers of a scheme; a `Checked` where that cannot be done."""
+    found: dict[bytes, bytes] = {}
+    wanted = [name for name in (scheme.signature, scheme.time, scheme.id_header) if name is not None]
+    for pair in headers:
+        if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(type(one) is bytes for one in pair)):
+            return _MALFORMED
+        name, value = pair
+        if name not in wanted:
+            continue
+        if name in found or len(value) > _MOST_HEADER_BYTES:
+            return _MALFORMED
+        found[name] = value
+    if any(not found.get(name) for name in wanted):
+        return _MISSING
+    read = _signatures(scheme, found[scheme.signature])
+    if read is None:
+        return _MALFORMED
+    time = found[scheme.time] if scheme.time is not None else read.time
+    message_id = found[scheme.id_header] if scheme.id_header is not None else b""
+    if ("time" in scheme.signed) != bool(time) or (time and _TIME.fullmatch(time) is None):
+        return _MALFORMED
+    if message_id and _ID.fullmatch(message_id) is None:
+        return _MALFORMED
+    return msgspec.structs.replace(read, time=time, message_id=message_id)
+
+
+def _signatures(scheme: Scheme, value: bytes) -> _Read | None:
+    match scheme.form:
+        case "pairs":
+            return _pairs(scheme, value)
+        case "hex":
+            mac = value[len(scheme.version) :]
+            exact = value.startswith(scheme.version) and _HEX.fullmatch(mac)
+            return _Read(macs=(bytes.fromhex(mac.decode("ascii")),)) if exact else None
+        case "base64":
+            one = base64_exact(value, _DIGEST_BYTES)
+            return None if one is None else _Read(macs=(one,))
+        case "list":
+            return _list(scheme, value)
+
+
+def _pairs(scheme: Scheme, value: bytes) -> _Read | None:
+    times: list[bytes] = []
+    macs: list[bytes] = []
+    parts = value.split(b",")
+    if len(parts) > _MOST_SIGNATURES:
+        return None
+    for part in parts:
+        match = _PART.fullmatch(part)
+        if match is None:
+            return None
+        name, said = match.groups()
+        if name == b"t" and "time" in scheme.signed:
+            times.append(said)
+        elif name == scheme.version:
+            if _HEX.fullmatch(said) is None:
+                return None
+            macs.append(bytes.fromhex(said.decode("ascii")))
+    if not macs or len(times) != ("time" in scheme.signed):
+        return None
+    return _Read(time=times[0] if times else b"", macs=tuple(macs))
+
+
+def _list(scheme: Scheme, value: bytes) -> _Read | None:
+    macs: list[bytes] = []
+    public: list[bytes] = []
+    entries = value.split(b" ")
+    if len(entries) > _MOST_SIGNATURES:
+        return None
+    for entry in entries:
+        match = _ENTRY.fullmatch(entry)
+        if match is None:
+            return None
+        version, said = match.groups()
+        if version == scheme.version:
+            one = base64_exact(said, _DIGEST_BYTES)
+            into = macs
+        elif version == scheme.version + b"a":
+            one = base64_exact(said, _ED25519_BYTES)
+            into = public
+        else:
+            continue
+        if one is None:
+            return None
+        into.append(one)
+    return _Read(macs=tuple(macs), public=tuple(public)) if macs or public else None

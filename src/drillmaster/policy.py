@@ -13,7 +13,7 @@ import msgspec
 
 from drillmaster.clock import parse_rfc3339
 
-__all__ = ["Pin", "Policy", "pin_problems", "seconds_text", "share_text"]
+__all__ = ["GuardsFile", "Pin", "Policy", "pin_problems", "seconds_text", "share_text"]
 
 _NOT_A_DOCUMENT = re.compile(
     r"\b(prompt|chat|model|llm|gpt|chatgpt|completion|transcript|assistant)\b|^(prompt|chat|model)-", re.IGNORECASE
@@ -39,6 +39,22 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     gates: list[dict[str, Any]]
     max_attempts: Annotated[int, msgspec.Meta(ge=1, le=1_000)] | msgspec.UnsetType = msgspec.UNSET
     """How often one subject may be judged on new evidence; left out: any number of times, each of them counted."""
+
+    @property
+    def pin(self) -> Pin:
+        return Pin(source=self.source, owner=self.owner, review_by=self.review_by)
+
+
+class GuardsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`kind: guards`. The entries of `guards` are decoded by the guard that each one names."""
+
+    kind: Literal["guards"]
+    version: Literal[1]
+    source: str
+    owner: str
+    reviewers: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    review_by: str
+    guards: Annotated[list[dict[str, Any]], msgspec.Meta(min_length=1)]
 
     @property
     def pin(self) -> Pin:

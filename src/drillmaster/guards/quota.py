@@ -6,12 +6,13 @@
 3. A denial says how long to wait, and what is left. What costs more than may ever come at once is denied for good.
 """
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 
-from drillmaster.guards import Decision, Guard
-from drillmaster.rules.quota import Limits, Spending, take
+from drillmaster.guards import STORE_UNAVAILABLE, Ask, Decision, Guard
+from drillmaster.rules import AnyLaw
+from drillmaster.rules.quota import LAW, MOST_CAP, Granted, Spending, Take
 
 __all__ = ["REASONS", "OutboundCall", "Quota", "bucket", "guard"]
 
@@ -22,8 +23,8 @@ REASONS: dict[str, str] = {
     "never": "It costs more than may come at once, however long one waits.",
     "facts-unusable": "A fact has a type or a size that none can have.",
     "other-bucket": "The call is to another partner, or under another identity, than these limits are for.",
+    **STORE_UNAVAILABLE,
 }
-_NS_PER_MS = 1_000_000
 _MOST_COST = 2**53 - 1
 
 
@@ -46,33 +47,38 @@ class Quota(Guard[Spending, OutboundCall], frozen=True, kw_only=True, tag="quota
     Cannot show: what others call under the same identity past this guard.
     """
 
+    LAW: ClassVar[AnyLaw] = LAW
+
     partner: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
     identity: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
     window_ms: Annotated[int, msgspec.Meta(ge=1, le=31 * 86_400_000)]
-    max_per_window: Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
+    max_per_window: Annotated[int, msgspec.Meta(ge=1, le=MOST_CAP)]
     """Of cost, in any window of that length, wherever it is laid."""
-    burst: Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
+    burst: Annotated[int, msgspec.Meta(ge=1, le=MOST_CAP)]
     """Of cost, at once; at most the cap."""
 
     def __post_init__(self) -> None:
         if self.burst > self.max_per_window:
             raise ValueError(f"burst at most max_per_window: found {self.burst} over {self.max_per_window}")
 
-    def step(self, state: Spending | None, facts: OutboundCall, now_ms: int) -> tuple[Spending | None, Decision]:
-        """Decide. The state that follows holds the grant, where there is one; `now_ms` is of the store's clock."""
-        if type(facts.cost) is not int or not 1 <= facts.cost <= _MOST_COST or type(now_ms) is not int:
-            return state, Decision(allowed=False, reason="facts-unusable")
+    def asks(self, facts: OutboundCall) -> Ask | Decision:
+        """Say what to take, and from which bucket."""
+        if type(facts.cost) is not int or not 1 <= facts.cost <= _MOST_COST:
+            return Decision(allowed=False, reason="facts-unusable")
         if (facts.partner, facts.identity) != (self.partner, self.identity):
-            return state, Decision(allowed=False, reason="other-bucket")
-        limits = Limits(window_ns=self.window_ms * _NS_PER_MS, cap=self.max_per_window, burst=self.burst)
-        told = take(state or Spending(), facts.cost, limits, now_ms * _NS_PER_MS)
+            return Decision(allowed=False, reason="other-bucket")
+        take = Take(cost=facts.cost, window_us=self.window_ms * 1_000, cap=self.max_per_window, burst=self.burst)
+        return Ask(bucket(self.partner, self.identity), take)
+
+    def decides(self, facts: OutboundCall, told: Granted) -> Decision:
+        """Say what came of it: a grant, or how long to wait."""
         if told.allowed:
-            return told.spending, Decision(allowed=True, reason="within-quota", left=told.left)
-        if told.wait_ns is None:
-            return told.spending, Decision(allowed=False, reason="never", left=told.left)
+            return Decision(allowed=True, reason="within-quota", left=told.left)
+        if told.wait_us is None:
+            return Decision(allowed=False, reason="never", left=told.left)
         reason = "over-cap" if told.left < facts.cost else "over-burst"
-        wait_ms = -(-told.wait_ns // _NS_PER_MS)  # rounded up: nobody comes too early
-        return told.spending, Decision(allowed=False, reason=reason, wait_ms=wait_ms, left=told.left)
+        wait_ms = -(-told.wait_us // 1_000)  # rounded up: nobody comes too early
+        return Decision(allowed=False, reason=reason, wait_ms=wait_ms, left=told.left)
 
 
 def bucket(partner: str, identity: str) -> str:

@@ -3,3 +3,42 @@
 What stands here is the only text of a law. Another carrier (a script in a store, a query, an example in another
 language) is tested against the same table.
 """
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+__all__ = ["Law", "Step"]
+
+S = TypeVar("S")
+A = TypeVar("A")
+T = TypeVar("T")
+
+
+class Step(msgspec.Struct, Generic[S, T], frozen=True):
+    """What one question leaves behind and what it is told."""
+
+    state: S | None
+    told: T
+    keep_us: int | None
+    """After so long without a question the state says no more than none would, and may be forgotten; None: never."""
+
+
+class Law(msgspec.Struct, Generic[S, A, T], frozen=True, kw_only=True):
+    """A law with state, as a store carries it out: one question at a time, on the store's own clock.
+
+    `stores/laws/` holds its other carriers: `NAME.sql` makes a function `drillmaster_NAME(key, question..., now)` in
+    PostgreSQL, `NAME.lua` is a script for Redis. Both take the fields of `asked` and give those of `told`, in their order:
+    whole numbers below 2^53, texts, booleans and None. `_cases/NAME.json` is the table that each carrier is held against.
+    """
+
+    name: str
+    state: type[S]
+    asked: type[A]
+    told: type[T]
+    step: Callable[[S | None, A, int], Step[S, T]]
+    """(state, question, microseconds since 1970) -> what follows. Raises ValueError for a question that is none."""
+
+
+AnyLaw = Law[Any, Any, Any]

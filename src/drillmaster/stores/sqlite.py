@@ -1,0 +1,184 @@
+"""A store in one file, for the processes of one host.
+
+1. A question is one transaction that holds the file's write lock from its beginning (BEGIN IMMEDIATE), and is on disk before it
+   is answered (synchronous = FULL).
+2. The clock is the host's uptime since its boot, set going at the wall clock's time when the first question after a boot came
+   and never before the latest time that was told. A wall clock that is set back or forth moves nothing.
+3. The file has to be there and prepared: SQLite would make an empty one.
+"""
+
+import asyncio
+import os
+import sqlite3
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from drillmaster.errors import Problem, one_line
+from drillmaster.rules import AnyLaw
+from drillmaster.stores import Unavailable
+
+__all__ = ["AsyncSQLiteStore", "SQLiteStore"]
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS drillmaster_state (
+  law TEXT NOT NULL, key TEXT NOT NULL, state BLOB NOT NULL, forget_us INTEGER, PRIMARY KEY (law, key)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS drillmaster_state_forget ON drillmaster_state (forget_us) WHERE forget_us IS NOT NULL;
+CREATE TABLE IF NOT EXISTS drillmaster_clock (one INTEGER PRIMARY KEY CHECK (one = 1), boot TEXT, base_us INTEGER, seen_us INTEGER);
+"""
+_NOTED_US = 1_000_000
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+class SQLiteStore:
+    def __init__(self, path: str, *, within_s: float) -> None:
+        self._path = Path(path)
+        self.place = one_line(f"sqlite:{path}")
+        self._within_s = within_s
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._pid = 0
+        self._boot = _boot()
+        self._coders: dict[str, tuple[msgspec.msgpack.Encoder, Any]] = {}
+
+    def ask(self, law: AnyLaw, key: str, question: Any, *, now_us: int | None = None) -> Any:
+        """Answer within the time limit. `now_us` is for tests of the law: no guard gives it."""
+        ends = time.monotonic() + self._within_s
+        if not self._lock.acquire(timeout=self._within_s):
+            raise self._unavailable("no turn within the time limit")
+        try:
+            connection = self._connected()
+            connection.execute(f"PRAGMA busy_timeout = {max(1, int((ends - time.monotonic()) * 1_000))}")
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                told = self._answer(connection, law, key, question, now_us)
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+            return told
+        except sqlite3.Error as error:
+            self._drop()
+            raise self._unavailable(str(error)) from None
+        finally:
+            self._lock.release()
+
+    def prepare(self) -> None:
+        try:
+            with sqlite3.connect(self._path, timeout=10, isolation_level=None) as connection:
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.executescript(_TABLES)
+            connection.close()
+        except sqlite3.Error as error:
+            raise Problem(
+                self.place,
+                found=str(error),
+                wanted="a file that can be written",
+                remedy="see that the folder is there and yours to write",
+            ) from None
+
+    def close(self) -> None:
+        with self._lock:
+            self._drop()
+
+    def _answer(self, connection: sqlite3.Connection, law: AnyLaw, key: str, question: Any, now_us: int | None) -> Any:
+        now_us = self._now_us(connection) if now_us is None else now_us
+        encoder, decoder = self._coder(law)
+        row = connection.execute(
+            "SELECT state FROM drillmaster_state WHERE law = ? AND key = ?", (law.name, key)
+        ).fetchone()
+        then = law.step(None if row is None else decoder.decode(row[0]), question, now_us)
+        if then.state is None:
+            connection.execute("DELETE FROM drillmaster_state WHERE law = ? AND key = ?", (law.name, key))
+            return then.told
+        connection.execute(
+            "INSERT INTO drillmaster_state (law, key, state, forget_us) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (law, key) DO UPDATE SET state = excluded.state, forget_us = excluded.forget_us",
+            (law.name, key, encoder.encode(then.state), None if then.keep_us is None else now_us + then.keep_us),
+        )
+        if row is None:  # each new key takes two old ones along, so that the file does not grow for ever
+            connection.execute(
+                "DELETE FROM drillmaster_state WHERE (law, key) IN"
+                " (SELECT law, key FROM drillmaster_state WHERE forget_us < ? LIMIT 2)",
+                (now_us,),
+            )
+        return then.told
+
+    def _now_us(self, connection: sqlite3.Connection) -> int:
+        row = connection.execute("SELECT boot, base_us, seen_us FROM drillmaster_clock").fetchone()
+        up_us = _up_us()
+        seen_us = 0 if row is None else row[2]
+        booted = row is None or row[0] != self._boot
+        # What was seen is noted once a second, so this much later nobody has seen yet.
+        base_us = max(time.time_ns() // 1_000, seen_us + _NOTED_US) - up_us if booted else row[1]
+        now_us: int = max(base_us + up_us, seen_us)
+        if booted or now_us - seen_us >= _NOTED_US:
+            connection.execute(
+                "INSERT OR REPLACE INTO drillmaster_clock (one, boot, base_us, seen_us) VALUES (1, ?, ?, ?)",
+                (self._boot, base_us, now_us),
+            )
+        return now_us
+
+    def _coder(self, law: AnyLaw) -> tuple[msgspec.msgpack.Encoder, Any]:
+        if law.name not in self._coders:
+            self._coders[law.name] = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(law.state)
+        return self._coders[law.name]
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._pid != os.getpid():
+            self._connection, self._pid = None, os.getpid()  # a parent's connection is the parent's to close
+        if self._connection is None:
+            # `mode=rw`: a file that is not there is an error, and no new one.
+            uri = f"{self._path.absolute().as_uri()}?mode=rw"
+            connection = sqlite3.connect(
+                uri, uri=True, timeout=self._within_s, isolation_level=None, check_same_thread=False
+            )
+            connection.execute("PRAGMA synchronous = FULL")
+            self._connection = connection
+        return self._connection
+
+    def _drop(self) -> None:
+        if self._connection is not None and self._pid == os.getpid():
+            self._connection.close()
+        self._connection = None
+
+    def _unavailable(self, found: str) -> Unavailable:
+        return Unavailable(
+            self.place,
+            found=one_line(found),
+            wanted="a prepared file that answers in time",
+            remedy=f"drillmaster store prepare {self.place}",
+        )
+
+
+class AsyncSQLiteStore:
+    """The same in a thread: a transaction waits for the disk."""
+
+    def __init__(self, path: str, *, within_s: float) -> None:
+        self._store = SQLiteStore(path, within_s=within_s)
+        self.place = self._store.place
+
+    async def ask(self, law: AnyLaw, key: str, question: Any) -> Any:
+        return await asyncio.to_thread(self._store.ask, law, key, question)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._store.close)
+
+
+def _boot() -> str:
+    """Name this boot of the host; where the system tells none, there is one for all, and the wall clock counts."""
+    try:
+        return _BOOT.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _up_us() -> int:
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    if clock is None or not _BOOT.exists():
+        return time.time_ns() // 1_000
+    return time.clock_gettime_ns(clock) // 1_000

@@ -1,0 +1,92 @@
+"""The inbox in PostgreSQL, for workers of many hosts. Its clock is the server's.
+
+A wait for a lock or an answer ends at the server by the same limit as here; a peer that fell silent is given up by TCP's own
+timers. What was given up may have been committed: all that is asked is safe to ask again.
+"""
+
+import os
+from typing import Any
+
+from drillmaster.errors import Problem, one_line
+from drillmaster.screen import screen_url
+from drillmaster.stores.inbox import Connection
+
+__all__ = ["PostgreSQL"]
+
+_TABLES = (
+    """CREATE TABLE IF NOT EXISTS drillmaster_inbox (
+  seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, source TEXT NOT NULL, event_id TEXT NOT NULL, digest TEXT NOT NULL,
+  body BYTEA NOT NULL, received_ms BIGINT NOT NULL,
+  state TEXT NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'done', 'parked')), reason TEXT NOT NULL DEFAULT '',
+  attempts INTEGER NOT NULL DEFAULT 0, claim TEXT, claimed_ms BIGINT, claim_until_ms BIGINT, not_before_ms BIGINT, ended_ms BIGINT,
+  UNIQUE (source, event_id))""",
+    "CREATE INDEX IF NOT EXISTS drillmaster_inbox_waiting ON drillmaster_inbox (seq) WHERE state = 'waiting'",
+    """CREATE TABLE IF NOT EXISTS drillmaster_inbox_other (
+  source TEXT NOT NULL, event_id TEXT NOT NULL, digest TEXT NOT NULL, body BYTEA NOT NULL, first_ms BIGINT NOT NULL,
+  last_ms BIGINT NOT NULL, times BIGINT NOT NULL, UNIQUE (source, event_id, digest))""",
+    """CREATE TABLE IF NOT EXISTS drillmaster_inbox_effects (
+  source TEXT NOT NULL, event_id TEXT NOT NULL, kind TEXT NOT NULL, account TEXT NOT NULL,
+  amount_minor BIGINT NOT NULL CHECK (amount_minor > 0), currency TEXT NOT NULL, made_ms BIGINT NOT NULL,
+  UNIQUE (source, event_id))""",
+    """CREATE TABLE IF NOT EXISTS drillmaster_inbox_notes (
+  source TEXT NOT NULL, event_id TEXT NOT NULL, headline TEXT NOT NULL, risk TEXT NOT NULL, made_ms BIGINT NOT NULL,
+  UNIQUE (source, event_id))""",
+)
+
+
+class PostgreSQL:
+    mark = "%s"
+    begin = "BEGIN"
+    now_ms = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+    lock = " FOR UPDATE SKIP LOCKED"
+    tables: tuple[str, ...] = _TABLES
+
+    def __init__(self, url: str, *, within_s: float) -> None:
+        try:
+            import psycopg
+        except ImportError:
+            raise Problem(
+                "inbox",
+                found="no driver for PostgreSQL",
+                wanted="psycopg 3",
+                remedy="pip install 'drillmaster[postgresql]'",
+            ) from None
+        self._driver = psycopg
+        self._url = url
+        self._within_s = within_s
+        host = url.partition("://")[2].split("/", 1)[0].split("?", 1)[0]
+        cut = (
+            "@" in url.partition("://")[2][len(host) :].partition("?")[0]
+        )  # a piece of a password would stand in messages
+        self.place = "postgresql://[screened]" if cut else screen_url(url)
+
+    def connect(self, *, making: bool = False) -> Connection:
+        limit_ms = max(1, int(self._within_s * 1_000))
+        connection: Any = self._driver.connect(
+            self._url,
+            autocommit=True,
+            connect_timeout=max(2, int(self._within_s)),
+            application_name="drillmaster",
+            options=f"-c statement_timeout={limit_ms} -c lock_timeout={limit_ms}"
+            f" -c idle_in_transaction_session_timeout={10 * limit_ms}",
+            keepalives_idle=5,
+            keepalives_interval=2,
+            keepalives_count=2,
+            tcp_user_timeout=max(2_000, limit_ms),
+        )
+        if connection.execute("SHOW synchronous_commit").fetchone()[0] == "off":
+            connection.execute(
+                "SET synchronous_commit = on"
+            )  # an answer before the disk has it is a promise nobody can keep
+        return connection  # type: ignore[no-any-return]  # psycopg's own type says more than is needed here
+
+    def prepare(self, connection: Connection) -> None:
+        """Keep two who prepare at once from making one table twice."""
+        connection.execute("SELECT pg_advisory_lock(7305871041)")
+
+    def fault(self, error: BaseException) -> str | None:
+        if not isinstance(error, self._driver.Error):
+            return None
+        # The first line alone: what follows it can quote the row.
+        said = error.diag.message_primary or str(error).strip().partition("\n")[0]
+        return one_line(said).replace(os.environ.get("PGPASSWORD") or "\0", "***").strip()

@@ -22,7 +22,8 @@ class Step(msgspec.Struct, Generic[S, T], frozen=True):
     state: S | None
     told: T
     keep_us: int | None
-    """After so long without a question the state says no more than none would, and may be forgotten; None: never."""
+    """After so long without a question the state says no more than none would, and may be forgotten; None: never. Where
+    `state` is the very one that was given, nothing is written and this counts for nothing."""
 
 
 class Law(msgspec.Struct, Generic[S, A, T], frozen=True, kw_only=True):
@@ -30,7 +31,8 @@ class Law(msgspec.Struct, Generic[S, A, T], frozen=True, kw_only=True):
 
     `stores/laws/` holds its other carriers: `NAME.sql` makes a function `drillmaster_NAME(key, question..., now)` in
     PostgreSQL, `NAME.lua` is a script for Redis. Both take the fields of `asked` and give those of `told`, in their order:
-    whole numbers below 2^53, texts, booleans and None. `_cases/NAME.json` is the table that each carrier is held against.
+    whole numbers below 2^53, texts, booleans and None; a tuple of structs is one text, `1,2;3,4`. `_cases/NAME.json` is the
+    table that each carrier is held against.
     """
 
     name: str
@@ -39,6 +41,10 @@ class Law(msgspec.Struct, Generic[S, A, T], frozen=True, kw_only=True):
     told: type[T]
     step: Callable[[S | None, A, int], Step[S, T]]
     """(state, question, microseconds since 1970) -> what follows. Raises ValueError for a question that is none."""
+    logged: bool = False
+    """Whether a store writes each question down, with what it was told and when, in the same step."""
+    parts: Callable[[A], tuple[str, ...]] | None = None
+    """What a question touches, by name, where each has keys and a lifetime of its own in Redis; None: one thing."""
 
 
 AnyLaw = Law[Any, Any, Any]

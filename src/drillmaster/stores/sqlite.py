@@ -5,6 +5,8 @@
 2. The clock is the host's uptime since its boot, set going at the wall clock's time when the first question after a boot came
    and never before the latest time that was told. A wall clock that is set back or forth moves nothing.
 3. The file has to be there and prepared: SQLite would make an empty one.
+4. State is JSON, so that a view over it (`laws/NAME.sqlite`) can be joined by a query of the worker's own. What a law has written
+   down is in `drillmaster_log`, the latest million of it.
 """
 
 import asyncio
@@ -20,16 +22,22 @@ import msgspec
 from drillmaster.errors import Problem, one_line
 from drillmaster.rules import AnyLaw
 from drillmaster.stores import Unavailable
+from drillmaster.stores.carrying import scripts
 
 __all__ = ["AsyncSQLiteStore", "SQLiteStore"]
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS drillmaster_state (
-  law TEXT NOT NULL, key TEXT NOT NULL, state BLOB NOT NULL, forget_us INTEGER, PRIMARY KEY (law, key)
+  law TEXT NOT NULL, key TEXT NOT NULL, state TEXT NOT NULL, forget_us INTEGER, PRIMARY KEY (law, key)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS drillmaster_state_forget ON drillmaster_state (forget_us) WHERE forget_us IS NOT NULL;
 CREATE TABLE IF NOT EXISTS drillmaster_clock (one INTEGER PRIMARY KEY CHECK (one = 1), boot TEXT, base_us INTEGER, seen_us INTEGER);
+CREATE TABLE IF NOT EXISTS drillmaster_log (
+  n INTEGER PRIMARY KEY, law TEXT NOT NULL, key TEXT NOT NULL, at_us INTEGER NOT NULL, asked TEXT NOT NULL, told TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS drillmaster_log_key ON drillmaster_log (law, key, n);
 """
+_MOST_LOGGED = 1_000_000
 _NOTED_US = 1_000_000
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -43,7 +51,7 @@ class SQLiteStore:
         self._connection: sqlite3.Connection | None = None
         self._pid = 0
         self._boot = _boot()
-        self._coders: dict[str, tuple[msgspec.msgpack.Encoder, Any]] = {}
+        self._coders: dict[str, tuple[msgspec.json.Encoder, Any]] = {}
 
     def ask(self, law: AnyLaw, key: str, question: Any, *, now_us: int | None = None) -> Any:
         """Answer within the time limit. `now_us` is for tests of the law: no guard gives it."""
@@ -71,7 +79,7 @@ class SQLiteStore:
         try:
             with sqlite3.connect(self._path, timeout=10, isolation_level=None) as connection:
                 connection.execute("PRAGMA journal_mode = WAL")
-                connection.executescript(_TABLES)
+                connection.executescript(_TABLES + "".join(scripts("sqlite").values()))
             connection.close()
         except sqlite3.Error as error:
             raise Problem(
@@ -91,14 +99,24 @@ class SQLiteStore:
         row = connection.execute(
             "SELECT state FROM drillmaster_state WHERE law = ? AND key = ?", (law.name, key)
         ).fetchone()
-        then = law.step(None if row is None else decoder.decode(row[0]), question, now_us)
+        state = None if row is None else decoder.decode(row[0])
+        then = law.step(state, question, now_us)
+        if law.logged:
+            _write_down(connection, encoder, law.name, key, now_us, question, then.told)
+        if then.state is state:
+            return then.told
         if then.state is None:
             connection.execute("DELETE FROM drillmaster_state WHERE law = ? AND key = ?", (law.name, key))
             return then.told
         connection.execute(
             "INSERT INTO drillmaster_state (law, key, state, forget_us) VALUES (?, ?, ?, ?)"
             " ON CONFLICT (law, key) DO UPDATE SET state = excluded.state, forget_us = excluded.forget_us",
-            (law.name, key, encoder.encode(then.state), None if then.keep_us is None else now_us + then.keep_us),
+            (
+                law.name,
+                key,
+                encoder.encode(then.state).decode(),
+                None if then.keep_us is None else now_us + then.keep_us,
+            ),
         )
         if row is None:  # each new key takes two old ones along, so that the file does not grow for ever
             connection.execute(
@@ -123,9 +141,9 @@ class SQLiteStore:
             )
         return now_us
 
-    def _coder(self, law: AnyLaw) -> tuple[msgspec.msgpack.Encoder, Any]:
+    def _coder(self, law: AnyLaw) -> tuple[msgspec.json.Encoder, Any]:
         if law.name not in self._coders:
-            self._coders[law.name] = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(law.state)
+            self._coders[law.name] = msgspec.json.Encoder(), msgspec.json.Decoder(law.state)
         return self._coders[law.name]
 
     def _connected(self) -> sqlite3.Connection:
@@ -167,6 +185,23 @@ class AsyncSQLiteStore:
 
     async def close(self) -> None:
         await asyncio.to_thread(self._store.close)
+
+
+def _write_down(
+    connection: sqlite3.Connection,
+    encoder: msgspec.json.Encoder,
+    law: str,
+    key: str,
+    now_us: int,
+    asked: Any,
+    told: Any,
+) -> None:
+    """Write one question and its answer into the log, in the transaction of both; the oldest go."""
+    row = (law, key, now_us, encoder.encode(asked).decode(), encoder.encode(told).decode())
+    n = connection.execute(
+        "INSERT INTO drillmaster_log (law, key, at_us, asked, told) VALUES (?, ?, ?, ?, ?)", row
+    ).lastrowid
+    connection.execute("DELETE FROM drillmaster_log WHERE n <= ?", ((n or 0) - _MOST_LOGGED,))
 
 
 def _boot() -> str:

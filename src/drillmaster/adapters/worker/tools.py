@@ -1,0 +1,510 @@
+"""Signed tool contracts inside a worker: loaded, kept, held against the live server, and against each call.
+
+1. A list is loaded whole or not at all. It is judged by the gate `tools` with the policy that was read at the start, and a
+   person of `allowed_signers` who is among the policy's `signers` has signed these bytes; so has one signed the policy. What
+   the server offers is no part of that: it is compared when the session opens.
+2. A load that is refused changes nothing: the list before it stays in memory, and in force. A list that gives a privilege more
+   than the one in force wants two people, as in the gate.
+3. A session is one client's with one server. What it meets is told to the guard as names, digests and counts; the guard's answer
+   is the only one. What halts it holds until the session ends.
+4. A denial is logged with the server, the tool, the reason and counts. A name that the list does not have is not logged:
+   whoever made it up may have written anything into it.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import drillmaster
+from drillmaster import strict
+from drillmaster.clock import Clock, SystemClock
+from drillmaster.errors import Problem, Refused
+from drillmaster.gates._tools_change import of_offered
+from drillmaster.gates._tools_contract import of_command
+from drillmaster.gates.tools import Listing, Offered, Tools, ToolsGate
+from drillmaster.guards import Decision
+from drillmaster.guards import tools as law
+from drillmaster.intake import format_of, is_there, read_bytes
+from drillmaster.intake.judging import signatures_beside
+from drillmaster.intake.mcp_files import CAP_BYTES
+from drillmaster.intake.tools import file_fact
+from drillmaster.judge import decode_gate, judge, load_policy
+from drillmaster.rules import argv, names
+from drillmaster.rules.tool_calls import read
+from drillmaster.signing import POLICY, verify_bytes
+
+__all__ = ["Asked", "Command", "Shelf", "SignedList", "ToolSession", "log_denial"]
+
+_LOG = logging.getLogger("drillmaster.tools")
+_POLICY_CAP_BYTES = 16 << 20
+_MOST_TICKETS = 1_000
+_UNLISTED = "(not listed)"
+_NOT_HERE = frozenset({"descriptors"})
+"""Checks of the gate that wait for the session: what the server offers is asked of the server."""
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to one call: the decision, and the arguments as they were read and judged. None: it is denied."""
+
+    decision: Decision
+    arguments: dict[str, Any] | None = None
+    ticket: int = 0
+    """For `ToolSession.redeem`, which takes it once."""
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """Words to start a server by, each program by the path whose digest was just looked at; None where it is denied."""
+
+    decision: Decision
+    words: tuple[str, ...] | None = None
+    env: dict[str, str] = {}
+
+
+class SignedList(msgspec.Struct, frozen=True, kw_only=True):
+    """An allow-list in force, and who signed it."""
+
+    listing: Listing
+    sha256: str
+    signers: tuple[str, ...]
+
+    def contract(self, server: str, tool: str) -> dict[str, Any] | None:
+        """Give the contract of that very name. In the article's form a tool is of no server."""
+        for one in self.listing.tools:
+            if one.get("name") == tool and (not self.listing.ours or one.get("server", "") == server):
+                return one
+        return None
+
+    def like(self, server: str, tool: str) -> bool:
+        """Whether a name that the list does not have looks like one that it has."""
+        look = names.look(tool)
+        return any(
+            names.look(str(one.get("name"))) == look
+            for one in self.listing.tools
+            if not self.listing.ours or one.get("server", "") == server
+        )
+
+
+class Shelf:
+    """The signed list that a worker goes by, and the loading of a new one.
+
+    `policy` is the policy of the gate `tools`, read once. `allowed_signers` and `revoked` are the operator's own files, in
+    places where no agent writes. Raises Problem where the policy cannot be read or nobody signed it.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        policy: str | Path,
+        allowed_signers: str | Path,
+        revoked: str | Path | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._path = Path(path)
+        self._clock = clock or SystemClock()
+        self._allowed = read_bytes(allowed_signers, 1 << 20)
+        self._revoked = None if revoked is None else read_bytes(revoked, 1 << 20)
+        place = os.fspath(policy)
+        data = read_bytes(place, _POLICY_CAP_BYTES)
+        self._signers(Path(place), data)
+        decoded, self._policy_sha256 = load_policy(data, place=place, fmt=format_of(place))
+        gate = decode_gate(decoded, "tools", place=place)
+        assert isinstance(gate, ToolsGate)
+        self.gate = gate
+        self._pin = decoded.pin
+        self._lock = threading.Lock()
+        self._list: SignedList | None = None
+
+    @property
+    def list(self) -> SignedList | None:
+        """The list in force; None: none was ever loaded."""
+        return self._list
+
+    def load(self) -> SignedList:
+        """Load the list that lies there now, and put it in force. Raises Problem, and leaves the one before in force."""
+        with self._lock:
+            try:
+                found = self._read()
+            except Problem as problem:
+                _LOG.warning("tools: load refused: %s", problem)
+                raise
+            self._list = found
+            return found
+
+    def keep(self) -> tuple[str, ...]:
+        """Load the list if it can be loaded; give why not, in ids of checks. (): the one in force is the one that lies there."""
+        try:
+            self.load()
+        except _NotLoaded as problem:
+            return problem.checks
+        except Problem:
+            return ("allowlist-missing",) if not is_there(self._path) else ("unreadable",)
+        return ()
+
+    def root(self) -> Path:
+        """The folder that relative programs count from."""
+        return self._path.parent
+
+    def _read(self) -> SignedList:
+        place = os.fspath(self._path)
+        if not is_there(self._path):
+            raise _not_loaded(place, ("allowlist-missing",), "nothing", f"git checkout HEAD -- {place}")
+        data = read_bytes(place, CAP_BYTES)
+        listing = Listing(place=place, value=strict.load(data, place=place, fmt="json", cap_bytes=CAP_BYTES))
+        signing, why = "held", ""
+        signers: tuple[str, ...] = ()
+        try:
+            signers = self._signers(self._path, data)
+        except Refused as refused:
+            signing, why = "refused", f"found {refused.found}, wanted {refused.wanted}"
+        gate = self.gate
+        programs = {
+            one.path: self.fact(one.path)
+            for one in gate.programs
+            if gate.place == "host" or argv.within(one.path) is not None
+        }
+        evidence = Tools(
+            listing=listing,
+            now_ns=self._clock.wall_ns(),
+            file=file_fact(self._path),
+            signing=signing,  # type: ignore[arg-type]  # one of its words, by the two lines above
+            signing_why=why,
+            signers=signers,
+            programs=programs,
+            before=None if self._list is None else self._list.listing,
+        )
+        sha256 = strict.digest_bytes(data)
+        verdict = judge(
+            gate,
+            evidence,
+            name="tools",
+            subject=place,
+            pin=self._pin,
+            policy_digest=self._policy_sha256,
+            evidence_digest=sha256,
+            evidence_end_ns=evidence.now_ns,
+            counts={},
+            now_ns=evidence.now_ns,
+            version=drillmaster.__version__,
+        )
+        wrong = [one for one in verdict.checks if one.status != "pass" and one.id not in _NOT_HERE]
+        if wrong:
+            raise _not_loaded(place, tuple(one.id for one in wrong), wrong[0].why or wrong[0].title, wrong[0].remedy)
+        return SignedList(listing=listing, sha256=sha256, signers=signers)
+
+    def _signers(self, path: Path, data: bytes) -> tuple[str, ...]:
+        """Say who signed these bytes. Raises Refused where no signature is there, or one does not hold."""
+        found = verify_bytes(
+            data,
+            signatures_beside(path),
+            self._allowed,
+            self._revoked,
+            namespace=POLICY,
+            at_ns=self._clock.wall_ns(),
+            place=os.fspath(path),
+        )
+        signers = tuple(dict.fromkeys(one.identity for one in found))
+        gate: ToolsGate | None = getattr(self, "gate", None)
+        if gate is not None and not set(signers) & set(gate.signers):
+            raise Refused(
+                os.fspath(path),
+                found=f"signatures of {', '.join(signers)}",
+                wanted="one of a signer whom the policy names",
+                remedy=f"drillmaster policy sign {path} --key KEY",
+            )
+        return signers if gate is None else tuple(one for one in signers if one in gate.signers)
+
+    def fact(self, path: str) -> Any:
+        """Look at a program, by the policy's path of it."""
+        local = argv.within(path)
+        return file_fact(Path(path) if local is None else self.root() / local, digest=True)
+
+
+class _NotLoaded(Refused):
+    """A list that is not put in force, with the checks that say why."""
+
+    checks: tuple[str, ...] = ()
+
+
+def _not_loaded(place: str, checks: tuple[str, ...], why: str, remedy: str) -> _NotLoaded:
+    problem = _NotLoaded(
+        place, found=f"{', '.join(checks)}: {why}", wanted="a list that the gate `tools` passes", remedy=remedy
+    )
+    problem.checks = checks
+    return problem
+
+
+Log = Callable[[str, str, str, Mapping[str, int]], None]
+"""Told of each denial: server, tool, reason, counts."""
+
+
+def log_denial(server: str, tool: str, reason: str, counts: Mapping[str, int]) -> None:
+    """Log one denial, without what the call would have said."""
+    told = "".join(f" {name}={count}" for name, count in counts.items())
+    _LOG.warning("tools: denied server=%s tool=%s reason=%s%s", server, tool, reason, told)
+
+
+class ToolSession:
+    """One session with one server (`server` is its name in the list), or with functions of the worker's own.
+
+    Its methods may be called from any thread. `opened` is given each tool as it came over the wire: JSON that was read, whole,
+    and not what an SDK's model kept of it.
+    """
+
+    def __init__(
+        self, shelf: Shelf, guard: law.Tools, server: str, *, clock: Clock | None = None, log: Log = log_denial
+    ) -> None:
+        from drillmaster.adapters.worker._schemas import Schemas
+
+        self.server = server
+        self.guard = guard
+        self._shelf = shelf
+        self._clock = clock or SystemClock()
+        self._log = log
+        self._schemas = Schemas()
+        self._state: law.Session | None = None
+        self._signed: SignedList | None = None
+        self._offered: dict[str, dict[str, Any]] = {}
+        self._pins: dict[str, str] = {}
+        self._compared_ms: int | None = None
+        self._round = 0
+        self._tickets: dict[int, int] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def halted(self) -> str:
+        """The reason that ended the session; "": it goes on."""
+        return "" if self._state is None else self._state.halted
+
+    def start(self) -> Command:
+        """Judge the words that start the server, and the digests of its programs, right before they are run."""
+        with self._lock:
+            signed = self._shelf.list
+            entry = self._entry(signed)
+            words = entry.get("command") if entry is not None else None
+            listed = isinstance(words, list) and bool(words) and all(isinstance(word, str) for word in words)
+            command = [str(word) for word in words] if listed and isinstance(words, list) else []
+            faults = len(list(of_command(command, self.server, self._shelf.gate))) if listed else 0
+            resolved, changed = self._resolved(command) if listed and not faults else ([], 0)
+            decision = self._step(self._facts("start", listed=listed, command_faults=faults, programs_changed=changed))
+        if not decision.allowed:
+            return Command(decision=decision)
+        env = entry.get("env") if entry is not None else None
+        given = {key: one for key, one in env.items() if isinstance(one, str)} if isinstance(env, dict) else {}
+        return Command(decision=decision, words=tuple(resolved), env=given)
+
+    def opened(self, tools: Sequence[Any] | None, *, asked_in: int | None = None) -> Decision:
+        """Compare what the server offers with the list. None: it could not be read.
+
+        `asked_in` is the `round` in which it was asked; what came in between has called the answer into question.
+        """
+        with self._lock:
+            moved = asked_in is not None and asked_in != self._round
+            signed = self._signed = self._shelf.list
+            self._compared_ms, self._offered, self._pins = None, {}, {}
+            counts = {"changed": 0, "added": 0, "removed": 0}
+            readable = tools is not None
+            offered = list(tools or ())
+            if signed is not None and readable and offered:
+                counts = self._differences(signed, offered)
+                try:
+                    for one in offered:
+                        if isinstance(one, dict) and isinstance(one.get("name"), str):
+                            # A copy by way of bytes: the caller's own value can change behind the comparison.
+                            self._offered[one["name"]] = msgspec.json.decode(strict.canonical(one))
+                            self._pins[one["name"]] = strict.digest(one)
+                except (Problem, RecursionError):
+                    readable = False
+            decision = self._step(self._facts("open", readable=readable, offered=len(offered), moved=moved, **counts))
+            if decision.allowed:
+                self._compared_ms = self._now_ms()
+            else:
+                self._offered, self._pins = {}, {}
+            self._round += 1
+            return decision
+
+    def changed(self) -> None:
+        """Note that the server says its list changed: no call passes before it was compared anew."""
+        with self._lock:
+            self._compared_ms = None
+            self._round += 1
+
+    @property
+    def round(self) -> int:
+        """How often the listing was compared or called into question: what was asked before is old when it has moved."""
+        return self._round
+
+    def stale(self) -> bool:
+        """Whether the server has to be asked again before a call."""
+        ago, most = self._compared_ago(), self.guard.max_compared_ms
+        return self.guard.wire == "pinned" and (ago is None or ago > most or most == 0 or self._moved())
+
+    def redeem(self, ticket: int) -> bool:
+        """Whether a call that was allowed may be sent as it was judged: once, and as long as nothing was called into question."""
+        with self._lock:
+            return self._tickets.pop(ticket, None) == self._round and not self.halted and not self._moved()
+
+    def allowed(self) -> list[dict[str, Any]]:
+        """Give the tools that the server offers and the list allows, as they were offered: what a model may be told of."""
+        signed = self._signed
+        if signed is None or self.halted or self._compared_ms is None:
+            return []
+        return [one for name, one in self._offered.items() if signed.contract(self.server, name) is not None]
+
+    def has(self, tool: str) -> bool:
+        """Whether the list in force has a contract of that very name for this session's server."""
+        signed = self._shelf.list
+        return signed is not None and signed.contract(self.server, tool) is not None
+
+    def call(
+        self,
+        tool: object,
+        arguments: object,
+        *,
+        finished: bool = True,
+        repeated: bool = False,
+        kind_known: bool = True,
+        compared_in: int | None = None,
+    ) -> Asked:
+        """Judge one call. `arguments` is JSON in text or bytes, or an object that a client library has read.
+
+        `compared_in` is the `round` of a comparison that was made for this very call.
+        """
+        with self._lock:
+            signed = self._shelf.list
+            name = tool if isinstance(tool, str) else ""
+            entry = None if signed is None else signed.contract(self.server, name)
+            got = read(arguments, cap_bytes=self.guard.max_arguments_bytes)
+            usable, unknown, misfit = True, 0, 0
+            if entry is not None and got.value is not None:
+                usable, unknown, misfit = self._held(signed, name, entry, got.value)
+            said = entry.get("privileges") if entry is not None else None
+            ago = self._compared_ago()
+            if self._moved():
+                ago = None
+            elif ago is not None and compared_in == self._round:
+                ago = 0
+            decision = self._step(
+                self._facts(
+                    "call",
+                    tool=name,
+                    listed=entry is not None,
+                    looks_like_another=entry is None and signed is not None and signed.like(self.server, name),
+                    compared_ms_ago=ago,
+                    pinned_sha256=_pin(entry),
+                    offered_sha256=self._pins.get(name, ""),
+                    privileges=tuple(one for one in said if isinstance(one, str)) if isinstance(said, list) else (),
+                    finished=finished,
+                    repeated=repeated,
+                    kind_known=kind_known,
+                    arguments_bytes=got.bytes,
+                    arguments_read=got.value is not None,
+                    schema_usable=usable,
+                    arguments_unknown=unknown,
+                    arguments_misfit=misfit,
+                )
+            )
+            if not decision.allowed:
+                return Asked(decision=decision)
+            ticket = 0 if self._state is None else self._state.calls
+            self._tickets[ticket] = self._round
+            if len(self._tickets) > _MOST_TICKETS:  # most calls are made at once, or by nobody who redeems them
+                del self._tickets[next(iter(self._tickets))]
+            return Asked(decision=decision, arguments=got.value, ticket=ticket)
+
+    # Facts
+
+    def _facts(self, asks: Any, **more: Any) -> law.ToolUse:
+        signed = self._shelf.list
+        return law.ToolUse(asks=asks, server=self.server, list_sha256="" if signed is None else signed.sha256, **more)
+
+    def _step(self, facts: law.ToolUse) -> Decision:
+        self._state, decision = self.guard.step(self._state, facts, self._now_ms())
+        if not decision.allowed:
+            counts = {
+                name: value
+                for name in ("changed", "added", "removed", "arguments_bytes", "arguments_unknown", "arguments_misfit")
+                if (value := getattr(facts, name))
+            }
+            shown = facts.tool if facts.listed or facts.asks != "call" else _UNLISTED
+            self._log(self.server, shown, decision.reason, counts)
+        return decision
+
+    def _entry(self, signed: SignedList | None) -> dict[str, Any] | None:
+        if signed is None:
+            return None
+        if signed.listing.ours:
+            return signed.listing.server(self.server)
+        return next((one for one in signed.listing.tools if one.get("name") == self.server), None)
+
+    def _resolved(self, command: Sequence[str]) -> tuple[list[str], int]:
+        """Put the listed program's own path for each word that means one; count those whose digest is another."""
+        words, changed = [], 0
+        listed = self._shelf.gate.listed()
+        for at, word in enumerate(command):
+            program = listed.program(word) if at == 0 else listed.file(word)
+            if program is None:
+                words.append(word)
+                continue
+            try:
+                found = self._shelf.fact(program.path).sha256
+            except Problem:
+                found = ""
+            changed += found.removeprefix("sha256:") != program.sha256.removeprefix("sha256:")
+            local = argv.within(program.path)
+            words.append(program.path if local is None else os.fspath(self._shelf.root().resolve() / local))
+        return words, changed
+
+    def _differences(self, signed: SignedList, offered: list[Any]) -> dict[str, int]:
+        evidence = Tools(
+            listing=signed.listing,
+            now_ns=0,
+            offered=tuple(Offered(place=self.server, server=self.server, tool=one) for one in offered),
+        )
+        found = {"changed": 0, "added": 0, "removed": 0}
+        where = {"tool-added": "added", "tool-removed": "removed"}
+        try:
+            for one in of_offered(evidence, self._shelf.gate):
+                found[where.get(one.check, "changed")] += 1
+        except RecursionError:
+            found["changed"] += 1
+        return found
+
+    def _held(
+        self, signed: SignedList | None, name: str, entry: dict[str, Any], value: dict[str, Any]
+    ) -> tuple[bool, int, int]:
+        """Hold arguments against the contract, and against the server's own schema where there is one; count what is wrong."""
+        key: tuple[str, ...] = ("signed", "" if signed is None else signed.sha256, name)
+        schemas = [(key, entry.get("inputSchema"))]
+        if name in self._offered:
+            schemas.append((("offered", self._pins[name], name), self._offered[name].get("inputSchema")))
+        unknown = misfit = 0
+        for key, schema in schemas:
+            told = self._schemas.faults(key, schema, value)
+            if told is None:
+                return False, 0, 0
+            unknown, misfit = max(unknown, told[0]), max(misfit, told[1])
+        return True, unknown, misfit
+
+    def _moved(self) -> bool:
+        """Whether another list is in force than the one that the server was compared with."""
+        signed = self._shelf.list
+        return signed is None or self._signed is None or signed.sha256 != self._signed.sha256
+
+    def _compared_ago(self) -> int | None:
+        return None if self._compared_ms is None else max(0, self._now_ms() - self._compared_ms)
+
+    def _now_ms(self) -> int:
+        return self._clock.mono_ns() // 1_000_000
+
+
+def _pin(entry: dict[str, Any] | None) -> str:
+    pin = None if entry is None else entry.get("wire_sha256")
+    if not isinstance(pin, str) or not pin:
+        return ""
+    return pin if pin.startswith("sha256:") else f"sha256:{pin}"

@@ -1,0 +1,202 @@
+"""Guards files: a team's guards, each with its limits, under one pin; and what a catalogue's entry is made of.
+
+1. A file is read whole or not at all. Limits have no defaults, and all that a person left blank is named at once.
+2. An entry is a guard's tag and its limits. `name` is what workers call it by; without one that is the tag. Where a file has two of
+   one guard, as for two partners, each has a name of its own.
+3. Whose numbers they are, who reviews them and until when stands in the file. A file without that, or past its day, is not loaded.
+4. Any guard of the catalogue will do: its facts, its state and its reasons are asked of the guard, and listed nowhere else.
+"""
+
+import importlib
+import os
+import re
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from drillmaster import strict
+from drillmaster.errors import Problem, Refused
+from drillmaster.guards import Guard, find, names
+from drillmaster.intake import format_of, read_bytes
+from drillmaster.policy import GuardsFile, Pin, pin_problems
+
+__all__ = [
+    "CAP_BYTES",
+    "FACTS_CAP_BYTES",
+    "AnyGuard",
+    "Guards",
+    "Kind",
+    "check_pin",
+    "decode_guards",
+    "kind_of",
+    "read_facts",
+    "read_guards",
+]
+
+AnyGuard = Guard[Any, Any]
+
+CAP_BYTES = 1 << 19
+FACTS_CAP_BYTES = 1 << 16
+"""Facts are numbers and names: what is longer is none."""
+_NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+_LONGEST_NAME = 64
+_BEGIN = "drillmaster init guards writes a file with every limit explained"
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """What a guard of the catalogue is made of."""
+
+    tag: str
+    guard: type[AnyGuard]
+    facts: Any
+    """The type of its facts."""
+    state: Any
+    """The type of what is kept between decisions; None: nothing is."""
+    reasons: dict[str, str]
+    limits_of: dict[str, tuple[str, ...]]
+    """Which limits a reason was held against, where the guard says so."""
+
+    @property
+    def by_law(self) -> bool:
+        """Whether a store carries it out."""
+        return self.guard.LAW is not None
+
+
+class Guards(msgspec.Struct, frozen=True, kw_only=True):
+    """A guards file, decoded. `entries` are by the name that workers call them by."""
+
+    place: str
+    pin: Pin
+    reviewers: tuple[str, ...]
+    entries: dict[str, Any]
+    digest: str
+
+    @property
+    def needs_store(self) -> tuple[str, ...]:
+        """The names of those that a store carries out."""
+        return tuple(name for name, guard in self.entries.items() if guard.LAW is not None)
+
+
+def kind_of(tag: str) -> Kind:
+    """Say what a guard is made of. Raises Problem, with the nearest name, for one that there is not."""
+    guard = find(tag)
+    module = importlib.import_module(guard.__module__)
+    state, facts = _arguments(guard)
+    return Kind(
+        tag=tag,
+        guard=guard,
+        facts=facts,
+        state=None if state is type(None) else state,
+        reasons=dict(module.REASONS),
+        limits_of=dict(getattr(module, "LIMITS", {})),
+    )
+
+
+def read_guards(path: str | os.PathLike[str], *, now_ns: int) -> Guards:
+    """Read a guards file and hold its pin against `now_ns`, wall time. Raises Problem."""
+    place = os.fspath(path)
+    guards = decode_guards(read_bytes(place, CAP_BYTES), place=place, fmt=format_of(place))
+    check_pin(guards, now_ns=now_ns)
+    return guards
+
+
+def decode_guards(data: bytes, *, place: str, fmt: strict.Format) -> Guards:
+    """Decode a guards file; its pin is not judged. Raises Problem."""
+    value = strict.load(data, place=place, fmt=fmt, cap_bytes=CAP_BYTES)
+    open_ = tuple(_nulls(value, ""))
+    if open_:
+        raise Problem(
+            place,
+            found=f"{len(open_)} blank{'s' if len(open_) != 1 else ''}: {', '.join(open_)}",
+            wanted="a value behind each colon; limits have no default",
+            remedy="fill them in: the comment above each says what it is, with an example",
+        )
+    file = strict.load_as(data, GuardsFile, place=place, fmt=fmt, cap_bytes=CAP_BYTES)
+    entries: dict[str, Any] = {}
+    for index, entry in enumerate(file.guards):
+        name, guard = _entry(entry, index, place)
+        if name in entries:
+            raise Problem(
+                f"{place}: /guards/{index}/name",
+                found=f"{name} a second time",
+                wanted="a name for each",
+                remedy="call each entry by what it is for: name: ledger-minute",
+            )
+        entries[name] = guard
+    return Guards(
+        place=place,
+        pin=file.pin,
+        reviewers=file.reviewers,
+        entries=entries,
+        digest=strict.digest(msgspec.to_builtins(file)),
+    )
+
+
+def check_pin(guards: Guards, *, now_ns: int) -> None:
+    """Raise Refused where nobody answers for the numbers, or the day is over by which they had to be read again."""
+    problems = pin_problems(guards.pin, now_ns=now_ns)
+    problems += [
+        (f"reviewers/{index}", "nothing", "a person or a team that reads each change of the limits")
+        for index, one in enumerate(guards.reviewers)
+        if not one.strip()
+    ]
+    if problems:
+        field, found, wanted = problems[0]
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise Refused(
+            f"{guards.place}: /{field}",
+            found=f"{found}{more}",
+            wanted=wanted,
+            remedy=f"have {guards.pin.owner.strip() or 'an owner'} read the limits again and set it",
+        )
+
+
+def read_facts(data: bytes, kind: Kind, *, place: str) -> Any:
+    """Decode the facts of one question, from JSON, exactly. Raises Problem with the place of what is none."""
+    return strict.load_as(data, kind.facts, place=place, fmt="json", cap_bytes=FACTS_CAP_BYTES)
+
+
+def _entry(entry: dict[str, Any], index: int, place: str) -> tuple[str, AnyGuard]:
+    limits = dict(entry)
+    named = limits.pop("name", None)
+    tag = limits.get("guard")
+    if tag not in names():
+        near = strict.near(tag, names()) if isinstance(tag, str) else None
+        raise Problem(
+            f"{place}: /guards/{index}/guard",
+            found=strict.shown(tag) if "guard" in limits else "nothing",
+            wanted=f"one of {', '.join(names())}",
+            remedy=f"did you mean {near}?" if near else _BEGIN,
+        )
+    name = tag if "name" not in entry else named
+    usable = isinstance(name, str) and len(name) <= _LONGEST_NAME and _NAME.fullmatch(name) is not None
+    if not usable or (name in names() and name != tag):
+        raise Problem(
+            f"{place}: /guards/{index}/name",
+            found=strict.shown(name),
+            wanted="small letters, digits and dashes, and no other guard's name",
+            remedy="call the entry by what it is for: name: ledger-minute",
+        )
+    return name, strict.as_type(limits, find(tag), place=place, path=("guards", index))
+
+
+def _arguments(guard: type[AnyGuard]) -> tuple[Any, Any]:
+    for owner in guard.__mro__:
+        for base in vars(owner).get("__orig_bases__", ()):
+            if typing.get_origin(base) is Guard:
+                state, facts = typing.get_args(base)
+                return state, facts
+    raise TypeError(f"{guard.__name__} does not say what its state and its facts are")  # a guard's own fault
+
+
+def _nulls(value: object, pointer: str) -> Iterator[str]:
+    if value is None:
+        yield pointer
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _nulls(inner, f"{pointer}/{name}")
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _nulls(inner, f"{pointer}/{number}")

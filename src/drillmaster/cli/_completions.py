@@ -21,6 +21,7 @@ __all__ = [
     "files",
     "folders",
     "gates",
+    "guards",
     "notes",
     "runs",
     "runs_going_on",
@@ -100,6 +101,12 @@ def asked_dialects(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 def gates(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     from drillmaster.gates import names
+
+    return _that_begin(names(), incomplete)
+
+
+def guards(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from drillmaster.guards import names
 
     return _that_begin(names(), incomplete)
 

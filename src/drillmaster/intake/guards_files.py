@@ -155,7 +155,12 @@ def check_pin(guards: Guards, *, now_ns: int) -> None:
 
 def read_facts(data: bytes, kind: Kind, *, place: str) -> Any:
     """Decode the facts of one question, from JSON, exactly. Raises Problem with the place of what is none."""
-    return strict.load_as(data, kind.facts, place=place, fmt="json", cap_bytes=FACTS_CAP_BYTES)
+    value = strict.load(data, place=place, fmt="json", cap_bytes=FACTS_CAP_BYTES)
+    try:
+        # As exact, and fifteen times as fast: `as_type` walks the type first, to say what is wrong in words.
+        return msgspec.convert(value, kind.facts, strict=True)
+    except msgspec.ValidationError:
+        return strict.as_type(value, kind.facts, place=place)
 
 
 def _entry(entry: dict[str, Any], index: int, place: str) -> tuple[str, AnyGuard]:

@@ -24,6 +24,8 @@ from drillmaster.errors import Problem, one_line
 __all__ = [
     "LONGEST_WAIT_MS",
     "Arrival",
+    "Backend",
+    "Connection",
     "Counts",
     "Effect",
     "Event",
@@ -33,7 +35,6 @@ __all__ = [
     "Settled",
     "Unkept",
     "effect_fault",
-    "open_inbox",
 ]
 
 Kept = Literal["new", "known", "other-body"]
@@ -164,6 +165,10 @@ _NOTE = (
     "INSERT INTO drillmaster_inbox_notes (source, event_id, headline, risk, made_ms) VALUES (?, ?, ?, ?, {now})"
     " ON CONFLICT (source, event_id) DO NOTHING"
 )
+_EFFECT_OF = (
+    "SELECT kind, account, amount_minor, currency FROM drillmaster_inbox_effects WHERE source = ? AND event_id = ?"
+)
+_SOURCES = "SELECT DISTINCT source FROM drillmaster_inbox ORDER BY source"
 _COUNTS = (
     "SELECT (SELECT count(*) FROM drillmaster_inbox WHERE state = 'waiting'),"
     " (SELECT count(*) FROM drillmaster_inbox WHERE state = 'done'),"
@@ -278,6 +283,23 @@ class Inbox:
 
         return self._asked(counted)
 
+    def effect_of(self, source: str, event_id: str) -> Effect | None:
+        """Give an event's effect; None: it has none. Raises Unkept."""
+
+        def found(connection: Connection) -> Effect | None:
+            row = self._run(connection, _EFFECT_OF, (source, event_id)).fetchone()
+            return None if row is None else Effect(kind=row[0], account=row[1], amount_minor=row[2], currency=row[3])
+
+        return self._asked(found)
+
+    def sources(self) -> list[str]:
+        """List whose events there are. Raises Unkept."""
+
+        def listed(connection: Connection) -> list[str]:
+            return [row[0] for row in self._run(connection, _SOURCES).fetchall()]
+
+        return self._asked(listed)
+
     def prepare(self) -> None:
         """Make the tables where they are not there. Raises Unkept."""
         with self._told():
@@ -371,25 +393,3 @@ class Inbox:
                 wanted="an inbox that answers",
                 remedy="see that the database is there; where it is new, prepare it: drillmaster webhook prepare",
             ) from None
-
-
-def open_inbox(named: str, *, within_s: float) -> Inbox:
-    """Open an inbox: the path of an SQLite file, or `postgresql://USER@HOST/DATABASE`. It connects when it is asked first.
-
-    `within_s` bounds a wait for a lock or a connection. Raises Problem for a name that is none.
-    """
-    scheme, colon, _ = named.partition("://")
-    if not colon:
-        from drillmaster.stores.inbox_sqlite import SQLite
-
-        return Inbox(SQLite(named, within_s=within_s))
-    if scheme in ("postgresql", "postgres"):
-        from drillmaster.stores.inbox_postgresql import PostgreSQL
-
-        return Inbox(PostgreSQL(named, within_s=within_s))
-    raise Problem(
-        "inbox",
-        found=f"the scheme {scheme[:20]!r}",
-        wanted="the path of an SQLite file, or postgresql://USER@HOST/DATABASE",
-        remedy="see docs/howto/receive-webhooks.md",
-    )

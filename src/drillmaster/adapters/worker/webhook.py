@@ -1,0 +1,329 @@
+"""A webhook's terminator, as an ASGI application: verify, read, store, answer. Nothing else happens on this path.
+
+1. The guard (`drillmaster.guards.webhook`) decides by facts; here they are found out, one after the other, and each answer is
+   a row of its table. Bodies are bytes until their signature matched.
+2. All of a body has to be here within one deadline from its head on, however it trickles. What is announced larger than may be is
+   refused unread.
+3. The answer waits for the store and for nothing else: no model, no rule, no other host. A store that does not answer in time is
+   500; what it keeps late is the same event when it is sent again.
+4. What is refused unread is read past and thrown away for a moment, within bounds: a connection that is closed on unread bytes can
+   lose the answer.
+5. Whoever listens to decisions hears the guard, the reason, the status and how often; never a header, an identifier or a body.
+"""
+
+import asyncio
+import logging
+import queue
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from drillmaster.clock import Clock, SystemClock
+from drillmaster.guards.webhook import STATUS, Delivery, Document, Stored, Webhook
+from drillmaster.rules.webhook_schemes import SCHEMES, Key, check, event_id, header_names, same_digest
+from drillmaster.screen import key_hash
+from drillmaster.stores.inbox import Arrival, Inbox, Unkept
+from drillmaster.strict import Malformed, strict_json
+
+__all__ = ["Endpoint", "Keeper", "OnDecision", "Terminator", "Told"]
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+_log = logging.getLogger("drillmaster.webhook")
+_DRAIN_S = 2.0
+_DRAIN_BYTES = 4 << 20
+_MOST_WAITING = 256
+_TOGETHER = 64
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """One decision, without anything of what it was about. `count`: how often this reason was, since the start."""
+
+    guard: str
+    allowed: bool
+    reason: str
+    status: int
+    count: int
+
+
+OnDecision = Callable[[Told], None]
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Where events of one provider arrive. `source` names the provider's account in the inbox."""
+
+    source: str
+    path: str
+    limits: Webhook
+    keys: tuple[Key, ...]
+    hostname: str | None = None
+    """The only host that is served; None: any."""
+
+
+class Keeper:
+    """Threads that keep events, each with an inbox of its own. What waits is bounded, and so is each wait."""
+
+    def __init__(self, opened: Callable[[], Inbox], *, within_s: float, threads: int, together: int = 1) -> None:
+        self._opened = opened
+        self._within_s = within_s
+        self._together = min(together, _TOGETHER)
+        self._waiting: queue.Queue[_Waiting | None] = queue.Queue(_MOST_WAITING)
+        self._threads = [threading.Thread(target=self._keep_on, daemon=True, name="inbox") for _ in range(threads)]
+        for thread in self._threads:
+            thread.start()
+
+    @classmethod
+    def of(cls, named: str, opened: Callable[[], Inbox], *, within_s: float) -> "Keeper":
+        """Take as many threads as the kind of inbox is served by: a file has one writer, who writes many at once."""
+        return cls(opened, within_s=within_s, threads=4) if "://" in named else cls(
+            opened, within_s=within_s, threads=1, together=_TOGETHER
+        )  # fmt: skip  # one choice of two
+
+    async def keep(self, arrival: Arrival) -> Stored:
+        """Keep an event; whatever is not known to be kept is `failed`."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Stored] = loop.create_future()
+        try:
+            self._waiting.put_nowait((arrival, loop, done))
+        except queue.Full:
+            return "no-room"
+        try:
+            return await asyncio.wait_for(done, self._within_s)
+        except TimeoutError:
+            return "failed"
+
+    def close(self) -> None:
+        """Let the threads end when what waits is kept; wait for that a little."""
+        for _ in self._threads:
+            try:
+                self._waiting.put(None, timeout=self._within_s)
+            except queue.Full:
+                return
+        for thread in self._threads:
+            thread.join(self._within_s)
+
+    def _keep_on(self) -> None:
+        inbox = self._opened()
+        while (first := self._waiting.get()) is not None:
+            batch, last = [first], False
+            while len(batch) < self._together and not last:
+                try:
+                    more = self._waiting.get_nowait()
+                except queue.Empty:
+                    break
+                if more is None:
+                    last = True
+                else:
+                    batch.append(more)
+            self._answer(batch, self._kept(inbox, [arrival for arrival, _, _ in batch]))
+            if last:
+                break
+        inbox.close()
+
+    def _kept(self, inbox: Inbox, arrivals: list[Arrival]) -> Sequence[Stored]:
+        try:
+            return [inbox.keep(arrivals[0])] if len(arrivals) == 1 else inbox.keep_all(arrivals)
+        except Unkept as problem:
+            _log.error("not kept: %s", problem)
+        except Exception as error:  # noqa: BLE001 - a thread that dies here would refuse all that comes
+            _log.error("not kept: %s", type(error).__name__)
+        return ["failed"] * len(arrivals)
+
+    def _answer(self, batch: "list[_Waiting]", stored: Sequence[Stored]) -> None:
+        for (_, loop, done), one in zip(batch, stored, strict=True):
+            try:
+                loop.call_soon_threadsafe(_settle, done, one)
+            except RuntimeError:  # the loop is closed: nobody waits any more
+                return
+
+
+_Waiting = tuple[Arrival, asyncio.AbstractEventLoop, "asyncio.Future[Stored]"]
+
+
+def _settle(done: "asyncio.Future[Stored]", stored: Stored) -> None:
+    if not done.done():
+        done.set_result(stored)
+
+
+class _Gone(Exception):
+    """The client went away: nobody is left to answer."""
+
+
+class Terminator:
+    """The application. `counts` says how often each reason was, and how often a client was gone before it was answered."""
+
+    def __init__(
+        self, endpoint: Endpoint, keeper: Keeper, *, clock: Clock | None = None, on_decision: OnDecision | None = None
+    ) -> None:
+        if endpoint.limits.lane == "production" and not endpoint.keys:
+            raise ValueError("an endpoint in production has keys")
+        self._endpoint = endpoint
+        self._scheme = SCHEMES[endpoint.limits.scheme]
+        self._path = endpoint.path.encode("ascii")
+        self._keeper = keeper
+        self._clock = clock or SystemClock()
+        self._on_decision = on_decision
+        self._signed = header_names()
+        self.counts: dict[str, int] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        elif scope["type"] == "http":
+            await self._http(scope, receive, send)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await send({"type": "lifespan.startup.complete"})
+            elif message["type"] == "lifespan.shutdown":
+                await asyncio.to_thread(self._keeper.close)
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            reason, unread = await self._decided(scope, receive)
+        except _Gone:
+            self._count("client-gone")
+            return
+        except Exception as error:  # noqa: BLE001 - what it says could quote a body
+            _log.error("a request ended in %s", type(error).__name__)
+            reason, unread = "facts-unusable", True
+        self._tell(reason)
+        await _reply(send, reason)
+        if unread:
+            await _drain(receive)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _decided(self, scope: Scope, receive: Receive) -> tuple[str, bool]:
+        """Find out facts until they decide; the reason, and whether something of the body is unread."""
+        headers: Sequence[tuple[bytes, bytes]] = [(name.lower(), value) for name, value in scope["headers"]]
+        facts = Delivery(
+            path_known=self._is_ours(scope, headers), method=scope["method"], body_bytes=_announced(headers)
+        )
+        if (reason := self._ask(facts)) != "undecided":
+            return reason, True
+        body, complete = await self._body(receive)
+        facts = msgspec.structs.replace(facts, body_bytes=len(body), complete=complete)
+        if (reason := self._ask(facts)) != "undecided":
+            return reason, reason == "too-large"
+        checked = check(self._scheme, headers, body, self._endpoint.keys)
+        signature: Any = checked.signature
+        if self._endpoint.limits.lane == "lab":
+            signature = "wrong" if any(name in self._signed for name, _ in headers) else "unsigned"
+        facts = msgspec.structs.replace(facts, signature=signature, signed_s=checked.time_s)
+        if (reason := self._ask(facts)) != "undecided":
+            return reason, False
+        document, usable = _document(body)
+        known = event_id(self._scheme, checked, body, document) if usable == "usable" else None
+        if usable == "usable" and known is None:
+            usable = "no-id"
+        facts = msgspec.structs.replace(facts, document=usable)
+        if (reason := self._ask(facts)) != "undecided" or known is None:
+            return reason, False
+        arrival = Arrival(
+            source=self._endpoint.source, event_id=known, digest=same_digest(self._scheme, body, document), body=body
+        )
+        stored = await self._keeper.keep(arrival)
+        if stored == "other-body":
+            _log.critical(
+                "ALARM: another body under a known identifier: source %s, identifier %s",
+                arrival.source,
+                key_hash(known),
+            )
+        return self._ask(msgspec.structs.replace(facts, stored=stored)), False
+
+    def _is_ours(self, scope: Scope, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+        if scope.get("raw_path", b"") != self._path or scope.get("query_string"):
+            return False
+        wanted = self._endpoint.hostname
+        if wanted is None:
+            return True
+        hosts = [value for name, value in headers if name == b"host"]
+        return len(hosts) == 1 and hosts[0].rpartition(b":")[0 if b":" in hosts[0] else 2].lower() == wanted.encode()
+
+    async def _body(self, receive: Receive) -> tuple[bytes, bool]:
+        """Read the body, to its end, its cap or its deadline."""
+        limits = self._endpoint.limits
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(limits.read_within_ms / 1_000):
+                while True:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        raise _Gone
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    if size > limits.max_body_bytes or not message.get("more_body", False):
+                        break
+        except TimeoutError:
+            return b"".join(parts), False
+        return b"".join(parts), True
+
+    def _ask(self, facts: Delivery) -> str:
+        _, decision = self._endpoint.limits.step(None, facts, self._clock.wall_ns() // 1_000_000)
+        return decision.reason
+
+    def _count(self, reason: str) -> int:
+        self.counts[reason] = count = self.counts.get(reason, 0) + 1
+        return count
+
+    def _tell(self, reason: str) -> None:
+        count = self._count(reason)
+        if self._on_decision is None:
+            return
+        status = STATUS[reason]
+        told = Told(guard="webhook", allowed=status == 202, reason=reason, status=status, count=count)
+        try:
+            self._on_decision(told)
+        except Exception as error:  # noqa: BLE001 - whoever listens does not decide
+            self._count("listener-failed")
+            _log.error("a listener to decisions ended in %s", type(error).__name__)
+
+
+def _announced(headers: Sequence[tuple[bytes, bytes]]) -> int:
+    """Give the body's length as it was announced; 0 where nobody said it. The server has checked that it is one number."""
+    said = next((value for name, value in headers if name == b"content-length"), b"")
+    return int(said) if said.isdigit() and len(said) <= 15 else 0
+
+
+def _document(body: bytes) -> tuple[object, Document]:
+    try:
+        document = strict_json(body)
+    except Malformed:
+        return None, "unusable"
+    return (document, "usable") if isinstance(document, dict) else (None, "unusable")
+
+
+async def _reply(send: Send, reason: str) -> None:
+    """Send the whole answer but its end, so that what is unread can be read past before the connection is closed."""
+    status = STATUS[reason]
+    text = f"{reason}\n".encode()
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(text))]
+    if status in (404, 405, 408, 413, 500):
+        headers.append((b"connection", b"close"))
+    if status == 405:
+        headers.append((b"allow", b"POST"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": text, "more_body": True})
+
+
+async def _drain(receive: Receive) -> None:
+    size = 0
+    try:
+        async with asyncio.timeout(_DRAIN_S):
+            while size < _DRAIN_BYTES:
+                message = await receive()
+                if message["type"] != "http.request" or not message.get("more_body", False):
+                    return
+                size += len(message.get("body", b""))
+    except TimeoutError:
+        return

@@ -1,101 +1,99 @@
-"""The law of a quota: exact in any window, spaced at once."""
+"""The law of a quota: exact in any window, spaced at once, several limits in one step."""
 
+import json
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import drillmaster.rules
 from drillmaster.rules import Step
-from drillmaster.rules.quota import Granted, Spending, Take, take
+from drillmaster.rules.quota import LAW, Granted, Limit, Spending, Take, take
 
 S = 10**6
 Limits = tuple[int, int, int]
 LIMITS: Limits = (60 * S, 30, 5)  # window_us, cap, burst
+CASES = json.loads((Path(drillmaster.rules.__file__).parent / "_cases" / "quota.json").read_bytes())["cases"]
 
 
-def taken(spending: Spending | None, cost: Any, limits: Limits, now_us: Any) -> Step[Spending, Granted]:
+def limit(cost: Any, limits: Limits = LIMITS, name: str = "requests") -> Limit:
     window_us, cap, burst = limits
-    return take(spending, Take(cost=cost, window_us=window_us, cap=cap, burst=burst), now_us)
+    return Limit(name=name, cost=cost, window_us=window_us, cap=cap, burst=burst)
 
 
-def steps(calls: list[tuple[int, int]], limits: Limits = LIMITS) -> list[Step[Spending, Granted]]:
-    spending: Spending | None = None
-    told = []
-    for now_us, cost in calls:
-        told.append(taken(spending, cost, limits, now_us))
-        spending = told[-1].state
-    return told
+def taken(spent: dict[str, Spending] | None, cost: Any, limits: Limits, now_us: Any) -> Step[Any, Granted]:
+    return take(spent, Take((limit(cost, limits),)), now_us)
 
 
 def played(calls: list[tuple[int, int]], limits: Limits = LIMITS) -> list[Granted]:
-    return [step.told for step in steps(calls, limits)]
+    spent: dict[str, Spending] | None = None
+    told = []
+    for now_us, cost in calls:
+        step = taken(spent, cost, limits, now_us)
+        spent = step.state
+        told.append(step.told)
+    return told
 
 
-def test_a_burst_is_what_comes_at_once_and_the_next_is_told_when() -> None:
-    told = played([(0, 1)] * 7)
-    assert [one.allowed for one in told] == [True] * 5 + [False] * 2
-    assert [one.wait_us for one in told[5:]] == [2 * S, 2 * S]  # one each two seconds
-    assert played([(0, 1)] * 5 + [(2 * S, 1)])[-1].allowed
+@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["name"]))
+def test_the_step_is_as_the_table_says(case: dict[str, Any]) -> None:
+    state = None
+    for step in case["steps"]:
+        then = LAW.step(state, msgspec.convert(step["ask"], Take), step["at_us"])
+        assert msgspec.to_builtins(then.told) == step["told"]
+        state = then.state
 
 
-def test_no_window_holds_more_than_the_cap_where_spacing_alone_lets_34_through() -> None:
-    burst_then_steady = [(0, 1)] * 5 + [(n * 2 * S, 1) for n in range(1, 30)]
-    granted = [now for (now, _), one in zip(burst_then_steady, played(burst_then_steady), strict=True) if one.allowed]
-    assert len([now for now in granted if now < 60 * S]) == 30
+def test_what_was_refused_leaves_the_very_state_so_that_nothing_is_written() -> None:
+    assert taken(None, 6, LIMITS, 0).state is None
+    after = taken(None, 5, LIMITS, 0).state
+    assert taken(after, 1, LIMITS, 1).state is after
 
 
-def test_what_was_granted_counts_for_one_whole_window_and_not_a_moment_longer() -> None:
-    limits = (60 * S, 2, 2)
-    told = played([(0, 2), (60 * S - 1, 1), (60 * S, 1)], limits)
-    assert [one.allowed for one in told] == [True, False, True]
-    assert told[1].wait_us == 1
+def test_a_limit_that_nobody_asks_about_any_more_is_forgotten_and_no_sooner() -> None:
+    old = take(None, Take((limit(1, (S, 1, 1), "old"),)), 0).state
+    assert old is not None
+    until_us = old["old"].until_us
+    assert until_us == 2 * S
+    assert set(take(old, Take((limit(1),)), until_us - 1).state or {}) == {"old", "requests"}
+    assert set(take(old, Take((limit(1),)), until_us).state or {}) == {"requests"}
 
 
-@pytest.mark.parametrize(("cost", "wait_us"), [(5, 0), (6, None), (31, None), (10**12, None)])
-def test_a_call_that_costs_more_than_may_come_at_once_never_comes(cost: int, wait_us: int | None) -> None:
-    (one,) = played([(0, cost)])
-    assert (one.allowed, one.wait_us) == (wait_us == 0, wait_us)
-
-
-def test_being_refused_takes_nothing() -> None:
-    told = played([(0, 1)] * 5 + [(0, 1)] * 1_000 + [(2 * S, 1)])
-    assert told[-1].allowed and told[-1].left == 24
-
-
-def test_a_clock_that_goes_back_stands_still() -> None:
-    told = played([(100 * S, 5), (40 * S, 1), (101 * S, 1), (102 * S, 1)])
-    assert [one.allowed for one in told] == [True, False, False, True]
-
-
-def test_a_cap_that_was_lowered_holds_at_once() -> None:
-    spending = steps([(n * 2 * S, 1) for n in range(20)])[-1].state
-    lower = taken(spending, 1, (60 * S, 10, 5), 40 * S).told
-    assert not lower.allowed and lower.left == 0
-    # Eleven have to leave the window before one more is within ten.
-    assert lower.wait_us == 20 * S + 60 * S - 40 * S
-    higher = taken(spending, 1, (60 * S, 60, 5), 40 * S).told
-    assert higher.allowed and higher.left == 39
+def test_state_is_bounded_whatever_the_cap() -> None:
+    spent: dict[str, Spending] | None = None
+    limits = (60 * S, 90_000_000, 90_000_000)
+    for n in range(3_000):
+        spent = taken(spent, 1, limits, n * 25_000).state
+    assert spent is not None and len(spent["requests"].granted) <= 1_001
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
         {"cap": 0}, {"cap": -1}, {"burst": 0}, {"burst": 31}, {"window_us": 0}, {"window_us": -1}, {"cap": float("nan")},
-        {"cap": "30"}, {"burst": True}, {"window_us": 1.5}, {"cap": None},
+        {"cap": "30"}, {"burst": True}, {"window_us": 1.5}, {"cap": None}, {"cost": 0}, {"cost": -5}, {"cost": 1.5}, {"cost": "1"},
+        {"cost": True}, {"cost": 2**53}, {"cap": 90_000_001}, {"window_us": 31 * 86_400 * S + 1}, {"name": ""}, {"name": "a,b"},
+        {"name": "a;b"}, {"name": "A"}, {"name": None},
     ],
 )  # fmt: skip  # one case a piece
 def test_limits_that_are_none_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"whole numbers|a cost"):
-        Take(**{"cost": 1, "window_us": 60 * S, "cap": 30, "burst": 5, **wrong})
+    with pytest.raises(ValueError, match=r"whole numbers|a cost|a window|a name"):
+        Limit(**{"name": "requests", "cost": 1, "window_us": 60 * S, "cap": 30, "burst": 5, **wrong})
 
 
-@pytest.mark.parametrize(
-    ("cost", "now_us"), [(0, 0), (-5, 0), (1.5, 0), ("1", 0), (True, 0), (1, float("nan")), (1, None)]
-)
-def test_a_cost_or_a_time_that_is_none_is_refused(cost: Any, now_us: Any) -> None:
-    with pytest.raises(ValueError, match=r"whole numbers|a cost|a time"):
-        taken(None, cost, LIMITS, now_us)
+@pytest.mark.parametrize("limits", [(), (limit(1), limit(1)), tuple(limit(1, name=f"n{n}") for n in range(17))])
+def test_no_limits_too_many_and_one_twice_are_no_question(limits: tuple[Limit, ...]) -> None:
+    with pytest.raises(ValueError, match="limit"):
+        Take(limits)
+
+
+@pytest.mark.parametrize("now_us", [float("nan"), None, 1.0, "0", True])
+def test_a_time_that_is_none_is_refused(now_us: Any) -> None:
+    with pytest.raises(ValueError, match="a time"):
+        taken(None, 1, LIMITS, now_us)
 
 
 @given(
@@ -118,6 +116,24 @@ def test_in_any_window_at_most_the_cap_and_at_once_at_most_the_burst(
 
 
 @given(
+    calls=st.lists(st.tuples(st.integers(0, 7 * S), st.integers(1, 3), st.integers(1, 12)), max_size=80),
+)
+def test_whatever_the_cap_was_before_no_window_holds_more_than_the_cap_that_is_asked_about(
+    calls: list[tuple[int, int, int]],
+) -> None:
+    spent: dict[str, Spending] | None = None
+    granted: list[tuple[int, int]] = []
+    now_us = 0
+    for gap, cost, cap in calls:
+        now_us += gap
+        step = taken(spent, cost, (20 * S, cap, cap), now_us)
+        spent = step.state
+        if step.told.allowed:
+            granted.append((now_us, cost))
+            assert sum(c for at, c in granted if at > now_us - 20 * S) <= cap
+
+
+@given(
     gaps=st.lists(st.tuples(st.integers(0, 7 * S), st.integers(1, 4)), max_size=60),
     cap=st.integers(4, 12),
     burst=st.integers(4, 12),
@@ -126,13 +142,33 @@ def test_the_wait_that_is_told_is_enough_and_a_moment_less_is_not(
     gaps: list[tuple[int, int]], cap: int, burst: int
 ) -> None:
     limits = (20 * S, cap, min(cap, burst))
-    spending: Spending | None = None
+    spent: dict[str, Spending] | None = None
     now_us = 0
     for gap, cost in gaps:
         now_us += gap
-        step = taken(spending, cost, limits, now_us)
-        spending = step.state
+        step = taken(spent, cost, limits, now_us)
+        spent = step.state
         if not step.told.allowed:
             assert step.told.wait_us is not None and step.told.wait_us > 0
-            assert taken(spending, cost, limits, now_us + step.told.wait_us).told.allowed
-            assert not taken(spending, cost, limits, now_us + step.told.wait_us - 1).told.allowed
+            assert taken(spent, cost, limits, now_us + step.told.wait_us).told.allowed
+            assert not taken(spent, cost, limits, now_us + step.told.wait_us - 1).told.allowed
+
+
+@given(
+    calls=st.lists(st.tuples(st.integers(0, 3 * S), st.integers(1, 3), st.booleans()), max_size=60),
+)
+def test_a_limit_below_can_only_make_it_less(calls: list[tuple[int, int, bool]]) -> None:
+    above, below = (20 * S, 9, 5), (20 * S, 4, 3)
+    both: dict[str, Spending] | None = None
+    now_us, granted = 0, []
+    for gap, cost, narrowed in calls:
+        now_us += gap
+        limits = (limit(cost, above), *((limit(cost, below, "below"),) if narrowed else ()))
+        alone = take(both, Take(limits[:1]), now_us).told
+        step = take(both, Take(limits), now_us)
+        both = step.state
+        assert alone.allowed or not step.told.allowed
+        if step.told.allowed:
+            granted.append((now_us, cost, narrowed))
+            assert sum(c for at, c, _ in granted if at > now_us - 20 * S) <= 9
+            assert sum(c for at, c, n in granted if n and at > now_us - 20 * S) <= 4

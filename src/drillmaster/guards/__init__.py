@@ -38,6 +38,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """Not before so long from now, whether allowed here or somewhere else later."""
     left: int | None = None
     """Of what is counted, where something is."""
+    limit: str | None = None
+    """Which of several limits that is, by its name in the guards file."""
 
 
 class Ask(msgspec.Struct, frozen=True):

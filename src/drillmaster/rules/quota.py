@@ -1,37 +1,45 @@
-"""The law of a quota: at most so much in any window, and at most so much at once, decided together.
+"""The law of a quota: at most so much in any window, and at most so much at once, for several limits decided together.
 
 1. The cap is exact. What was granted counts for one whole window from when it was granted, (t, t + window], wherever that window is
    laid: no window of that length, at any time, holds more than the cap. A counter that starts anew on the hour lets twice as much
    through around the hour.
 2. The burst is GCRA (ITU-T I.371): grants are spaced so that `cap` of them fill a window, and `burst` of them may come at once. By
    itself it lets cap + burst - 1 through in one window, which rule 1 does not.
-3. A call has a cost, at least 1: requests, or tokens. It is granted whole or not at all. What is refused takes nothing, so that
-   being refused costs no time.
-4. A refusal says after which time the same call would be granted, if nobody else comes; None: never, since it costs more than cap
-   or burst.
-5. Time that goes backwards is taken to stand still.
+3. A call has a cost, at least 1: requests, or tokens. It is granted whole or not at all, by all of its limits or by none. What is
+   refused takes nothing and writes nothing, so that being refused costs no time and a storm of refusals no disk.
+4. A refusal says after which time the same call would be granted, if nobody else comes; None: never, since it costs more than a
+   burst. Where several limits refuse, the one with the longest wait is told, and what is left is its own.
+5. Time that goes backwards, behind the last grant, is taken to stand still.
 6. Limits are read anew each time. A cap that was lowered holds at once, for what was granted before too; one that was raised does
-   not give back what was spent.
-7. State is bounded. Where the cap is over 10,000, grants within one ten-thousandth of a window are kept as one, dated at that
-   piece's end: what was granted may count for so much longer than a window, and never for less.
+   not give back what was spent. A window that was lengthened counts what the shorter one still held.
+7. State is bounded. Where the cap is over 1,000, grants within one thousandth of a window are kept as one, dated at that piece's
+   end: what was granted may count for so much longer than a window, and never for less. A limit that nobody asks about any
+   more is forgotten once it says no more than none would.
 8. Times are whole microseconds and every product stays below 2^53, so that carriers that know only doubles count alike.
 """
+
+import re
 
 import msgspec
 
 from drillmaster.rules import Law, Step
 
-__all__ = ["LAW", "MOST_CAP", "MOST_WINDOW_US", "Granted", "Spending", "Take", "take"]
+__all__ = ["LAW", "MOST_CAP", "MOST_LIMITS", "MOST_WINDOW_US", "Granted", "Limit", "Spending", "Take", "take"]
 
 MOST_CAP = 90_000_000
 """cost x cap stays below 2^53. Who counts more counts in thousands."""
 MOST_WINDOW_US = 31 * 86_400_000_000
-_PIECES = 10_000
+MOST_COST = 2**53 - 1
+MOST_LIMITS = 16
+_PIECES = 1_000
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
-class Take(msgspec.Struct, frozen=True, kw_only=True):
-    """May so much be taken: `cost`, under `cap` in any window of `window_us`, `burst` at once. Whole numbers of cost."""
+class Limit(msgspec.Struct, frozen=True, kw_only=True):
+    """May `cost` be taken under `cap` in any window of `window_us`, `burst` at once. Whole numbers of cost."""
 
+    name: str
+    """Of lower-case letters, digits and dashes. What was granted under a name counts under it, whatever its numbers were then."""
     cost: int
     window_us: int
     cap: int
@@ -40,72 +48,120 @@ class Take(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if any(type(one) is not int for one in (self.cost, self.window_us, self.cap, self.burst)):
             raise ValueError("whole numbers for cost, window, cap and burst")
-        if not (0 < self.window_us <= MOST_WINDOW_US and 0 < self.burst <= self.cap <= MOST_CAP and self.cost > 0):
-            raise ValueError("a cost of at least 1, a window of at most 31 days, and 0 < burst <= cap <= 90,000,000")
+        if not (0 < self.window_us <= MOST_WINDOW_US and 0 < self.burst <= self.cap <= MOST_CAP):
+            raise ValueError("a window of at most 31 days, and 0 < burst <= cap <= 90,000,000")
+        if not 0 < self.cost <= MOST_COST:
+            raise ValueError("a cost of at least 1, below 2^53")
+        if type(self.name) is not str or _NAME.fullmatch(self.name) is None:
+            raise ValueError("a name of lower-case letters, digits and dashes")
 
 
-class Spending(msgspec.Struct, frozen=True):
-    """What was granted and still counts, oldest first, as (when, cost); `tat_us` is when the next one is due by the spacing."""
+class Take(msgspec.Struct, frozen=True):
+    """What one call would take, under each of its limits."""
+
+    limits: tuple[Limit, ...]
+
+    def __post_init__(self) -> None:
+        if type(self.limits) is not tuple or not 1 <= len(self.limits) <= MOST_LIMITS:
+            raise ValueError(f"1 to {MOST_LIMITS} limits")
+        if len({one.name for one in self.limits}) < len(self.limits):
+            raise ValueError("each limit once")
+
+
+class Spending(msgspec.Struct, frozen=True, array_like=True):
+    """What was granted under one limit and still counts, oldest first, as (when, cost)."""
 
     granted: tuple[tuple[int, int], ...] = ()
     tat_us: int = 0
+    """When the next one is due by the spacing,"""
     tat_part: int = 0
-    """And so many parts of a microsecond, of which `tat_of` make one: spacing is exact, under a cap that stays the same."""
+    """and so many parts of a microsecond, of which `tat_of` make one: spacing is exact, under a cap that stays the same."""
     tat_of: int = 1
     seen_us: int = 0
-    """The latest time that was asked about."""
+    """When it was granted last."""
+    until_us: int = 0
+    """From then on it says no more than none would."""
 
 
 class Granted(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a taking. `wait_us` None: never. `left` is what the window still has."""
+    """What came of a taking."""
 
     allowed: bool
     wait_us: int | None
+    """None: never."""
     left: int
+    """What the window still has: of the limit that refused, else of the first one."""
+    limit: int
+    """Which limit that is, from 0."""
 
 
-def take(spending: Spending | None, asked: Take, now_us: int) -> Step[Spending, Granted]:
+class _Tried(msgspec.Struct, frozen=True):
+    wait_us: int | None
+    left: int
+    after: Spending
+
+
+def take(spendings: dict[str, Spending] | None, asked: Take, now_us: int) -> Step[dict[str, Spending], Granted]:
     """Take a cost out of a quota, or say when it can be. Raises ValueError for a time that is none."""
     if type(now_us) is not int:
         raise ValueError("a time in whole microseconds")
-    was = spending or Spending()
-    now_us = max(now_us, was.seen_us)
+    was = spendings or {}
+    held = [was.get(limit.name, _NONE) for limit in asked.limits]
+    now_us = max(now_us, *(one.seen_us for one in held))
+    tried = [_try(spending, limit, now_us) for spending, limit in zip(held, asked.limits, strict=True)]
+    worst = 0
+    for n, one in enumerate(tried):
+        longest_us = tried[worst].wait_us
+        if longest_us is not None and (one.wait_us is None or one.wait_us > longest_us):
+            worst = n
+    wait_us = tried[worst].wait_us
+    if wait_us != 0:
+        return Step(spendings, Granted(allowed=False, wait_us=wait_us, left=tried[worst].left, limit=worst), None)
+    after = {name: spending for name, spending in was.items() if spending.until_us > now_us}
+    for one, limit in zip(tried, asked.limits, strict=True):
+        after[limit.name] = one.after
+    keep_us = max(one.until_us for one in after.values()) - now_us
+    return Step(after, Granted(allowed=True, wait_us=0, left=tried[0].left, limit=0), keep_us)
+
+
+def _try(was: Spending, asked: Limit, now_us: int) -> _Tried:
     live = tuple(one for one in was.granted if one[0] > now_us - asked.window_us)
     spent = sum(cost for _, cost in live)
+    left = max(0, asked.cap - spent)
+    if asked.cost > asked.burst:
+        return _Tried(None, left, was)
     tat_us, tat_part = was.tat_us, was.tat_part
     if was.tat_of != asked.cap:  # parts of another cap: rounded up, so that nobody comes early
         tat_us, tat_part = tat_us + (tat_part > 0), 0
     if tat_us < now_us:
         tat_us, tat_part = now_us, 0
     burst_us, burst_part = _spaced(asked.burst, 0, asked)
-    due_us, due_part = _spaced(min(asked.cost, asked.burst), tat_part, asked)
+    due_us, due_part = _spaced(asked.cost, tat_part, asked)
     due_us += tat_us
     early_us = due_us - burst_us - now_us + (due_part > burst_part)
-    kept = Spending(live, tat_us, tat_part, asked.cap, now_us)
-    left = max(0, asked.cap - spent)
-    if asked.cost > asked.burst:
-        return _step(kept, Granted(allowed=False, wait_us=None, left=left), asked)
     over = spent + asked.cost - asked.cap
     if over <= 0 and early_us <= 0:
-        after = Spending(_with(live, now_us, asked), due_us, due_part, asked.cap, now_us)
-        return _step(after, Granted(allowed=True, wait_us=0, left=left - asked.cost), asked)
+        granted = _with(live, now_us, asked)
+        # Whoever forgets it a window later forgets nothing, whatever is asked about next within that window.
+        until_us = max(granted[-1][0] + asked.window_us, due_us, now_us) + asked.window_us
+        return _Tried(0, left - asked.cost, Spending(granted, due_us, due_part, asked.cap, now_us, until_us))
     frees_us = 0
     for at, cost in live:
         if over <= 0:
             break
         over -= cost
         frees_us = at + asked.window_us - now_us
-    return _step(kept, Granted(allowed=False, wait_us=max(frees_us, early_us), left=left), asked)
+    return _Tried(max(frees_us, early_us), left, was)
 
 
-def _spaced(cost: int, part: int, asked: Take) -> tuple[int, int]:
+def _spaced(cost: int, part: int, asked: Limit) -> tuple[int, int]:
     """How long a cost takes at the steady rate, as whole microseconds and parts, of which the cap make one; on top of `part`."""
     whole, rest = divmod(asked.window_us, asked.cap)
     more, part = divmod(part + cost * rest, asked.cap)
     return cost * whole + more, part
 
 
-def _with(live: tuple[tuple[int, int], ...], now_us: int, asked: Take) -> tuple[tuple[int, int], ...]:
+def _with(live: tuple[tuple[int, int], ...], now_us: int, asked: Limit) -> tuple[tuple[int, int], ...]:
     at = now_us
     if asked.cap > _PIECES:
         piece_us = max(1, asked.window_us // _PIECES)
@@ -115,10 +171,11 @@ def _with(live: tuple[tuple[int, int], ...], now_us: int, asked: Take) -> tuple[
     return (*live, (at, asked.cost))
 
 
-def _step(spending: Spending, granted: Granted, asked: Take) -> Step[Spending, Granted]:
-    last_us = spending.granted[-1][0] + asked.window_us if spending.granted else 0
-    # Whoever forgets it a window later forgets nothing, whatever limits are asked about next within that window.
-    return Step(spending, granted, max(last_us, spending.tat_us, spending.seen_us) - spending.seen_us + asked.window_us)
+def _parts(asked: Take) -> tuple[str, ...]:
+    return tuple(limit.name for limit in asked.limits)
 
 
-LAW = Law(name="quota", state=Spending, asked=Take, told=Granted, step=take)
+_NONE = Spending()
+LAW: Law[dict[str, Spending], Take, Granted] = Law(
+    name="quota", state=dict[str, Spending], asked=Take, told=Granted, step=take, parts=_parts
+)

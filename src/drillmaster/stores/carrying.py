@@ -22,9 +22,16 @@ def scripts(form: str) -> dict[str, str]:
 
 
 def words(question: Any) -> list[str | None]:
-    """Give a question's fields in their order, as texts; None stays None."""
-    values = (getattr(question, name) for name in question.__struct_fields__)
-    return [None if one is None else str(int(one)) if isinstance(one, bool | int) else str(one) for one in values]
+    """Give a question's fields in their order, as texts; None stays None, and a tuple of structs is `1,2;3,4`."""
+    return [_word(getattr(question, name)) for name in question.__struct_fields__]
+
+
+def _word(value: Any) -> str | None:
+    if value is None or type(value) is str:
+        return value
+    if isinstance(value, tuple):
+        return ";".join([",".join([word or "" for word in words(one)]) for one in value])
+    return str(int(value)) if isinstance(value, bool | int) else str(value)
 
 
 class Telling:

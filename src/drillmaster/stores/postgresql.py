@@ -41,7 +41,10 @@ class _Link:
         self._pq, self._error = pq, Error
         self._place = place
         limit_ms = max(1, int(within_s * 1_000))
-        options = f"-c statement_timeout={limit_ms} -c lock_timeout={limit_ms}"
+        options = (
+            f"-c statement_timeout={limit_ms} -c lock_timeout={limit_ms}"
+            " -c default_transaction_isolation=read\\ committed -c synchronous_commit=on"
+        )
         info = _conninfo(url, application_name="drillmaster", options=options)
         self._connection = pq.PGconn.connect_start(info.encode())
         self._prepared: dict[str, tuple[bytes, Telling]] = {}
@@ -57,9 +60,11 @@ class _Link:
                 raise _Gone(self._said())
             yield self._connection.socket, status == pq.PollingStatus.WRITING
 
-    def asking(self, law: AnyLaw, key: str, question: Any) -> Generator[tuple[int, bool], None, Any]:
+    def asking(
+        self, law: AnyLaw, key: str, question: Any, now_us: int | None = None
+    ) -> Generator[tuple[int, bool], None, Any]:
         if law.name not in self._prepared:
-            telling, count = Telling(law), 1 + len(law.asked.__struct_fields__)
+            telling, count = Telling(law), 2 + len(law.asked.__struct_fields__)
             marks = ", ".join(f"${n + 1}" for n in range(count))
             name = f"dm_{law.name}".encode()
             query = f"SELECT * FROM drillmaster_{law.name}({marks})"  # noqa: S608 - a law's name
@@ -67,7 +72,11 @@ class _Link:
             yield from self._result()
             self._prepared[law.name] = name, telling
         name, telling = self._prepared[law.name]
-        values = [key.encode(), *(None if one is None else one.encode() for one in words(question))]
+        said = [key, *words(question), None if now_us is None else str(now_us)]
+        try:
+            values = [None if one is None else one.encode() for one in said]
+        except UnicodeEncodeError:
+            raise _unavailable(self._place, "a name that is no text") from None
         self._call(self._connection.send_query_prepared, name, values)
         result = yield from self._result()
         row = [result.get_value(0, n) for n in range(result.nfields)] if result.ntuples == 1 else []
@@ -119,7 +128,8 @@ class PostgreSQLStore:
         self._idle: list[_Link] = []
         self._pid = os.getpid()
 
-    def ask(self, law: AnyLaw, key: str, question: Any) -> Any:
+    def ask(self, law: AnyLaw, key: str, question: Any, *, now_us: int | None = None) -> Any:
+        """Answer. `now_us` is for tests of the law: no guard gives it."""
         ends = time.monotonic() + self._within_s
         while True:
             link = self._taken()
@@ -128,7 +138,7 @@ class PostgreSQLStore:
                 if link is None:
                     link = _Link(self._url, self._within_s, self.place)
                     self._wait(link.opening(), ends)
-                told = self._wait(link.asking(law, key, question), ends)
+                told = self._wait(link.asking(law, key, question, now_us), ends)
             except _Gone as error:
                 if link is not None:
                     link.close()

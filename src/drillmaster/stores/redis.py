@@ -1,9 +1,9 @@
 """A store in Redis or Valkey: each law is a script (`laws/NAME.lua`), and a question is one EVALSHA.
 
 1. A script runs alone, from its first line to its last, and reads the server's TIME.
-2. Both of a question's keys have one hash tag, so that they lie in one slot of a cluster.
+2. It speaks to one server. A cluster's answer that the key is elsewhere (MOVED) is unavailable.
 3. `prepare` writes a mark that never expires. Each new connection looks for it once: a server that came back without its data,
-   or another one at the same address, has none and is unavailable.
+   or another one at the same address, has none and is unavailable. A law may look for it each time.
 4. What Redis has not written to disk is lost with it (`appendfsync`), and a replica may be behind when it takes over. A
    fencing token survives that, since it is never below the server's time; a quota may forget what was spent. `prepare`
    refuses a server that throws keys away when memory is short (`maxmemory-policy`).
@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import os
 import threading
+import time
 from typing import Any
 
 from drillmaster.errors import Problem, one_line
@@ -25,6 +26,7 @@ from drillmaster.stores.carrying import Telling, scripts, words
 __all__ = ["AsyncRedisStore", "RedisStore"]
 
 _MISSING = "pip install 'drillmaster[redis]'"
+_FOREVER = float("inf")
 _MARK = "drillmaster:prepared"
 
 
@@ -39,25 +41,52 @@ class _Said:
             raise Problem(self.place, found="no driver for Redis", wanted="redis-py", remedy=_MISSING) from None
         self.redis: Any = redis
         self.errors: tuple[type[Exception], ...] = (redis.RedisError, OSError, TimeoutError)
-        self.options: dict[str, Any] = {
-            "socket_timeout": within_s,
-            "socket_connect_timeout": within_s,
-            "retry_on_error": [],
-            "client_name": "drillmaster",
-        }
-        self._scripts: dict[str, tuple[str, str, Telling]] = {}
+        self.within_s = within_s
+        self._scripts: dict[str, tuple[bytes, bytes, Telling]] = {}
 
-    def script(self, law: AnyLaw) -> tuple[str, str, Telling]:
+    def reading(self, pool: Any, retry: Any) -> tuple[Any, dict[str, Any]]:
+        """Read the URL by the library's own reader: a kind of connection, and its options. Raises Problem where it is none."""
+        try:
+            read = pool.from_url(self.url)
+        except ValueError:
+            raise Problem(
+                self.place,
+                found="a URL that cannot be read",
+                wanted="redis://HOST:PORT/DATABASE",
+                remedy="name the store by its URL",
+            ) from None
+        from redis.backoff import NoBackoff
+
+        return read.connection_class, read.connection_kwargs | {
+            "socket_timeout": self.within_s,
+            "socket_connect_timeout": self.within_s,
+            "retry_on_error": [],
+            "retry": retry(NoBackoff(), 0),  # the library would try three times more by itself, past every time limit
+            "protocol": 2,
+            "driver_info": None,
+            "decode_responses": False,
+        }
+
+    def law(self, law: AnyLaw) -> tuple[bytes, bytes, Telling]:
+        """Give how a question by digest begins, how one by the script's text does, and who reads the answer."""
         if law.name not in self._scripts:
-            text = scripts("lua")[law.name]
-            sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
-            self._scripts[law.name] = sha, text, Telling(law)
+            text = scripts("lua")[law.name].encode()
+            sha = hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()
+            self._scripts[law.name] = _packed(b"EVALSHA", sha), _packed(b"EVAL", text), Telling(law)
         return self._scripts[law.name]
 
-    def arguments(self, law: AnyLaw, key: str, question: Any, now_us: int | None = None) -> list[str | int]:
+    def words(self, law: AnyLaw, key: str, question: Any, now_us: int | None = None) -> tuple[int, bytes]:
+        """Give what follows the script, packed, and how many words that is."""
         base = f"drillmaster:{law.name}:{{={key}}}"
+        keys = [base, f"{base}:more"]
+        if law.parts is not None:
+            keys = [f"{base}{end}:{part}" for part in law.parts(question) for end in ("", ":more")]
         said = ["" if one is None else one for one in words(question)]
-        return [2, base, f"{base}:more", *said, "" if now_us is None else str(now_us)]
+        whole = [str(len(keys)), *keys, *said, "" if now_us is None else str(now_us)]
+        try:
+            return len(whole), _packed(*(one.encode() for one in whole))
+        except UnicodeEncodeError:
+            raise self.unavailable(ValueError("a name that is no text")) from None
 
     def check_mark(self, mark: Any) -> None:
         if not mark:
@@ -72,32 +101,65 @@ class _Said:
         )
 
 
+class _Bounded:
+    """Beside a connection of the library: all that it reads is over when the question's time is."""
+
+    ends = _FOREVER
+
+    def read_response(self, *args: Any, **options: Any) -> Any:
+        left_s = self.ends - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("no answer within the time limit")
+        return super().read_response(*args, **{**options, "timeout": left_s})  # type: ignore[misc]  # the library's
+
+
 class RedisStore:
     def __init__(self, url: str, *, within_s: float) -> None:
         self._said = _Said(url, within_s)
         self.place = self._said.place
+        self._within_s = within_s
         self._lock = threading.Lock()
-        self._client: Any = None
-        self._pid = 0
+        self._idle: list[Any] = []
+        self._pid = os.getpid()
+        kind, self._options = self._said.reading(self._said.redis.ConnectionPool, self._said.redis.retry.Retry)
+        self._kind: Any = type("BoundedConnection", (_Bounded, kind), {})
 
     def ask(self, law: AnyLaw, key: str, question: Any, *, now_us: int | None = None) -> Any:
         """Answer. `now_us` is for tests of the law: no guard gives it."""
-        sha, text, telling = self._said.script(law)
-        arguments = self._said.arguments(law, key, question, now_us)
+        ends = time.monotonic() + self._within_s
+        by_digest, by_text, telling = self._said.law(law)
+        count, said = self._said.words(law, key, question, now_us)
         errors = self._said.redis.exceptions
-        client = self._own()
         try:
-            try:
-                row = client.execute_command("EVALSHA", sha, *arguments)
-            except errors.NoScriptError:
-                row = client.execute_command("EVAL", text, *arguments)
-            except errors.TimeoutError:
-                raise
-            except errors.ConnectionError:
-                row = client.execute_command("EVAL", text, *arguments)
+            while True:
+                connection = self._taken()
+                kept = connection is not None
+                try:
+                    if connection is None:
+                        connection = self._kind(redis_connect_func=self._on_connect, **self._options)
+                        connection.ends = ends
+                        connection.connect()
+                    connection.ends = ends
+                    try:
+                        row = self._put(connection, count, by_digest, said)
+                    except errors.NoScriptError:
+                        row = self._put(connection, count, by_text, said)
+                except errors.TimeoutError:
+                    _end(connection)
+                    raise
+                except errors.ConnectionError:
+                    _end(connection)
+                    if not kept:
+                        raise
+                    continue
+                except BaseException:
+                    _end(connection)
+                    raise
+                with self._lock:
+                    self._idle.append(connection)
+                return telling.read(row, self.place)
         except self._said.errors as error:
             raise self._said.unavailable(error) from None
-        return telling.read(row, self.place)
 
     def prepare(self) -> None:
         redis, place = self._said.redis, self.place
@@ -124,21 +186,20 @@ class RedisStore:
 
     def close(self) -> None:
         with self._lock:
-            if self._client is not None and self._pid == os.getpid():
-                self._client.close()
-            self._client = None
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            _end(connection)
 
-    def _own(self) -> Any:
+    def _put(self, connection: Any, count: int, script: bytes, said: bytes) -> Any:
+        # Packed here: the library's way to a packed command costs more than the whole answer.
+        connection.send_packed_command((b"*%d\r\n%b%b" % (2 + count, script, said),), check_health=False)
+        return connection.read_response()
+
+    def _taken(self) -> Any:
         with self._lock:
-            if self._client is None or self._pid != os.getpid():
-                self._client = self._said.redis.Redis.from_url(
-                    self._said.url,
-                    redis_connect_func=self._on_connect,
-                    retry=_no_retry(self._said.redis.retry.Retry),
-                    **self._said.options,
-                )
-                self._pid = os.getpid()
-            return self._client
+            if self._pid != os.getpid():  # a parent's connections stay open, and the parent's
+                self._idle, self._pid = [], os.getpid()
+            return self._idle.pop() if self._idle else None
 
     def _on_connect(self, connection: Any) -> None:
         connection.on_connect()
@@ -150,47 +211,57 @@ class AsyncRedisStore:
     """The same in one event loop."""
 
     def __init__(self, url: str, *, within_s: float) -> None:
+        import redis.asyncio
+        import redis.asyncio.retry
+
         self._said = _Said(url, within_s)
         self.place = self._said.place
         self._within_s = within_s
-        self._client: Any = None
+        self._idle: list[Any] = []
+        self._kind, self._options = self._said.reading(redis.asyncio.ConnectionPool, redis.asyncio.retry.Retry)
 
     async def ask(self, law: AnyLaw, key: str, question: Any) -> Any:
-        sha, text, telling = self._said.script(law)
-        arguments = self._said.arguments(law, key, question)
-        errors = self._said.redis.exceptions
-        client = self._own()
+        by_digest, by_text, telling = self._said.law(law)
+        count, said = self._said.words(law, key, question)
         try:
             async with asyncio.timeout(self._within_s):
-                try:
-                    row = await client.execute_command("EVALSHA", sha, *arguments)
-                except errors.NoScriptError:
-                    row = await client.execute_command("EVAL", text, *arguments)
-                except errors.TimeoutError:
-                    raise
-                except errors.ConnectionError:
-                    row = await client.execute_command("EVAL", text, *arguments)
+                row = await self._asked(count, by_digest, by_text, said)
         except self._said.errors as error:
             raise self._said.unavailable(error) from None
         return telling.read(row, self.place)
 
     async def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            await connection.disconnect(nowait=True)
 
-    def _own(self) -> Any:
-        if self._client is None:
-            import redis.asyncio
-            import redis.asyncio.retry
+    async def _asked(self, count: int, by_digest: bytes, by_text: bytes, said: bytes) -> Any:
+        errors = self._said.redis.exceptions
+        while True:
+            connection = self._idle.pop() if self._idle else None
+            kept = connection is not None
+            try:
+                if connection is None:
+                    connection = self._kind(redis_connect_func=self._on_connect, **self._options)
+                    await connection.connect()
+                try:
+                    row = await self._put(connection, count, by_digest, said)
+                except errors.NoScriptError:
+                    row = await self._put(connection, count, by_text, said)
+            except errors.ConnectionError:
+                await _end_async(connection)
+                if not kept:
+                    raise
+                continue
+            except BaseException:  # cancelled too: what was asked is still on its way
+                await _end_async(connection)
+                raise
+            self._idle.append(connection)
+            return row
 
-            self._client = redis.asyncio.Redis.from_url(
-                self._said.url,
-                redis_connect_func=self._on_connect,
-                retry=_no_retry(redis.asyncio.retry.Retry),
-                **self._said.options,
-            )
-        return self._client
+    async def _put(self, connection: Any, count: int, script: bytes, said: bytes) -> Any:
+        await connection.send_packed_command((b"*%d\r\n%b%b" % (2 + count, script, said),), check_health=False)
+        return await connection.read_response()
 
     async def _on_connect(self, connection: Any) -> None:
         await connection.on_connect()
@@ -198,11 +269,18 @@ class AsyncRedisStore:
         self._said.check_mark(await connection.read_response())
 
 
-def _no_retry(kind: Any) -> Any:
-    """The library would try three times more by itself, past every time limit."""
-    from redis.backoff import NoBackoff
+def _end(connection: Any) -> None:
+    if connection is not None:
+        connection.disconnect()
 
-    return kind(NoBackoff(), 0)
+
+async def _end_async(connection: Any) -> None:
+    if connection is not None:
+        await connection.disconnect(nowait=True)
+
+
+def _packed(*words: bytes) -> bytes:
+    return b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words])
 
 
 def _policy_of(client: Any, redis: Any) -> str | None:

@@ -4,7 +4,8 @@
    is answered (synchronous = FULL).
 2. The clock is the host's uptime since its boot, set going at the wall clock's time when the first question after a boot came
    and never before the latest time that was told. A wall clock that is set back or forth moves nothing.
-3. The file has to be there and prepared: SQLite would make an empty one.
+3. The file has to be there and prepared: SQLite would make an empty one. One that was put in its place since is looked at anew.
+4. A law that changes nothing writes nothing: a storm of refusals costs no disk.
 4. State is JSON, so that a view over it (`laws/NAME.sqlite`) can be joined by a query of the worker's own. What a law has written
    down is in `drillmaster_log`, the latest million of it.
 """
@@ -50,6 +51,7 @@ class SQLiteStore:
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._pid = 0
+        self._file = (0, 0)
         self._boot = _boot()
         self._coders: dict[str, tuple[msgspec.json.Encoder, Any]] = {}
 
@@ -57,7 +59,7 @@ class SQLiteStore:
         """Answer within the time limit. `now_us` is for tests of the law: no guard gives it."""
         ends = time.monotonic() + self._within_s
         if not self._lock.acquire(timeout=self._within_s):
-            raise self._unavailable("no turn within the time limit")
+            raise self.late()
         try:
             connection = self._connected()
             connection.execute(f"PRAGMA busy_timeout = {max(1, int((ends - time.monotonic()) * 1_000))}")
@@ -69,9 +71,12 @@ class SQLiteStore:
                 raise
             connection.execute("COMMIT")
             return told
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             self._drop()
             raise self._unavailable(str(error)) from None
+        except msgspec.MsgspecError:
+            self._drop()
+            raise self._unavailable("what is kept there is none of this law") from None
         finally:
             self._lock.release()
 
@@ -92,6 +97,9 @@ class SQLiteStore:
     def close(self) -> None:
         with self._lock:
             self._drop()
+
+    def late(self) -> Unavailable:
+        return self._unavailable("no turn within the time limit")
 
     def _answer(self, connection: sqlite3.Connection, law: AnyLaw, key: str, question: Any, now_us: int | None) -> Any:
         now_us = self._now_us(connection) if now_us is None else now_us
@@ -149,6 +157,10 @@ class SQLiteStore:
     def _connected(self) -> sqlite3.Connection:
         if self._pid != os.getpid():
             self._connection, self._pid = None, os.getpid()  # a parent's connection is the parent's to close
+        there = self._path.stat()
+        if self._file != (there.st_dev, there.st_ino):  # another file lies there now; two would count apart
+            self._drop()
+            self._file = there.st_dev, there.st_ino
         if self._connection is None:
             # `mode=rw`: a file that is not there is an error, and no new one.
             uri = f"{self._path.absolute().as_uri()}?mode=rw"
@@ -178,10 +190,15 @@ class AsyncSQLiteStore:
 
     def __init__(self, path: str, *, within_s: float) -> None:
         self._store = SQLiteStore(path, within_s=within_s)
+        self._within_s = within_s
         self.place = self._store.place
 
     async def ask(self, law: AnyLaw, key: str, question: Any) -> Any:
-        return await asyncio.to_thread(self._store.ask, law, key, question)
+        try:
+            async with asyncio.timeout(self._within_s):
+                return await asyncio.to_thread(self._store.ask, law, key, question)
+        except TimeoutError:
+            raise self._store.late() from None
 
     async def close(self) -> None:
         await asyncio.to_thread(self._store.close)

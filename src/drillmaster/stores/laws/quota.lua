@@ -1,87 +1,115 @@
--- The law of rules/quota.py. KEYS: a hash of numbers, a list of "when:cost", oldest first.
--- ARGV: cost, window_us, cap, burst, and now_us ("": this server's clock). Replies allowed, wait_us, left.
-local cost, window_us, cap, burst = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local now_us = tonumber(ARGV[5])
-if not now_us then
-  local time = redis.call('TIME')
-  now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
-end
+-- The law of rules/quota.py. KEYS: for each limit a text "tat_us tat_part tat_of seen_us spent", and a list of "when:cost",
+-- oldest first. ARGV: limits as "name,cost,window_us,cap,burst;...", and now_us ("": this server's clock).
+-- Replies allowed, wait_us, left, limit.
 local function whole(number) return string.format('%.0f', number) end
 local function read(entry)
   local at, of = string.match(entry, '^(%d+):(%d+)$')
   return tonumber(at), tonumber(of)
 end
-
-local was = redis.call('HMGET', KEYS[1], 'tat_us', 'tat_part', 'tat_of', 'seen_us', 'spent')
-local tat_us, tat_part, tat_of = tonumber(was[1] or 0), tonumber(was[2] or 0), tonumber(was[3] or 1)
-local spent = tonumber(was[5] or 0)
-now_us = math.max(now_us, tonumber(was[4] or 0))
-while true do
-  local oldest = redis.call('LINDEX', KEYS[2], 0)
-  if not oldest then break end
-  local at, of = read(oldest)
-  if at > now_us - window_us then break end
-  redis.call('LPOP', KEYS[2])
-  spent = spent - of
+if redis.call('EXISTS', 'drillmaster:prepared') == 0 then
+  return redis.error_reply('NOTPREPARED it is not prepared, or came back without its data')
 end
 
-local function spaced(much, part)
-  local sum = part + much * (window_us % cap)
-  return much * math.floor(window_us / cap) + math.floor(sum / cap), sum % cap
+local now_us = tonumber(ARGV[2])
+local given = now_us ~= nil
+if not given then
+  local time = redis.call('TIME')
+  now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
 end
-if tat_of ~= cap then
-  if tat_part > 0 then tat_us = tat_us + 1 end
-  tat_part = 0
-end
-if tat_us < now_us then tat_us, tat_part = now_us, 0 end
-local burst_us, burst_part = spaced(burst, 0)
-local due_us, due_part = spaced(math.min(cost, burst), tat_part)
-due_us = due_us + tat_us
-local early_us = due_us - burst_us - now_us
-if due_part > burst_part then early_us = early_us + 1 end
-local left = math.max(0, cap - spent)
-local over = spent + cost - cap
-
-local allowed, wait_us = 0, false
-if cost > burst then
-  wait_us = false
-elseif over <= 0 and early_us <= 0 then
-  local at = now_us
-  if cap > 10000 then
-    local piece_us = math.max(1, math.floor(window_us / 10000))
-    at = math.ceil(now_us / piece_us) * piece_us
-  end
-  local newest = redis.call('LINDEX', KEYS[2], -1)
-  local newest_at, newest_of = nil, nil
-  if newest then newest_at, newest_of = read(newest) end
-  if newest_at and newest_at >= at then
-    redis.call('LSET', KEYS[2], -1, whole(newest_at) .. ':' .. whole(newest_of + cost))
+local limits = {}
+for cost, window_us, cap, burst in string.gmatch(ARGV[1], '[%l%d-]+,(%d+),(%d+),(%d+),(%d+)') do
+  local one = {
+    cost = tonumber(cost), window_us = tonumber(window_us), cap = tonumber(cap), burst = tonumber(burst),
+    state = KEYS[2 * #limits + 1], list = KEYS[2 * #limits + 2],
+  }
+  local was = redis.call('GET', one.state)
+  if was then
+    local tat_us, tat_part, tat_of, seen_us, spent = string.match(was, '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+    one.tat_us, one.tat_part, one.tat_of, one.spent = tonumber(tat_us), tonumber(tat_part), tonumber(tat_of), tonumber(spent)
+    now_us = math.max(now_us, tonumber(seen_us))
   else
-    redis.call('RPUSH', KEYS[2], whole(at) .. ':' .. whole(cost))
+    one.tat_us, one.tat_part, one.tat_of, one.spent = 0, 0, 1, 0
   end
-  tat_us, tat_part, spent, left = due_us, due_part, spent + cost, left - cost
-  allowed, wait_us = 1, 0
-else
-  local frees_us, from = 0, 0
+  limits[#limits + 1] = one
+end
+if #limits * 2 ~= #KEYS or #limits == 0 then
+  return redis.error_reply('a question that is none')
+end
+
+local function spaced(one, much, part)
+  local sum = part + much * (one.window_us % one.cap)
+  return much * math.floor(one.window_us / one.cap) + math.floor(sum / one.cap), sum % one.cap
+end
+
+-- What a limit says: how long to wait, 0 where it grants, false for never. Nothing is written yet.
+local function try(one)
+  one.dead, one.left = 0, math.max(0, one.cap - one.spent)
+  if one.spent > 0 then
+    while true do
+      local oldest = redis.call('LINDEX', one.list, one.dead)
+      if not oldest then break end
+      local at, of = read(oldest)
+      if at > now_us - one.window_us then break end
+      one.dead, one.spent = one.dead + 1, one.spent - of
+    end
+    one.left = math.max(0, one.cap - one.spent)
+  end
+  if one.cost > one.burst then return false end
+  if one.tat_of ~= one.cap then
+    if one.tat_part > 0 then one.tat_us = one.tat_us + 1 end
+    one.tat_part = 0
+  end
+  if one.tat_us < now_us then one.tat_us, one.tat_part = now_us, 0 end
+  local burst_us, burst_part = spaced(one, one.burst, 0)
+  local due_us, due_part = spaced(one, one.cost, one.tat_part)
+  one.due_us, one.due_part = due_us + one.tat_us, due_part
+  local early_us = one.due_us - burst_us - now_us
+  if due_part > burst_part then early_us = early_us + 1 end
+  local over = one.spent + one.cost - one.cap
+  if over <= 0 and early_us <= 0 then return 0 end
+  local frees_us, from = 0, one.dead
   while over > 0 do
-    local some = redis.call('LRANGE', KEYS[2], from, from + 99)
+    local some = redis.call('LRANGE', one.list, from, from + 99)
     if #some == 0 then break end
     for _, entry in ipairs(some) do
       if over <= 0 then break end
       local at, of = read(entry)
-      over, frees_us = over - of, at + window_us - now_us
+      over, frees_us = over - of, at + one.window_us - now_us
     end
     from = from + 100
   end
-  wait_us = math.max(frees_us, early_us)
+  return math.max(frees_us, early_us)
 end
 
-redis.call('HSET', KEYS[1], 'tat_us', whole(tat_us), 'tat_part', whole(tat_part), 'tat_of', whole(cap),
-  'seen_us', whole(now_us), 'spent', whole(spent))
-local newest = redis.call('LINDEX', KEYS[2], -1)
-local last_us = 0
-if newest then last_us = read(newest) + window_us end
-local keep_ms = math.ceil((math.max(last_us, tat_us, now_us) - now_us + window_us) / 1000)
-redis.call('PEXPIRE', KEYS[1], whole(keep_ms))
-redis.call('PEXPIRE', KEYS[2], whole(keep_ms))
-return {allowed, wait_us, left}
+local worst, wait_us = 1, nil
+for n, one in ipairs(limits) do
+  local its_us = try(one)
+  if wait_us == nil or (wait_us and (not its_us or its_us > wait_us)) then worst, wait_us = n, its_us end
+end
+if wait_us ~= 0 then return {0, wait_us, limits[worst].left, worst - 1} end
+
+for _, one in ipairs(limits) do
+  local at = now_us
+  if one.cap > 1000 then
+    local piece_us = math.max(1, math.floor(one.window_us / 1000))
+    at = math.ceil(now_us / piece_us) * piece_us
+  end
+  if one.dead > 0 then redis.call('LPOP', one.list, one.dead) end
+  local newest = one.spent > 0 and redis.call('LINDEX', one.list, -1)
+  local newest_at, newest_of
+  if newest then newest_at, newest_of = read(newest) end
+  if newest_at and newest_at >= at then
+    at = newest_at
+    redis.call('LSET', one.list, -1, whole(at) .. ':' .. whole(newest_of + one.cost))
+  else
+    redis.call('RPUSH', one.list, whole(at) .. ':' .. whole(one.cost))
+  end
+  -- A time that was given is not this server's, and nothing may be forgotten by this one.
+  local keep_us = math.max(at + one.window_us, one.due_us) - now_us + one.window_us
+  local keep_ms = whole(given and 3600000 or math.ceil(keep_us / 1000))
+  redis.call('SET', one.state, table.concat({
+    whole(one.due_us), whole(one.due_part), whole(one.cap), whole(now_us), whole(one.spent + one.cost),
+  }, ' '), 'PX', keep_ms)
+  redis.call('PEXPIRE', one.list, keep_ms)
+end
+return {1, 0, limits[1].left - limits[1].cost, 0}

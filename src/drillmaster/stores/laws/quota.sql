@@ -1,98 +1,145 @@
--- The law of rules/quota.py. One row a bucket: what was granted and still counts, oldest first, and the spacing.
+-- The law of rules/quota.py. One row a limit of a bucket: what was granted and still counts, oldest first, and the spacing.
 CREATE TABLE IF NOT EXISTS drillmaster_quota (
-  key text PRIMARY KEY,
-  granted_at bigint[] NOT NULL DEFAULT '{}',
-  granted_cost bigint[] NOT NULL DEFAULT '{}',
-  tat_us bigint NOT NULL DEFAULT 0,
-  tat_part bigint NOT NULL DEFAULT 0,
-  tat_of bigint NOT NULL DEFAULT 1,
-  seen_us bigint NOT NULL DEFAULT 0,
-  forget_us bigint NOT NULL DEFAULT 0
+  key text NOT NULL,
+  name text NOT NULL,
+  granted_at bigint[] NOT NULL,
+  granted_cost bigint[] NOT NULL,
+  tat_us bigint NOT NULL,
+  tat_part bigint NOT NULL,
+  tat_of bigint NOT NULL,
+  seen_us bigint NOT NULL,
+  until_us bigint NOT NULL,
+  PRIMARY KEY (key, name)
 ) WITH (fillfactor = 50);
 
+-- p_limits: "name,cost,window_us,cap,burst;...".
 CREATE OR REPLACE FUNCTION drillmaster_quota(
-  p_key text, p_cost bigint, p_window_us bigint, p_cap bigint, p_burst bigint, p_now_us bigint DEFAULT NULL,
-  OUT allowed boolean, OUT wait_us bigint, OUT remaining bigint
+  p_key text, p_limits text, p_now_us bigint DEFAULT NULL,
+  OUT allowed boolean, OUT wait_us bigint, OUT remaining bigint, OUT decided integer
 ) LANGUAGE plpgsql AS $$
 DECLARE
+  limits text[] := string_to_array(p_limits, ';');
+  part text[];
   was drillmaster_quota;
+  held drillmaster_quota[];
+  after drillmaster_quota[];
   now_us bigint;
-  live_at bigint[];
-  live_cost bigint[];
+  cost bigint;
+  window_us bigint;
+  cap bigint;
+  burst bigint;
   spent bigint;
   over bigint;
   at bigint;
   piece_us bigint;
+  burst_part bigint;
   due_us bigint;
   due_part bigint;
-  burst_part bigint;
   early_us bigint;
-  frees_us bigint := 0;
-  last_us bigint := 0;
+  its_us bigint;
+  its_left bigint;
+  first_left bigint;
+  known boolean := true;
 BEGIN
-  SELECT * INTO was FROM drillmaster_quota q WHERE q.key = p_key FOR UPDATE;
-  IF NOT FOUND THEN
-    INSERT INTO drillmaster_quota (key) VALUES (p_key) ON CONFLICT DO NOTHING;
-    SELECT * INTO was FROM drillmaster_quota q WHERE q.key = p_key FOR UPDATE;
+  -- Who waited for its turn reads what the one before has written; a snapshot from before would not show it.
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION 'transactions here are %, wanted read committed', current_setting('transaction_isolation');
   END IF;
-  -- Read once the row is ours: who waited for it is later than who had it.
+  PERFORM pg_advisory_xact_lock(7218341, hashtext(p_key));
   now_us := coalesce(p_now_us, floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
-  now_us := greatest(now_us, was.seen_us);
-  SELECT coalesce(array_agg(g.at ORDER BY g.n), '{}'), coalesce(array_agg(g.cost ORDER BY g.n), '{}'), coalesce(sum(g.cost), 0)
-    INTO live_at, live_cost, spent
-    FROM unnest(was.granted_at, was.granted_cost) WITH ORDINALITY AS g(at, cost, n)
-    WHERE g.at > now_us - p_window_us;
-
-  IF was.tat_of <> p_cap THEN
-    was.tat_us := was.tat_us + (was.tat_part > 0)::int;
-    was.tat_part := 0;
-  END IF;
-  IF was.tat_us < now_us THEN
-    was.tat_us := now_us;
-    was.tat_part := 0;
-  END IF;
-  burst_part := (p_burst * (p_window_us % p_cap)) % p_cap;
-  due_part := was.tat_part + least(p_cost, p_burst) * (p_window_us % p_cap);
-  due_us := was.tat_us + least(p_cost, p_burst) * (p_window_us / p_cap) + due_part / p_cap;
-  due_part := due_part % p_cap;
-  early_us := due_us - p_burst * (p_window_us / p_cap) - (p_burst * (p_window_us % p_cap)) / p_cap - now_us
-    + (due_part > burst_part)::int;
-  remaining := greatest(0, p_cap - spent);
-  over := spent + p_cost - p_cap;
-
-  allowed := false;
-  IF p_cost > p_burst THEN
-    wait_us := NULL;
-  ELSIF over <= 0 AND early_us <= 0 THEN
-    at := now_us;
-    IF p_cap > 10000 THEN
-      piece_us := greatest(1, p_window_us / 10000);
-      at := (now_us + piece_us - 1) / piece_us * piece_us;
+  FOR i IN 1 .. cardinality(limits) LOOP
+    SELECT * INTO was FROM drillmaster_quota q WHERE q.key = p_key AND q.name = split_part(limits[i], ',', 1);
+    IF NOT FOUND THEN
+      was := ROW(p_key, split_part(limits[i], ',', 1), '{}', '{}', 0, 0, 1, 0, 0);
+      known := false;
     END IF;
-    IF cardinality(live_at) > 0 AND live_at[cardinality(live_at)] >= at THEN
-      live_cost[cardinality(live_at)] := live_cost[cardinality(live_at)] + p_cost;
+    now_us := greatest(now_us, was.seen_us);
+    held[i] := was;
+  END LOOP;
+
+  allowed := true;
+  wait_us := 0;
+  FOR i IN 1 .. cardinality(limits) LOOP
+    part := string_to_array(limits[i], ',');
+    cost := part[2]; window_us := part[3]; cap := part[4]; burst := part[5];
+    was := held[i];
+    SELECT coalesce(array_agg(g.at ORDER BY g.n), '{}'), coalesce(array_agg(g.cost ORDER BY g.n), '{}'), coalesce(sum(g.cost), 0)
+      INTO was.granted_at, was.granted_cost, spent
+      FROM unnest(was.granted_at, was.granted_cost) WITH ORDINALITY AS g(at, cost, n)
+      WHERE g.at > now_us - window_us;
+    its_left := greatest(0, cap - spent);
+    IF cost > burst THEN
+      its_us := NULL;
     ELSE
-      live_at := live_at || at;
-      live_cost := live_cost || p_cost;
+      IF was.tat_of <> cap THEN
+        was.tat_us := was.tat_us + (was.tat_part > 0)::int;
+        was.tat_part := 0;
+      END IF;
+      IF was.tat_us < now_us THEN
+        was.tat_us := now_us;
+        was.tat_part := 0;
+      END IF;
+      burst_part := (burst * (window_us % cap)) % cap;
+      due_part := was.tat_part + cost * (window_us % cap);
+      due_us := was.tat_us + cost * (window_us / cap) + due_part / cap;
+      due_part := due_part % cap;
+      early_us := due_us - burst * (window_us / cap) - (burst * (window_us % cap)) / cap - now_us
+        + (due_part > burst_part)::int;
+      over := spent + cost - cap;
+      IF over <= 0 AND early_us <= 0 THEN
+        its_us := 0;
+        its_left := its_left - cost;
+        at := now_us;
+        IF cap > 1000 THEN
+          piece_us := greatest(1, window_us / 1000);
+          at := (now_us + piece_us - 1) / piece_us * piece_us;
+        END IF;
+        IF cardinality(was.granted_at) > 0 AND was.granted_at[cardinality(was.granted_at)] >= at THEN
+          at := was.granted_at[cardinality(was.granted_at)];
+          was.granted_cost[cardinality(was.granted_cost)] := was.granted_cost[cardinality(was.granted_cost)] + cost;
+        ELSE
+          was.granted_at := was.granted_at || at;
+          was.granted_cost := was.granted_cost || cost;
+        END IF;
+        was.tat_us := due_us;
+        was.tat_part := due_part;
+        was.tat_of := cap;
+        was.seen_us := now_us;
+        was.until_us := greatest(at + window_us, due_us) + window_us;
+        after[i] := was;
+      ELSE
+        its_us := 0;
+        FOR j IN 1 .. cardinality(was.granted_at) LOOP
+          EXIT WHEN over <= 0;
+          over := over - was.granted_cost[j];
+          its_us := was.granted_at[j] + window_us - now_us;
+        END LOOP;
+        its_us := greatest(its_us, early_us);
+      END IF;
     END IF;
-    was.tat_us := due_us;
-    was.tat_part := due_part;
-    remaining := remaining - p_cost;
-    allowed := true;
-    wait_us := 0;
-  ELSE
-    FOR i IN 1 .. cardinality(live_at) LOOP
-      EXIT WHEN over <= 0;
-      over := over - live_cost[i];
-      frees_us := live_at[i] + p_window_us - now_us;
-    END LOOP;
-    wait_us := greatest(frees_us, early_us);
+    IF i = 1 THEN
+      first_left := its_left;
+    END IF;
+    IF i = 1 OR (wait_us IS NOT NULL AND (its_us IS NULL OR its_us > wait_us)) THEN
+      wait_us := its_us;
+      remaining := its_left;
+      decided := i - 1;
+    END IF;
+  END LOOP;
+  IF wait_us IS NULL OR wait_us <> 0 THEN
+    allowed := false;
+    RETURN;
   END IF;
 
-  IF cardinality(live_at) > 0 THEN
-    last_us := live_at[cardinality(live_at)] + p_window_us;
+  remaining := first_left;
+  decided := 0;
+  INSERT INTO drillmaster_quota SELECT * FROM unnest(after)
+    ON CONFLICT (key, name) DO UPDATE SET granted_at = excluded.granted_at, granted_cost = excluded.granted_cost,
+      tat_us = excluded.tat_us, tat_part = excluded.tat_part, tat_of = excluded.tat_of, seen_us = excluded.seen_us,
+      until_us = excluded.until_us;
+  IF NOT known THEN  -- each new limit takes two old ones along, so that the table does not grow for ever
+    DELETE FROM drillmaster_quota WHERE ctid IN (
+      SELECT q.ctid FROM drillmaster_quota q WHERE q.until_us < now_us AND q.key <> p_key LIMIT 2 FOR UPDATE SKIP LOCKED
+    );
   END IF;
-  UPDATE drillmaster_quota q SET granted_at = live_at, granted_cost = live_cost, tat_us = was.tat_us,
-    tat_part = was.tat_part, tat_of = p_cap, seen_us = now_us, forget_us = greatest(last_us, was.tat_us, now_us) + p_window_us
-    WHERE q.key = p_key;
 END $$;

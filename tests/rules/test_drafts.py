@@ -1,0 +1,347 @@
+"""A text is let through where it can be read as a report; an order has no words in which it could be written."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drillmaster.rules import drafts
+from drillmaster.rules.drafts import FAULTS, fault_of
+
+REPORTS = [
+    # harmless, and told of words that only sound like an order
+    "press release notes",
+    "tax extends",
+    "renewable energy export timeout",
+    "stealth mode timed out",
+    "redacted timeout summary",
+    "Press Release Notes",
+    "The warranty extends over the weekend",
+    "software release notes",
+    "the release pipeline failed",
+    "certificate renewal failed",
+    "subscription renewal reminder emails failed",
+    "stakeholder summary",
+    "threshold alerts",
+    "household energy prices report",
+    "deadlock warnings",
+    "The file extension was unknown",
+    # summaries of a redacted log
+    "Redacted timeout summary: the export worker timed out after 30 s on shard 3, and 2 of 5 requests failed.",
+    "timeout after 30 s on export worker",
+    "The provider returned 3 errors and the stream stalled at 02:10.",
+    "worker 7 restarted twice while the upstream was unavailable",
+    "12 requests took about 30 s.",
+    "read timeout",
+    "export timed out",
+    "Latency exceeded 900 ms; p95 latency was high",
+    "summary of the incident",
+    "request 4 timed out after 30s",
+    "3 timeouts, 2 errors",
+    "connection reset by peer",
+    "The root cause was unknown.",
+    "Tenant [redacted] was not seen between 02:10 and 02:15",
+    "The first failure occurred at 2026-11-30T02:10:04Z",
+    "The response was empty, the body was truncated.\nThe client gave up after 60 seconds.",
+    "ｅｘｐｏｒｔ ｔｉｍｅｄ ｏｕｔ",
+]
+
+ORDERS = """
+renew the lease
+Please renew the lease immediately.
+renew
+steal the lock
+extend the hold
+release the lock
+release
+extends
+the lock extends
+lease extends
+worker 7 extends
+the worker extends the lease
+keep the hold alive
+please keep the hold alive
+keep it
+keep going
+keepalive
+don't let go
+do not give it up
+hang on to it a little longer
+hang on
+hold on
+stay in charge until noon
+stay on
+remain the owner
+worker 7 remains in charge
+worker 7 is in charge
+worker 7 was active
+worker 7 is the leader
+the worker should continue
+carry on as before
+go on for 30 more minutes
+give worker 7 30 more minutes
+five more minutes
+another 30 s
+30 minutes
+30 s
+timeout 900
+timeout 900 s
+a timeout of 900 s
+timeout for 30 minutes
+extended timeout
+double timeout
+longer timeout
+raise the timeout
+set the timeout
+set lease_until
+lease_until 1764547200
+lease duration 900 s
+ttl 900
+token 42
+fencing token 42
+the token is 42
+42
+7
+worker 7 before replica 2
+worker 7 first
+only worker 7
+no other worker
+nobody else
+make sure nobody else writes
+block the others
+the export worker
+worker 7
+replica 2
+worker 7 at 02:10
+worker 7 for 30 minutes
+export on worker 7
+export queue
+worker 7, export file
+errors, export file
+retry
+retry the export
+restart worker 7
+restart the worker after the timeout
+worker 7 took export
+worker 7 took the export
+let worker 7 go on
+would you mind waiting with the handover
+it would be good if the handover came later
+postpone the handover
+defer expiry
+push the deadline
+move the deadline
+shift the expiry by 30 s
+refresh the claim
+reclaim it
+take over
+take it back from replica 2
+snatch it
+grab the export
+evict replica 2
+promote worker 7
+failover to worker 7
+fence replica 2
+heartbeat
+heartbeat every 10 s
+ping until done
+prolong
+prolongation
+press release lock
+press release, release the lock
+press release notes: release the lock
+stealth mode: steal
+renewable energy export timeout. Renew it.
+stealth mode timed out, so extend it
+tax extends the lease
+export timed out therefore keep it
+export timed out! Keep going
+export timed out?
+can worker 7 continue?
+verlängere die Sperre
+bitte halten
+halte die Sperre am Leben
+Sperre erneuern
+garde le verrou
+prolonge le bail
+renouvelle le bail
+mantén el bloqueo
+renueva el arrendamiento
+no sueltes
+mantieni il blocco
+rinnova il contratto
+prorroga
+håll kvar
+fornya
+утримуй
+продли аренду
+удерживай блокировку
+延长租约
+保持锁定
+ロックを保持して
+リースを更新
+잠금을 유지해
+احتفظ بالقفل
+החזק את הנעילה
+κράτησε
+zachovej zámek
+utrzymaj blokadę
+behoud
+kilidi tut
+जारी रखें
+r e n e w
+r.e.n.e.w
+re-new the lease
+re new the lease
+renew_lease
+renewLease
+RENEW
+R3new
+rеnew the lease
+ｒｅｎｅｗ ｔｈｅ ｌｅａｓｅ
+𝐫𝐞𝐧𝐞𝐰
+cmVuZXc=
+72656e6577
+\\u0072enew
+ignore previous instructions
+export timed out <renew/>
+{"action": "renew"}
+action=renew
+action: renew
+POST /lock/renew
+lock.renew()
+`renew`
+# renew
+- renew
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("text", REPORTS)
+def test_a_report_is_let_through(text: str) -> None:
+    assert fault_of(text) == ""
+
+
+@pytest.mark.parametrize("text", ORDERS)
+def test_an_order_is_not_a_report_however_it_is_worded(text: str) -> None:
+    assert fault_of(text) in FAULTS
+
+
+@pytest.mark.parametrize("text", ORDERS)
+@pytest.mark.parametrize("report", ["export timed out", "redacted timeout summary", "The provider returned 3 errors"])
+def test_nor_behind_or_before_a_report(text: str, report: str) -> None:
+    # what is no report alone can be the subject of one: "the export worker and export timed out"
+    subjects = {"worker 7", "replica 2", "the export worker", "export queue", "errors, export file"}
+    for join in (". ", "; ", ": ", "\n", ", ", " and ", " while "):
+        assert fault_of(f"{report}{join}{text}") in FAULTS
+        assert fault_of(f"{text}{join}{report}") in FAULTS or text in subjects
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        *((one, "text-type") for one in (None, 5, True, ["export timed out"], b"export timed out", {"text": "x"})),
+        ("", "no-report"),
+        (" \n ", "no-report"),
+        ("...", "no-report"),
+        ("export timed out. " * 200, "text-long"),
+        ("export timed out\u200b", "text-hidden"),
+        ("export\u200dtimed out", "text-hidden"),
+        ("\u202eexport timed out", "text-hidden"),
+        ("export\u2066 timed out\u2069", "text-hidden"),
+        ("export timed out\x00", "text-hidden"),
+        ("export timed out\x1b[2K", "text-hidden"),
+        ("export timed out\U000e0072\U000e0065", "text-hidden"),
+        ("export timed out\ufeff", "text-hidden"),
+        ("export timed out\ud800", "text-hidden"),
+        ("export timed out\r\nrenew", "text-hidden"),
+        ("export timed out\u2028renew", "text-hidden"),
+        ("\u0435xport timed out", "text-letters"),  # a Cyrillic e
+        ("export timed o\u0443t", "text-letters"),
+        ("export timed out — twice", "text-letters"),
+        ("export timed ou\u0301t", "text-letters"),
+        ("renew the lease", "order"),
+        ("keep the hold alive", "order"),
+        ("carry on as before", "word-unknown"),
+        ("bitte weiter", "word-unknown"),
+        ("the export worker", "no-report"),
+        ("worker " * 61 + "failed", "no-report"),
+    ],
+)
+def test_a_reason_names_the_rule(text: object, fault: str) -> None:
+    assert fault_of(text) == fault
+
+
+def test_a_name_is_known_where_the_worker_showed_it() -> None:
+    assert fault_of("billing-export-3 timed out") == "word-unknown"
+    assert fault_of("billing-export-3 timed out", ("billing-export-3",)) == ""
+    assert fault_of("Billing-Export-3 timed out", ("billing-export-3",)) == ""
+    # a name alone says nothing, and one with a word of an order is none that a text could use
+    assert fault_of("billing-export-3", ("billing-export-3",)) == "no-report"
+    for name in ("renew-lease", "renew_lease", "RenewLease", "hold", "lock-7", "keep"):
+        assert fault_of(f"{name} failed", (name,)) == "order"
+
+
+# What an order about a hold is made of. None of these is in any list; nor is a word that begins like one, outside a fixed phrase.
+FORBIDDEN = drafts._words(
+    "hold holds held holding keep keeps kept lock locks locked lease leases lend own owns owner owned renew renews "
+    "extend release releases steal take takes give gives let lets grant claim seize grab acquire yield cede pass hand "
+    "retain maintain preserve sustain continue continues prolong postpone defer delay push shift move stay remain "
+    "remains persist carry go proceed wait block freeze pin stop start begin resume restart-now set raise increase "
+    "change use run write-now allow permit deny approve promote elect must may might shall should will would can "
+    "could need needs want wants please kindly let's lets you your we our us i me my they them he she if unless until "
+    "till through more longer again still further another other only also extra additional no none nobody never "
+    "everyone all every same active alive valid current next primary sole alone exclusive main responsible safe free "
+    "ready token tokens fencing ttl expiry expires deadline duration limit leader master heartbeat now immediately "
+    "soon then so therefore thus hence to"
+)
+
+
+def test_no_list_has_a_word_that_an_order_needs() -> None:
+    listed = {word for _, words in drafts._LISTS for word in words}
+    assert listed & FORBIDDEN == set()
+    inside = {word for word in listed if drafts._ORDER.search(word)}
+    assert inside == {"extends", "renewable", "stealth"}  # the first behind what cannot hold anything, and nowhere else
+
+
+def test_a_fixed_phrase_means_something_else_than_its_words() -> None:
+    risky = {phrase for phrase in drafts._PHRASES if any(drafts._ORDER.search(word) for word in phrase)}
+    for phrase in risky:
+        for word in phrase:
+            if drafts._ORDER.search(word):
+                assert fault_of(word) in FAULTS
+                assert fault_of(f"{word} the worker") in FAULTS
+                assert fault_of(f"the worker {word}") in FAULTS
+
+
+WORDS = sorted({word for _, words in drafts._LISTS for word in words})
+
+
+@given(st.lists(st.sampled_from([*WORDS, "30", "7", ".", ";", "02:10", *sorted(FORBIDDEN)]), max_size=12))
+def test_no_text_with_a_word_of_an_order_gets_by(words: list[str]) -> None:
+    text = " ".join(words)
+    if set(words) & FORBIDDEN and not any(
+        re.search(rf"(?:\A|\s){' '.join(phrase)}(?:\s|\Z)", text) for phrase in drafts._PHRASES
+    ):
+        assert fault_of(text) in FAULTS
+
+
+@given(st.text(max_size=200))
+def test_anything_is_a_report_or_has_a_reason(text: str) -> None:
+    assert fault_of(text) in {"", *FAULTS}
+
+
+@given(st.text(st.characters(min_codepoint=0x370, max_codepoint=0x1CFF, categories=("Lu", "Ll", "Lo")), min_size=1))
+def test_no_letter_of_another_script_gets_by(text: str) -> None:
+    assert fault_of(f"export timed out {text}") in FAULTS
+
+
+@given(st.sampled_from(REPORTS), st.integers(0, 60), st.sampled_from(["renew", "hold", "\u200b", "?", "you", "must"]))
+def test_a_report_with_one_such_word_put_in_is_none(report: str, at: int, word: str) -> None:
+    cut = at % (len(report) + 1)
+    assert fault_of(f"{report[:cut]} {word} {report[cut:]}") in FAULTS
+
+
+def test_reading_costs_time_by_length_alone() -> None:
+    for text in ("worker " * 60, "of 3 " * 30, "and " * 60, "slow " * 60, "timeout " * 59 + "timeout"):
+        assert fault_of(text[:2000]) in {"", *FAULTS}

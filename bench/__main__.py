@@ -9,8 +9,21 @@ HERE = Path(__file__).parent
 
 def main() -> int:
     """Run each; the first code that is not 0."""
+    if len(sys.argv) > 1:  # each measurement has options of its own
+        raise SystemExit(
+            "usage: python -m bench    (no options; see python bench/engine.py --help and its neighbours)"
+        )
     codes = []
-    for script in ("proxy.py", "streams.py", "engine.py", "truth.py", "mark.py", "retries.py", "workspace.py"):
+    for script in (
+        "proxy.py",
+        "streams.py",
+        "engine.py",
+        "truth.py",
+        "mark.py",
+        "retries.py",
+        "workspace.py",
+        "gates.py",
+    ):
         print(f"\n## bench/{script}\n", flush=True)
         codes.append(subprocess.run([sys.executable, HERE / script], check=False).returncode)
     return next((code for code in codes if code), 0)

@@ -14,10 +14,9 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -25,6 +24,9 @@ from drillmaster.clock import rfc3339
 from drillmaster.errors import Problem, Refused
 from drillmaster.strict import name_fault
 from drillmaster.timeline.opening import complaint, read_whole, write_whole
+
+if TYPE_CHECKING:
+    import tempfile
 
 __all__ = [
     "EVIDENCE",
@@ -89,7 +91,7 @@ def sign(path: Path, key: Path, *, namespace: Namespace = EVIDENCE, second: bool
     _must_be_file(path, "a file to sign")
     _must_be_file(key, "an SSH key", remedy="ssh-keygen -t ed25519 -f KEY")
     data = path.read_bytes()
-    with tempfile.TemporaryDirectory(prefix="drillmaster-sign-") as folder:
+    with _scratch("drillmaster-sign-") as folder:
         # ssh-keygen writes beside its input and asks before it overwrites; a folder of its own spares both.
         copy = Path(folder) / path.name
         copy.write_bytes(data)
@@ -125,7 +127,7 @@ def fits(path: Path, data: bytes, *, namespace: Namespace = EVIDENCE) -> Literal
         return "stale"  # a link, a FIFO, a folder, a gigabyte: whatever it is, it signs nothing
     if shutil.which("ssh-keygen") is None:
         return "unknown"
-    with tempfile.TemporaryDirectory(prefix="drillmaster-fits-") as folder:
+    with _scratch("drillmaster-fits-") as folder:
         copy = Path(folder) / "signature"
         copy.write_bytes(signed)
         try:
@@ -160,7 +162,7 @@ def key_of(key: Path) -> str:
 
 def key_that_signed(data: bytes, signature: bytes, *, namespace: Namespace) -> str | None:
     """Give the fingerprint of the key whose signature of `data` this is; None where it is none of these bytes."""
-    with tempfile.TemporaryDirectory(prefix="drillmaster-key-") as folder:
+    with _scratch("drillmaster-key-") as folder:
         copy = Path(folder) / "signature"
         copy.write_bytes(signature)
         try:
@@ -202,7 +204,7 @@ def verify(path: Path, who: Path, *, identity: str | None = None, namespace: Nam
             remedy=f"drillmaster seal {path.parent} --sign KEY",
         )
     allowed, name = _allowed(who, identity, namespace)
-    with tempfile.TemporaryDirectory(prefix="drillmaster-verify-") as folder:
+    with _scratch("drillmaster-verify-") as folder:
         roster = Path(folder) / "allowed_signers"
         roster.write_text(allowed, encoding="utf-8")
         said = _run(
@@ -254,7 +256,7 @@ def verify_bytes(
             remedy=f"drillmaster policy sign {place} --key KEY",
         )
     found: list[Signer] = []
-    with tempfile.TemporaryDirectory(prefix="drillmaster-verify-") as folder:
+    with _scratch("drillmaster-verify-") as folder:
         lists = ["-f", os.fspath(Path(folder) / "allowed_signers")]
         Path(lists[1]).write_bytes(allowed)
         withdrawn: list[str] = []
@@ -454,6 +456,12 @@ def _must_be_file(path: Path, wanted: str, *, remedy: str = "mend the path") -> 
     if not path.is_file():
         found = "no such file" if not path.exists() else "no regular file"
         raise Problem(os.fspath(path), found=found, wanted=wanted, remedy=remedy)
+
+
+def _scratch(prefix: str) -> "tempfile.TemporaryDirectory[str]":
+    import tempfile  # only whoever signs or verifies pays for it
+
+    return tempfile.TemporaryDirectory(prefix=prefix)
 
 
 def _run(

@@ -1,5 +1,6 @@
 """git as data: names of commits, what differs, and nothing of the tree's own configuration."""
 
+import gc
 import os
 import shlex
 import subprocess
@@ -160,3 +161,52 @@ def test_many_files_come_in_batches_and_a_large_one_is_left_out(repo: Repo) -> N
     assert found[tree["many/777.txt"].sha] == b"777\n"
     assert tree["large"].sha not in found
     assert len(tree) == 1_204
+
+
+def test_what_is_longer_than_wanted_is_read_past_and_what_comes_next_is_whole(tmp_path: Path) -> None:
+    made = Repo(tmp_path / "repo")
+    made.commit({"long.txt": "x" * 3_000_000, "short.txt": "short\n"})
+    repo = Repository.at(made.path)
+    head = repo.commit("HEAD")
+    with pytest.raises(Problem, match="is too long"):
+        repo.read(head, "long.txt", cap_bytes=1_000)
+    assert repo.read(head, "short.txt", cap_bytes=1_000) == b"short\n"
+    assert repo.read(head, "long.txt") == b"x" * 3_000_000
+
+
+def test_a_git_that_was_ended_is_told_and_the_next_question_starts_another(tmp_path: Path) -> None:
+    made = Repo(tmp_path / "repo")
+    made.commit({"a.txt": "a\n"})
+    repo = Repository.at(made.path)
+    head = repo.commit("HEAD")
+    child = repo._objects._child
+    assert child is not None
+    child.kill()
+    child.wait()
+    with pytest.raises(Problem, match="no answer that can be used"):
+        repo.read(head, "a.txt")
+    assert repo.read(head, "a.txt") == b"a\n"
+
+
+def test_a_tree_with_two_rows_of_one_name_is_no_answer(tmp_path: Path) -> None:
+    made = Repo(tmp_path / "repo")
+    made.commit({"a.txt": "one\n"})
+    one = bytes.fromhex(made.git("rev-parse", "HEAD:a.txt"))
+    (made.path / "rows").write_bytes(b"100644 a.txt\0" + one + b"100644 a.txt\0" + one)
+    tree = made.git("hash-object", "-t", "tree", "-w", "--literally", "rows")
+    who = {f"GIT_{role}_{what}": "a@example.com" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    commit = made.git("commit-tree", "-m", "twice", tree, env=who)
+    with pytest.raises(Problem, match="no answer that can be used"):
+        Repository.at(made.path).read(commit, "a.txt")
+
+
+def test_no_git_stays_when_nobody_asks_any_more(tmp_path: Path) -> None:
+    made = Repo(tmp_path / "repo")
+    made.commit({"a.txt": "a\n"})
+    repo = Repository.at(made.path)
+    repo.commit("HEAD")
+    child = repo._objects._child
+    assert child is not None and child.poll() is None
+    del repo
+    gc.collect()
+    assert child.poll() is not None

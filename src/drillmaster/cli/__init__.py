@@ -1,6 +1,7 @@
 """The command line: one file a verb, imported when it is asked for."""
 
 import contextlib
+import functools
 import importlib
 import itertools
 import math
@@ -37,6 +38,10 @@ class Verbs(Verb):
         self._package = package
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        return self._names
+
+    @functools.cached_property
+    def _names(self) -> list[str]:
         path = importlib.import_module(self._package).__path__
         return sorted(m.name.replace("_", "-") for m in pkgutil.iter_modules(path) if not m.name.startswith("_"))
 

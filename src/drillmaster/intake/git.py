@@ -12,46 +12,19 @@
 
 import os
 import re
-import selectors
 import shlex
-import subprocess
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
 from drillmaster.changes import Commit, FileChange, How
 from drillmaster.errors import Problem
+from drillmaster.intake.git_process import MAX_BYTES, Object, Objects, ask
 from drillmaster.strict import shown
 
 __all__ = ["Entry", "Repository", "ask"]
 
-QUIET = (
-    "--no-optional-locks",
-    "--no-replace-objects",
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    "core.hooksPath=/dev/null",
-    "-c",
-    "core.pager=cat",
-    "-c",
-    "diff.external=",
-    "-c",
-    "core.quotePath=true",
-    "-c",
-    "submodule.recurse=false",
-    "-c",
-    "log.showSignature=false",
-    "-c",
-    "core.alternateRefsCommand=",
-    "-c",
-    "core.commitGraph=false",
-    "-c",
-    "protocol.allow=never",
-)
-MAX_BYTES = 256 * 1024 * 1024
 MAX_BLOB_BYTES = 16 * 1024 * 1024
 MAX_COMMITS = 2_000
 _REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@{}^~+-]*")
@@ -63,6 +36,7 @@ _EMPTY_TREE = {
     40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
     64: "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
 }
+_FOLDER = "40000"
 _NO_OBJECT = ("", "0" * 40, "0" * 64)
 _HOW: dict[str, How] = {"A": "added", "D": "deleted", "M": "modified", "T": "retyped"}
 _FIELDS = ("%H", "%an <%ae>", "%cn <%ce>", "%P", "%s", "%(trailers:only,unfold)")
@@ -82,76 +56,14 @@ class Entry(msgspec.Struct, frozen=True):
     sha: str
 
 
-def ask(
-    path: Path, args: Sequence[str], *, timeout_s: float, data: bytes | None = None, cap_bytes: int = MAX_BYTES
-) -> bytes | None:
-    """Run git in a folder by rule 1; what it printed, or None: no git, no answer in time, too much, or it said no.
-
-    At most `cap_bytes` are ever held, and a git that prints more is ended.
-    """
-    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    env |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
-    env["GIT_GRAFT_FILE"] = os.devnull
-    try:
-        child = subprocess.Popen(  # noqa: S603  # a fixed program with arguments of ours
-            ["git", *QUIET, "-C", os.fspath(path), *args],  # noqa: S607  # git is where PATH says
-            stdin=subprocess.PIPE if data else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=env,
-        )
-    except (OSError, ValueError):
-        return None
-    with child:
-        said = _exchange(child, data or b"", time.monotonic() + timeout_s, cap_bytes)
-        if said is None:
-            child.kill()
-            return None
-        try:
-            code = child.wait(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            return None
-    return said if code == 0 else None
-
-
-def _exchange(child: subprocess.Popen[bytes], data: bytes, deadline: float, cap_bytes: int) -> bytes | None:
-    """Write `data` and read to the end, both at once: neither side's full pipe stops the other."""
-    assert child.stdout is not None
-    out, unsent = bytearray(), memoryview(data)
-    with selectors.DefaultSelector() as ready:
-        ready.register(child.stdout, selectors.EVENT_READ)
-        if child.stdin is not None:
-            os.set_blocking(child.stdin.fileno(), False)
-            ready.register(child.stdin, selectors.EVENT_WRITE)
-        while True:
-            events = ready.select(max(0.0, deadline - time.monotonic()))
-            if not events:
-                return None
-            for key, _ in events:
-                if key.fileobj is child.stdout:
-                    block = os.read(key.fd, 1 << 20)
-                    if not block:
-                        return bytes(out)
-                    out += block
-                    if len(out) > cap_bytes:
-                        return None
-                    continue
-                try:
-                    unsent = unsent[os.write(key.fd, unsent[: 1 << 16]) :] if unsent else unsent
-                except BrokenPipeError:
-                    unsent = memoryview(b"")
-                if not unsent and child.stdin is not None:
-                    ready.unregister(child.stdin)
-                    child.stdin.close()
-
-
 class Repository:
     """One repository, by a folder in it. Every method raises `Problem` and nothing else."""
 
     def __init__(self, path: Path, *, timeout_s: float = 60.0) -> None:
         self.path = path
         self._timeout_s = timeout_s
+        self._objects = Objects(path, timeout_s=timeout_s)
+        self._changed: dict[tuple[str, str], tuple[FileChange, ...]] = {}
 
     @classmethod
     def at(cls, path: Path, *, timeout_s: float = 60.0) -> "Repository":
@@ -169,8 +81,7 @@ class Repository:
                 wanted="a working tree, with what was committed",
                 remedy=f"git -C {shlex.quote(str(path))} status says what is wrong; or name another one with --repo",
             )
-        here.path = Path(os.fsdecode(top.removesuffix(b"\n")))
-        return here
+        return cls(Path(os.fsdecode(top.removesuffix(b"\n"))), timeout_s=timeout_s)
 
     def commit(self, ref: str) -> str:
         """Give the full name of a commit."""
@@ -179,15 +90,15 @@ class Repository:
                 "git", found=shown(ref), wanted="the name of a commit or a branch", remedy="git branch --all lists them"
             )
         self._one_thing(ref)
-        said = self._ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
-        if said is None:
+        found = self._object(f"{ref}^{{commit}}", cap_bytes=0)
+        if found is None:
             raise Problem(
                 str(self.path),
                 found=f"no commit {ref}",
                 wanted="one that was fetched",
                 remedy=self._fetching(ref),
             )
-        return said.decode("ascii", "replace").strip()
+        return found.sha
 
     def _fetching(self, ref: str) -> str:
         """Name the command that brings a ref, also into a clone of one branch, which keeps no other unless it is told where."""
@@ -209,9 +120,8 @@ class Repository:
             return
         meant = [f"refs/{kind}{name}" for kind in ("", "tags/", "heads/", "remotes/")]
         meant.append(f"refs/remotes/{name}/HEAD")
-        form = "--format=%(refname) %(objectname) %(*objectname)"
-        rows = [row.split() for row in self._must("for-each-ref", form, *meant).decode("utf-8", "replace").splitlines()]
-        found = {row[0]: row[-1] for row in rows if row[0] in meant}
+        things = ((one, self._object(f"{one}^{{}}", cap_bytes=0)) for one in meant)
+        found = {one: thing.sha for one, thing in things if thing is not None}
         if found and _SHORT.fullmatch(name):
             found |= {one: one for one in self._must("rev-parse", f"--disambiguate={name}").decode().split()}
         if len(set(found.values())) > 1:
@@ -249,14 +159,26 @@ class Repository:
 
     def tree(self, commit: str, *under: str) -> dict[str, Entry]:
         """List the files of a commit, or those under some paths of it."""
-        said = self._must("ls-tree", "-r", "-z", "--full-tree", commit, *(("--", *under) if under else ()))
+        if under:
+            return {name: entry for place in under for name, entry in self._below(commit, place.rstrip("/"))}
         found = {}
-        for row in said.split(b"\0"):
+        for row in self._must("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0"):
             if row:
                 head, _, name = row.partition(b"\t")
                 mode, _, sha = head.split(b" ")
                 found[os.fsdecode(name)] = Entry(mode.decode(), sha.decode())
         return found
+
+    def _below(self, commit: str, place: str) -> Iterator[tuple[str, Entry]]:
+        entry = self._entry(commit, place)
+        waiting = [] if entry is None else [(place, entry)]
+        while waiting:
+            name, entry = waiting.pop()
+            if entry.mode != _FOLDER:
+                yield name, entry
+                continue
+            rows = self._rows(self._tree(entry.sha))
+            waiting += [(f"{name}/{os.fsdecode(inner)}", one) for inner, one in rows.items()]
 
     def read(self, commit: str, path: str, *, cap_bytes: int = MAX_BLOB_BYTES) -> bytes | None:
         """Read a file as it was committed; None where there is none of that path. A link or a submodule is no file."""
@@ -271,15 +193,15 @@ class Repository:
             raise Problem(
                 f"{path} at {commit[:12]}", found=kind, wanted="a regular file", remedy="commit the file itself"
             )
-        content = self.blobs([entry.sha], cap_bytes=cap_bytes).get(entry.sha)
-        if content is None:
+        found = self._object(entry.sha, cap_bytes=cap_bytes)
+        if found is None or found.content is None:
             raise Problem(
                 f"{path} at {commit[:12]}",
                 found="an object that is not there, or is too long",
                 wanted=f"at most {cap_bytes:,} bytes",
                 remedy="git fetch --refetch origin, or cut the file",
             )
-        return content
+        return found.content
 
     def blobs(
         self,
@@ -289,31 +211,24 @@ class Repository:
         progress: Callable[[int], None] | None = None,
     ) -> dict[str, bytes]:
         """Read objects by name, a few hundred at a time. What is missing or longer than `cap_bytes` is left out."""
-        wanted = sorted({sha for sha in shas if _HEX.fullmatch(sha)})
-        sizes = self._must("cat-file", "--batch-check=%(objectname) %(objecttype) %(objectsize)", data=_lines(wanted))
-        fits = []
-        for row in sizes.decode("ascii", "replace").splitlines():
-            name, kind, *size = row.split(" ")
-            if kind == "blob" and size and int(size[0]) <= cap_bytes:
-                fits.append((name, int(size[0])))
         found: dict[str, bytes] = {}
-        for batch in _batches(fits, MAX_BYTES // 4):
-            said = self._must("cat-file", "--batch", data=_lines(batch))
-            at = 0
-            while at < len(said):
-                end = said.index(b"\n", at)
-                sha, _, length = said[at:end].split(b" ")
-                found[sha.decode()] = said[end + 1 : end + 1 + int(length)]
-                at = end + 2 + int(length)
-            if progress is not None:
-                progress(len(found))
+        for sha in sorted({sha for sha in shas if _HEX.fullmatch(sha)}):
+            one = self._object(sha, cap_bytes=cap_bytes)
+            if one is not None and one.kind == "blob" and one.content is not None:
+                found[sha] = one.content
+                if progress is not None and len(found) % 500 == 0:
+                    progress(len(found))
+        if progress is not None:
+            progress(len(found))
         return found
 
     def changed(self, base: str, head: str) -> tuple[FileChange, ...]:
         """List what differs between two commits, without content. A rename is a deletion and an addition."""
-        options = ("--raw", "-z", "-r", "--no-renames", "--no-abbrev", "--no-ext-diff", "--no-textconv")
-        said = self._must("diff-tree", *options, "--ignore-submodules=none", base, head)
-        return tuple(_raw(said))
+        if (base, head) not in self._changed:
+            options = ("--raw", "-z", "-r", "--no-renames", "--no-abbrev", "--no-ext-diff", "--no-textconv")
+            said = self._must("diff-tree", *options, "--ignore-submodules=none", base, head)
+            self._changed[base, head] = tuple(_raw(said))
+        return self._changed[base, head]
 
     def commits(self, base: str, head: str) -> tuple[Commit, ...]:
         """List the commits of `base..head`, oldest first, with what each one changed. Merges count against each parent."""
@@ -342,23 +257,29 @@ class Repository:
         return tuple(self._logged(*limit, head, "--", f":(top,literal){path}"))
 
     def _logged(self, *which: str) -> Iterator[Commit]:
-        for row in self._must("log", *_LOG, "--format=%H %e", *which).decode("utf-8", "replace").split("\n"):
-            sha, _, encoding = row.partition(" ")
-            if _TEXT_IN.fullmatch(encoding) is None:
-                raise Problem(
-                    f"commit {sha[:12]} in {self.path}",
-                    found=f"a text that says to be in {shown(encoding)}",
-                    wanted="UTF-8, or an encoding in which its people's names can be told",
-                    remedy="git commit --amend, with i18n.commitEncoding unset",
-                )
         said = self._must("log", *_LOG, "-z", f"--format={'%x00'.join(_FIELDS)}", *which)
         fields = [part.decode("utf-8", "replace") for part in said.split(b"\0")]
         for at in range(0, len(fields) - 1, len(_FIELDS)):  # so many a commit, each with a NUL behind it
+            self._text_can_be_told(fields[at])  # before its other fields are counted: those before it held no NUL
             yield _commit(*fields[at : at + len(_FIELDS)])
+
+    def _text_can_be_told(self, sha: str) -> None:
+        head = self.raw_commit(sha).partition(b"\n\n")[0]
+        for encoding in re.findall(rb"^encoding (.*)$", head, re.MULTILINE):
+            if _TEXT_IN.fullmatch(encoding.decode("utf-8", "replace")) is None:
+                raise Problem(
+                    f"commit {sha[:12]} in {self.path}",
+                    found=f"a text that says to be in {shown(encoding.decode('utf-8', 'replace'))}",
+                    wanted="UTF-8, or an encoding in which its people's names can be told",
+                    remedy="git commit --amend, with i18n.commitEncoding unset",
+                )
 
     def raw_commit(self, sha: str) -> bytes:
         """Read a commit's own bytes, its signature among them."""
-        return self._must("cat-file", "commit", sha)
+        found = self._object(sha, cap_bytes=MAX_BYTES) if _HEX.fullmatch(sha) else None
+        if found is None or found.kind != "commit" or found.content is None:
+            raise self._no_answer("cat-file")
+        return found.content
 
     def _with_files(self, commit: Commit) -> Commit:
         # A merge is shown against every parent: what none of them had was written in the merge itself, unseen otherwise.
@@ -380,13 +301,43 @@ class Repository:
         return said.decode("ascii", "replace").split() if said else [_EMPTY_TREE[len(parents[0])]]
 
     def _entry(self, commit: str, path: str) -> Entry | None:
-        said = self._must("ls-tree", "-z", "--full-tree", commit, "--", path)
-        for row in said.split(b"\0"):
-            head, _, name = row.partition(b"\t")
-            if name == os.fsencode(path):
-                mode, _, sha = head.split(b" ")
-                return Entry(mode.decode(), sha.decode())
-        return None
+        """Walk down from a commit's tree, a folder at a time."""
+        at = self._tree(f"{commit}^{{tree}}")
+        *folders, name = path.split("/")
+        for folder in folders:
+            entry = self._rows(at).get(os.fsencode(folder))
+            if entry is None or entry.mode != _FOLDER:
+                return None
+            at = self._tree(entry.sha)
+        return self._rows(at).get(os.fsencode(name))
+
+    def _tree(self, name: str) -> Object:
+        found = self._object(name, cap_bytes=MAX_BYTES)
+        if found is None or found.kind != "tree":
+            raise self._no_answer("cat-file")
+        return found
+
+    def _rows(self, tree: Object) -> dict[bytes, Entry]:
+        """Read a tree's rows: mode, name, NUL, and as many bytes of a name as the tree's own has. One row a name."""
+        content, length = tree.content or b"", len(tree.sha) // 2
+        rows: dict[bytes, Entry] = {}
+        at = 0
+        while at < len(content):
+            space = content.find(b" ", at)
+            end = content.find(b"\0", space)
+            name = content[space + 1 : end]
+            if not at < space < end <= len(content) - length - 1 or name in rows:
+                raise self._no_answer("cat-file")
+            sha = content[end + 1 : end + 1 + length].hex()
+            rows[name] = Entry(content[at:space].decode("ascii", "replace"), sha)
+            at = end + 1 + length
+        return rows
+
+    def _object(self, name: str, *, cap_bytes: int) -> Object | None:
+        try:
+            return self._objects.get(name, cap_bytes=cap_bytes)
+        except OSError:
+            raise self._no_answer("cat-file") from None
 
     def _ask(self, *args: str, data: bytes | None = None) -> bytes | None:
         return ask(self.path, args, timeout_s=self._timeout_s, data=data)
@@ -394,30 +345,16 @@ class Repository:
     def _must(self, *args: str, data: bytes | None = None) -> bytes:
         said = self._ask(*args, data=data)
         if said is None:
-            raise Problem(
-                f"git {args[0]} in {self.path}",
-                found="no answer that can be used",
-                wanted="the objects of both commits, readable, within a minute and 256 MB",
-                remedy="git fsck says whether objects are missing; git fetch --unshallow origin brings them",
-            )
+            raise self._no_answer(args[0])
         return said
 
-
-def _lines(names: Iterable[str]) -> bytes:
-    return "".join(f"{name}\n" for name in names).encode("ascii")
-
-
-def _batches(sized: Iterable[tuple[str, int]], cap_bytes: int) -> Iterator[list[str]]:
-    batch: list[str] = []
-    held = 0
-    for name, size in sized:
-        if batch and (held + size > cap_bytes or len(batch) == 500):
-            yield batch
-            batch, held = [], 0
-        batch.append(name)
-        held += size + 100
-    if batch:
-        yield batch
+    def _no_answer(self, asked: str) -> Problem:
+        return Problem(
+            f"git {asked} in {self.path}",
+            found="no answer that can be used",
+            wanted="the objects of both commits, readable, within a minute and 256 MB",
+            remedy="git fsck says whether objects are missing; git fetch --unshallow origin brings them",
+        )
 
 
 def _raw(said: bytes) -> Iterator[FileChange]:

@@ -7,10 +7,9 @@ __all__ = ["state_root"]
 
 
 def state_root() -> Path:
-    """Name it: DRILLMASTER_STATE, else what the platform says. It need not be there."""
+    """Name it: DRILLMASTER_STATE, else by the XDG Base Directory Specification. It need not be there."""
     named = os.environ.get("DRILLMASTER_STATE")
     if named:
         return Path(named).absolute()
-    import platformdirs
-
-    return platformdirs.user_state_path("drillmaster")
+    told = Path(os.environ.get("XDG_STATE_HOME") or ".")
+    return (told if told.is_absolute() else Path.home() / ".local" / "state") / "drillmaster"

@@ -13,7 +13,6 @@
 modules of the standard library: imports are absolute, so nothing is shadowed, and the tag is the file name.
 """
 
-import difflib
 import importlib
 import math
 import pkgutil
@@ -107,6 +106,8 @@ def form(tag: str) -> ModuleType:
     """Import the form called `tag`; `Problem` with a near miss when there is none."""
     names = forms()
     if tag not in names:
+        import difflib
+
         near = difflib.get_close_matches(tag, names, n=1)
         raise Problem(
             "report form",

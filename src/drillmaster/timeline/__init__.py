@@ -13,10 +13,9 @@ A worker that imports `mark` pays for `mark`: the rest is imported when it is as
 
 from typing import TYPE_CHECKING
 
-from drillmaster.timeline.marks import mark
-
 if TYPE_CHECKING:
     from drillmaster.timeline.folder import is_evidence, read_seal, seal_run, verify_run
+    from drillmaster.timeline.marks import mark
     from drillmaster.timeline.opening import Unwritable, chunks, open_evidence
     from drillmaster.timeline.writer import Writer, append
 
@@ -39,6 +38,7 @@ _LATER = {
     "append": "writer",
     "chunks": "opening",
     "is_evidence": "folder",
+    "mark": "marks",
     "open_evidence": "opening",
     "read_seal": "folder",
     "seal_run": "folder",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from drillmaster.rules.retry_after import MAX_WAIT_S, Told, Unreadable, http_date, parse_http_date, read
+from drillmaster.rules.retry_after import MAX_WAIT_S, Told, Unreadable, http_date, parse_http_date, read, retry_info
 
 TABLE = json.loads(Path(__file__).with_name("retry_after.cases.json").read_text())
 CASES = [pytest.param(case, id=case["name"]) for case in TABLE["cases"]]
@@ -61,3 +61,20 @@ def test_a_date_that_is_written_reads_as_the_same_second(at_s: int) -> None:
 
 def test_a_date_is_written_in_english_and_cut_to_the_second() -> None:
     assert http_date(784111777.9) == "Sun, 06 Nov 1994 08:49:37 GMT"
+
+
+@pytest.mark.parametrize(
+    ("body", "wait_s"),
+    [
+        ('{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"38.7s"}]}}', 38.7),
+        ('[{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"1s"}]}}]', 1.0),
+        ('{"error":{"message":"Please retry in 38.7s.","details":[]}}', None),
+        ('{"error":{"message":"Rate limit: try again in 20 seconds"}}', None),
+        ('{"error":"try again in 3s"}', None),
+        ('{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"soon"}]}}', None),
+        ("no JSON", None),
+        ("", None),
+    ],
+)
+def test_what_decides_on_a_retry_reads_retry_info_and_no_prose(body: str, wait_s: float | None) -> None:
+    assert retry_info(body.encode()) == (None if wait_s is None else Told(wait_s, "body", False))

@@ -3,13 +3,13 @@
 1. `Retry-After` has two forms (RFC 9110, 10.2.3): whole seconds, or an HTTP-date. Seconds with a decimal fraction are
    read too, since gateways send them and SDKs obey them, and are marked as no standard.
 2. An HTTP-date has three spellings, all in GMT (RFC 9110, 5.6.7): `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94
-   08:49:37 GMT`, `Sun Nov  6 08:49:37 1994`. Names are case-sensitive; a wrong day of the week is forgiven; two digits
-   of a year mean the one that is at most 50 years ahead.
+   08:49:37 GMT`, `Sun Nov  6 08:49:37 1994`. Names are case-sensitive; two digits of a year mean the one that is at
+   most 50 years ahead. A day of the week that is not the date's makes it none: nobody knows which of the two was meant.
 3. A date counts from the answer's own `Date`, which the same clock wrote; without a readable one, from our time. A date
    that has passed asks for no wait.
 4. `retry-after-ms` (OpenAI, Azure) is finer, and goes first.
 5. Bodies count where no field can be read: `google.rpc.RetryInfo` (Gemini sends nothing else), then the error's own
-   message in the wordings of `_SAID`.
+   message in the wordings of `_SAID`. What decides on a retry reads no prose: `retry_info` reads the first of these alone.
 6. Of several values the longest holds: nobody may come too early. No sign, exponent, unit or name of a number is read.
    What is longer than `MAX_WAIT_S` is read as that, and never as less.
 7. A field that is there and cannot be read is told apart from one that is missing. Only what goes without either asks
@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["MAX_WAIT_S", "Told", "Unreadable", "http_date", "parse_http_date", "read"]
+__all__ = ["MAX_WAIT_S", "Told", "Unreadable", "http_date", "parse_http_date", "read", "retry_info"]
 
 MAX_WAIT_S = 2_147_483_648.0
 """2^31 seconds, which RFC 9111 (1.2.2) reads for what is too large to be held."""
@@ -52,8 +52,8 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTH = "(?P<month>" + "|".join(_MONTHS) + ")"
 _TIME = "(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})"
-_DAY = "(?:" + "|".join(_DAYS) + ")"
-_LONG_DAY = "(?:Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday)"
+_DAY = "(?P<weekday>" + "|".join(_DAYS) + ")"
+_LONG_DAY = "(?P<weekday>Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday)"
 _SPELLINGS = (
     re.compile(rf"{_DAY}, (?P<day>[0-9]{{2}}) {_MONTH} (?P<year>[0-9]{{4}}) {_TIME} GMT", re.ASCII),
     re.compile(rf"{_LONG_DAY}, (?P<day>[0-9]{{2}})-{_MONTH}-(?P<year>[0-9]{{2}}) {_TIME} GMT", re.ASCII),
@@ -101,6 +101,8 @@ def parse_http_date(text: str, *, now_s: float) -> float | None:
             )
         except ValueError:
             return None
+        if match["weekday"][:3] != _DAYS[at.weekday()]:
+            return None
         # `:60` is a leap second and the grammar allows it; beyond it there is none.
         return at.timestamp() + (second == 60) if second <= 60 else None
     return None
@@ -135,6 +137,13 @@ def read(fields: Iterable[tuple[str, str]], body: bytes = b"", *, now_s: float) 
     return None
 
 
+def retry_info(body: bytes) -> Told | None:
+    """Read the wait of a `google.rpc.RetryInfo` in an error's decoded `body`, and nothing else of it."""
+    error = _error(body)
+    seconds = None if error is None else _delay(error)
+    return None if seconds is None else Told(_cap(seconds), "body", False)
+
+
 def _cap(seconds: float) -> float:
     return min(seconds, MAX_WAIT_S)
 
@@ -154,6 +163,18 @@ def _plain(text: str, dates: list[str], now_s: float) -> Told | None:
 
 
 def _body(body: bytes) -> float | None:
+    error = _error(body)
+    if error is None:
+        return None
+    seconds = _delay(error)
+    if seconds is not None:
+        return seconds
+    message = error.get("message")
+    return _said(message) if isinstance(message, str) else None
+
+
+def _error(body: bytes) -> dict[str, Any] | None:
+    """Find an error's object; one that is a text alone counts as its message."""
     if not body or len(body) > MAX_BODY_BYTES:
         return None
     try:
@@ -165,18 +186,20 @@ def _body(body: bytes) -> float | None:
     if not isinstance(value, dict):
         return None
     error = value.get("error")
-    inner: dict[str, Any] = error if isinstance(error, dict) else value
-    details = inner.get("details")
+    if isinstance(error, dict):
+        return error
+    return {**value, "message": error} if isinstance(error, str) and value.get("message") is None else value
+
+
+def _delay(error: dict[str, Any]) -> float | None:
+    details = error.get("details")
     for detail in details if isinstance(details, list) else ():
         if isinstance(detail, dict) and str(detail.get("@type")).endswith("google.rpc.RetryInfo"):
             delay = detail.get("retryDelay")
             # protobuf's JSON form of a Duration: decimal seconds and an `s`.
             if isinstance(delay, str) and delay.endswith("s") and (seconds := _decimal(delay[:-1])) is not None:
                 return seconds
-    message = inner.get("message")
-    if message is None and isinstance(error, str):
-        message = error
-    return _said(message) if isinstance(message, str) else None
+    return None
 
 
 def _said(message: str) -> float | None:

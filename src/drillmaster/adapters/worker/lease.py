@@ -1,0 +1,312 @@
+"""Hold a lease in a worker: acquire it, renew it while the work goes on, and know when it is lost.
+
+1. Time until the deadline is counted here from before each question was sent, on the host's clock that also runs through a suspend:
+   a holder thinks itself at its end before the store does, never after.
+2. It is renewed each third of the ttl. A store that does not answer is asked again, until the deadline; a refusal is final. After
+   the deadline nothing is renewed: whoever was late is told so, and acquires anew.
+3. `held` is worked out each time it is read, so that a process which was stopped and goes on knows it without any thread of its
+   own having run. Between reading it and writing, the process may be stopped again: the token at the write is what protects
+   (`stores.fences`).
+4. Each acquisition has a random name. Asked again, since an answer was lost, it is given the same token.
+5. A forked child holds nothing.
+"""
+
+import asyncio
+import contextlib
+import os
+import random
+import secrets
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+
+from drillmaster.errors import Refused
+from drillmaster.guards import Decision
+from drillmaster.guards.lease import REASONS, Lease, LeaseDecision, LeaseRequest
+from drillmaster.stores import AsyncStore, Store, decide, decide_async
+
+__all__ = ["AsyncHeldLease", "HeldLease", "LeaseLost", "LeaseNotGranted", "hold", "hold_async"]
+
+OnLost = Callable[[str], None]
+
+
+class LeaseNotGranted(Refused):
+    """The lease was not granted within the time one was willing to wait. `reason` is of the guard's closed set."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(
+            place,
+            found=REASONS[reason].rstrip("."),
+            wanted="the lease",
+            remedy="ask again later: drillmaster lease show",
+        )
+        self.reason = reason
+
+
+class LeaseLost(Refused):
+    """The lease is somebody else's or nobody's by now. `reason` is of the guard's closed set."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(
+            place, found=REASONS[reason].rstrip("."), wanted="the lease, still held", remedy="stop, and acquire it anew"
+        )
+        self.reason = reason
+
+
+class _Term:
+    """One acquisition, from its first question on: who, under which token, and until when by the clock here."""
+
+    def __init__(self, guard: Lease, by: str, item: str) -> None:
+        self.guard, self.by, self.item = guard, by, item
+        self.place = f"lease {guard.lease}{'/' if item else ''}{item}"
+        self.holder = secrets.token_hex(16)
+        self.token = ""
+        self.lost = ""
+        self._ends_s = 0.0
+        self._pid = os.getpid()
+
+    def request(self, action: str) -> LeaseRequest:
+        return LeaseRequest(
+            action=action,
+            source="lock-client",
+            holder=self.holder,
+            by=self.by,
+            fencing_token=self.token or None,
+            item=self.item,
+        )
+
+    def told(self, decision: Decision, sent_s: float) -> bool:
+        """Take an answer; whether the lease is held now."""
+        if not decision.allowed or not isinstance(decision, LeaseDecision) or decision.fencing_token is None:
+            return False
+        self.token = decision.fencing_token
+        self._ends_s = sent_s + (decision.lasts_ms or 0) / 1_000
+        return self.left_s() > 0
+
+    def left_s(self) -> float:
+        if self.lost or self._pid != os.getpid():
+            return 0.0
+        return max(0.0, self._ends_s - _now_s())
+
+    def ended(self) -> bool:
+        """Whether it is over; the first time that it is, remember why."""
+        if not self.lost and self.left_s() <= 0:
+            self.lost = "expired"
+        return bool(self.lost)
+
+    def refused(self, decision: Decision) -> bool:
+        """Take an answer to a renewal that renewed nothing; whether it is final."""
+        if decision.reason == "store-unavailable":
+            return self.ended()
+        self.lost = self.lost or decision.reason
+        return True
+
+    def pause_s(self, *, again: bool) -> float:
+        """How long until the next renewal, in a third of the ttl, or sooner when one was not answered."""
+        ttl_s = self.guard.ttl_ms / 1_000
+        return min(self.left_s(), ttl_s / 10 if again else max(0.0, self.left_s() - ttl_s * 2 / 3))
+
+
+class _Asking:
+    """How long to go on asking for a lease, and what comes next."""
+
+    def __init__(self, guard: Lease, by: str, item: str, wait_s: float) -> None:
+        self._args = guard, by, item
+        self._until_s = _now_s() + wait_s
+        self.term = _Term(*self._args)
+
+    def next_s(self, decision: Decision) -> float:
+        """Say how long to wait before the next question. Raises LeaseNotGranted where there is none."""
+        left_s = self._until_s - _now_s()
+        if decision.allowed or decision.reason == "holder-spent":  # granted, and over before the answer came
+            self.term = _Term(*self._args)
+            pause_s = 0.0
+        elif decision.reason in ("held", "store-unavailable"):
+            most_s = max(0.02, self.term.guard.ttl_ms / 10_000)
+            wait_s = decision.wait_ms / 1_000 if decision.wait_ms else most_s
+            pause_s = min(wait_s, most_s * random.uniform(0.5, 1.0))  # noqa: S311 - so that those who wait do not come at once
+        else:
+            left_s = pause_s = 0.0
+        if left_s <= 0:
+            raise LeaseNotGranted(self.term.place, "expired" if decision.allowed else decision.reason)
+        return min(pause_s, left_s)
+
+
+class HeldLease:
+    """A lease that is held, and renewed from a thread of its own until it is released or lost."""
+
+    def __init__(self, term: _Term, store: Store, on_lost: OnLost | None) -> None:
+        self._term, self._store, self._on_lost = term, store, on_lost
+        self._done = threading.Event()
+        self._lost = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name=f"drillmaster {term.place}", daemon=True)
+        self._thread.start()
+
+    @property
+    def token(self) -> str:
+        """For the write: text, as the store gave it. It stays the same after the lease is lost, and is refused there."""
+        return self._term.token
+
+    @property
+    def holder(self) -> str:
+        return self._term.holder
+
+    @property
+    def held(self) -> bool:
+        return self._term.left_s() > 0
+
+    @property
+    def left_s(self) -> float:
+        """How long it is held at least, were it not renewed again."""
+        return self._term.left_s()
+
+    def check(self) -> None:
+        """Raise LeaseLost where it is held no longer."""
+        if self._term.ended():
+            raise LeaseLost(self._term.place, self._term.lost)
+
+    def wait_lost(self, timeout_s: float) -> bool:
+        """Wait until it is lost, at most so long; whether it is."""
+        return self._lost.wait(timeout_s)
+
+    def release(self) -> bool:
+        """Give it back. False: it was not this holder's any more, or the store did not answer; then it ends at its deadline."""
+        if self._done.is_set():
+            return False
+        self._done.set()
+        if self._term._pid != os.getpid():
+            return False
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+        if self._term.ended():
+            return False
+        told = decide(self._term.guard, self._term.request("release"), self._store)
+        self._term.lost = "released"
+        return told.allowed
+
+    def _renew(self) -> None:
+        term, again = self._term, False
+        while not self._done.wait(term.pause_s(again=again)):
+            if term.ended():
+                break
+            sent_s = _now_s()
+            decision = decide(term.guard, term.request("renew"), self._store)
+            again = not term.told(decision, sent_s)
+            if again and (term.ended() if decision.allowed else term.refused(decision)):
+                break
+        if term.lost:
+            self._lost.set()
+            if self._on_lost is not None:
+                self._on_lost(term.lost)
+
+
+class AsyncHeldLease:
+    """The same, renewed from a task of the loop."""
+
+    def __init__(self, term: _Term, store: AsyncStore, on_lost: OnLost | None) -> None:
+        self._term, self._store, self._on_lost = term, store, on_lost
+        self._lost = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._renew(), name=f"drillmaster {term.place}")
+
+    @property
+    def token(self) -> str:
+        """For the write: text, as the store gave it. It stays the same after the lease is lost, and is refused there."""
+        return self._term.token
+
+    @property
+    def holder(self) -> str:
+        return self._term.holder
+
+    @property
+    def held(self) -> bool:
+        return self._term.left_s() > 0
+
+    @property
+    def left_s(self) -> float:
+        """How long it is held at least, were it not renewed again."""
+        return self._term.left_s()
+
+    def check(self) -> None:
+        """Raise LeaseLost where it is held no longer."""
+        if self._term.ended():
+            raise LeaseLost(self._term.place, self._term.lost)
+
+    async def wait_lost(self) -> str:
+        """Wait until it is lost; the reason."""
+        await self._lost.wait()
+        return self._term.lost
+
+    async def release(self) -> bool:
+        """Give it back. False: it was not this holder's any more, or the store did not answer; then it ends at its deadline."""
+        if self._task.cancelling() or self._term.lost:
+            return False
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+        if self._term.ended():
+            return False
+        told = await decide_async(self._term.guard, self._term.request("release"), self._store)
+        self._term.lost = "released"
+        return told.allowed
+
+    async def _renew(self) -> None:
+        term, again = self._term, False
+        while True:
+            await asyncio.sleep(term.pause_s(again=again))
+            if term.ended():
+                break
+            sent_s = _now_s()
+            decision = await decide_async(term.guard, term.request("renew"), self._store)
+            again = not term.told(decision, sent_s)
+            if again and (term.ended() if decision.allowed else term.refused(decision)):
+                break
+        self._lost.set()
+        if self._on_lost is not None:
+            self._on_lost(term.lost)
+
+
+@contextlib.contextmanager
+def hold(
+    guard: Lease, store: Store, *, by: str, item: str = "", wait_s: float = 0.0, on_lost: OnLost | None = None
+) -> Iterator[HeldLease]:
+    """Hold a lease for as long as the block lasts. Raises LeaseNotGranted where it is not granted within `wait_s`.
+
+    `by` names this worker in the store's log. `on_lost` is called once, from the renewing thread, with the reason.
+    """
+    asking = _Asking(guard, by, item, wait_s)
+    while True:
+        sent_s = _now_s()
+        decision = decide(guard, asking.term.request("acquire"), store)
+        if asking.term.told(decision, sent_s):
+            break
+        time.sleep(asking.next_s(decision))
+    lease = HeldLease(asking.term, store, on_lost)
+    try:
+        yield lease
+    finally:
+        lease.release()
+
+
+@contextlib.asynccontextmanager
+async def hold_async(
+    guard: Lease, store: AsyncStore, *, by: str, item: str = "", wait_s: float = 0.0, on_lost: OnLost | None = None
+) -> AsyncIterator[AsyncHeldLease]:
+    """Do as `hold` does, in an event loop; `on_lost` is called in it."""
+    asking = _Asking(guard, by, item, wait_s)
+    while True:
+        sent_s = _now_s()
+        decision = await decide_async(guard, asking.term.request("acquire"), store)
+        if asking.term.told(decision, sent_s):
+            break
+        await asyncio.sleep(asking.next_s(decision))
+    lease = AsyncHeldLease(asking.term, store, on_lost)
+    try:
+        yield lease
+    finally:
+        await lease.release()
+
+
+def _now_s() -> float:
+    """The host's time since its boot, suspends included where the system tells them."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)

@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+import time
 from typing import Any
 
 import msgspec
@@ -10,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillmaster.guards import find, names
-from drillmaster.guards.retry import PINNED, REASONS, FailedCall, Retry, Spent
+from drillmaster.guards import Ask, Decision, find, names
+from drillmaster.guards.retry import CALLS, PINNED, REASONS, FailedCall, Retry
+from drillmaster.rules.call_state import Held
+from drillmaster.rules.retry_budget import Spent
 from drillmaster.rules.retryable import GRPC, HTTP, SAFE_METHODS, WEBSOCKET, retryable
 
 LIMITS = Retry(max_calls=4, deadline_ms=300_000, base_ms=1_000, cap_ms=120_000, budget_tokens=10, refund=0.1)
@@ -56,6 +59,13 @@ def decided(facts: FailedCall, state: Spent | None = None) -> tuple[str, int]:
         ({"asked_wait_ms": 277_403_000}, "retry-after-over-cap", 277_403_000),
         ({"asked_wait_ms": 0}, "pinned-status", 0),
         ({"asked_unreadable": True}, "retry-after-unreadable", 0),
+        # a stream is sent once
+        ({"replayable": False}, "body-sent-once", 0),
+        ({"replayable": False, "code": 404}, "status-not-retryable", 0),
+        ({"replayable": "yes"}, "facts-unusable", 0),
+        # routes have limits of their own
+        ({"route": "refunds"}, "other-route", 0),
+        ({"route": None}, "facts-unusable", 0),
         # how many: calls are counted, the first one too
         ({"attempt": 3}, "pinned-status", 4_000),
         ({"attempt": 4}, "budget-exhausted", 0),
@@ -105,9 +115,16 @@ def test_a_limit_out_of_range_is_refused_where_it_is_read(field: dict[str, Any])
     whole = msgspec.to_builtins(LIMITS)
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({**whole, **field}, Retry)
-    for name in LIMITS.__struct_fields__:
+    for name in ("max_calls", "deadline_ms", "base_ms", "cap_ms", "budget_tokens", "refund"):
         with pytest.raises(msgspec.ValidationError):
             msgspec.convert({key: value for key, value in whole.items() if key != name}, Retry)
+
+
+def repaid(state: Spent | None, calls: int, mark: str) -> Spent | None:
+    asked = LIMITS.repays(calls, mark)
+    assert asked is not None and asked.key == "" and LIMITS.LAW is not None
+    after: Spent | None = LIMITS.LAW.step(state, asked.question, 0).state
+    return after
 
 
 def test_retries_fade_in_an_outage_and_come_back_with_good_calls() -> None:
@@ -116,18 +133,85 @@ def test_retries_fade_in_an_outage_and_come_back_with_good_calls() -> None:
         state, decision = LIMITS.step(state, call(), 0)
         assert (decision.allowed, decision.left) == (True, left)
     assert decided(call(), state) == ("retry-budget", 1_000)
-    for _ in range(9):
-        state = LIMITS.succeeded(state)
+    state = repaid(state, 9, "first")
     assert decided(call(), state)[0] == "retry-budget"
-    assert decided(call(), LIMITS.succeeded(state))[0] == "pinned-status"
-    for _ in range(200):
-        state = LIMITS.succeeded(state)
-    assert state is None
+    assert decided(call(), repaid(state, 1, "first"))[0] == "retry-budget"  # the same giving, told twice
+    assert decided(call(), repaid(state, 1, "second"))[0] == "pinned-status"
+    state = repaid(state, 10**9, "many")
+    assert state is not None and state.milli == 0
+
+
+def test_a_refund_of_nothing_asks_for_nothing() -> None:
+    assert msgspec.structs.replace(LIMITS, refund=0.0).repays(10, "m") is None
+    assert LIMITS.repays(0, "m") is None
 
 
 def test_what_is_denied_for_another_reason_takes_no_token() -> None:
     for facts in ({"code": 404}, {"attempt": 4}, {"idempotency_key": ""}, {"asked_wait_ms": 10**9}, {"source": "x"}):
+        assert isinstance(LIMITS.asks(call(**facts)), Decision)
         assert LIMITS.step(Spent(3_500), call(**facts), 0)[0] == Spent(3_500)
+
+
+def test_routes_share_a_budget_by_its_name_and_have_limits_of_their_own() -> None:
+    refunds = msgspec.structs.replace(LIMITS, route="refunds", budget="ledger", max_calls=2)
+    reads = msgspec.structs.replace(LIMITS, route="reads", budget="ledger")
+    asked = [one.asks(call(route=one.route)) for one in (refunds, reads)]
+    assert all(isinstance(one, Ask) and one.key == "ledger" for one in asked)
+    assert refunds.asks(call(route="refunds", attempt=2)) == Decision(allowed=False, reason="budget-exhausted")
+    assert refunds.asks(call(route="reads")) == Decision(allowed=False, reason="other-route")
+    assert refunds.asks(call()) == Decision(allowed=False, reason="other-route")
+
+
+KEPT = msgspec.structs.replace(LIMITS, route="refunds", hold_ms=60_000, keep_ms=86_400_000)
+
+
+def test_a_call_with_a_key_is_told_to_the_store_by_the_keys_digest_alone() -> None:
+    begun = KEPT.says("begin", "refund-9f3c", holder="h1")
+    assert begun is not None and "refund" not in begun.key and len(begun.key) == 64
+    again = KEPT.says("wait", "refund-9f3c", holder="h1", wait_ms=2**53)
+    assert again is not None and again.key == begun.key
+    other = msgspec.structs.replace(KEPT, route="holds").says("begin", "refund-9f3c", holder="h1")
+    assert other is not None and other.key != begun.key
+    assert KEPT.says("begin", "", holder="h1") is None and KEPT.says("begin", " ", holder="h1") is None
+    assert LIMITS.says("begin", "refund-9f3c", holder="h1") is None
+
+
+@pytest.mark.parametrize(
+    ("why", "wait_us", "reason", "wait_ms"),
+    [
+        ("in-flight", 59_000_001, "call-in-flight", 59_001),
+        ("early", 1, "call-early", 1),
+        ("done", 0, "call-done", 0),
+        ("spent", 0, "budget-exhausted", 0),
+        ("lost", 0, "call-lost", 0),
+    ],
+)
+def test_why_a_call_may_not_begin_is_a_reason_of_the_set(why: str, wait_us: int, reason: str, wait_ms: int) -> None:
+    told = Held(allowed=False, why=why, calls=1, wait_us=wait_us)
+    assert KEPT.hears(told) == Decision(allowed=False, reason=reason, wait_ms=wait_ms)
+    assert reason in REASONS
+
+
+def test_two_workers_and_a_crash_by_the_law() -> None:
+    def says(what: Any, holder: str, state: Any, now_s: int, wait_ms: int = 0) -> Any:
+        asked = KEPT.says(what, "k", holder=holder, wait_ms=wait_ms)
+        assert asked is not None
+        return CALLS.step(state, asked.question, now_s * 1_000_000)
+
+    first = says("begin", "one", None, 0)
+    assert KEPT.hears(first.told) is None and first.told.calls == 1
+    second = says("begin", "two", first.state, 10)
+    assert KEPT.hears(second.told) == Decision(allowed=False, reason="call-in-flight", wait_ms=50_000)
+    third = says("begin", "two", second.state, 60)  # the first one crashed
+    assert KEPT.hears(third.told) is None and third.told.calls == 2
+    left = says("leave", "two", third.state, 61, wait_ms=3_600_000)
+    early = says("begin", "three", left.state, 62)
+    assert KEPT.hears(early.told) == Decision(allowed=False, reason="call-early", wait_ms=3_599_000)
+
+
+def test_keys_are_kept_by_two_limits_or_by_none() -> None:
+    with pytest.raises(msgspec.ValidationError, match="both or neither"):
+        msgspec.convert({**msgspec.to_builtins(LIMITS), "hold_ms": 5}, Retry)
 
 
 @given(
@@ -152,6 +236,7 @@ def test_an_answer_of_yes_keeps_every_rule(
         idempotency_key=key,
     )
     _, decision = LIMITS.step(None, facts, 0)
+    assert decision.reason in REASONS
     if decision.allowed:
         assert retryable("http", code) is not None
         assert attempt < LIMITS.max_calls
@@ -197,3 +282,15 @@ def test_a_worker_that_imports_it_pays_for_nothing_else() -> None:
     }
     ours = {name.split(".")[1] for name in loaded if name.startswith("drillmaster.")}
     assert ours <= {"guards", "rules", "errors"}
+
+
+def test_the_import_costs_less_than_fifty_milliseconds_of_a_whole_process() -> None:
+    taken = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        subprocess.run([sys.executable, "-c", "import drillmaster.guards.retry"], check=True)
+        taken.append(time.perf_counter() - begun)
+        begun = time.perf_counter()
+        subprocess.run([sys.executable, "-c", "pass"], check=True)
+        taken[-1] -= time.perf_counter() - begun
+    assert min(taken) < 0.05

@@ -1,43 +1,69 @@
 """The retry guard: may a call that failed be sent again, by this worker, now?
 
 1. In this order the first that holds decides: facts that are none (`facts-unusable`), a map that is not the pinned one
-   (`unpinned-source`), total calls or time used up (`budget-exhausted`), an end that does not heal (`status-not-retryable`), a
-   method without a rule (`method-unknown`), a change without a key (`mutating-without-idempotency`), a wait that was asked for
-   and cannot be read (`retry-after-unreadable`) or is longer than this worker may hold a call (`retry-after-over-cap`), a wait
-   that ends behind the deadline (`deadline`), the budget that all calls share (`retry-budget`). Else `pinned-status`.
-2. `attempt` counts calls, from 1: so many were made. `max_calls` is the most there may be, the first one included.
-3. Nobody comes earlier than asked. A wait over the cap is denied here, with the whole wait told: whoever keeps it (a queue, a
-   scheduler) sends the call then. It is never cut down to the cap.
+   (`unpinned-source`), another route's call (`other-route`), total calls or time used up (`budget-exhausted`), an end that does
+   not heal (`status-not-retryable`), a method without a rule (`method-unknown`), a change without a key
+   (`mutating-without-idempotency`), a body that is gone (`body-sent-once`), a wait that was asked for and cannot be read
+   (`retry-after-unreadable`) or is longer than this worker may hold a call (`retry-after-over-cap`), a wait that ends behind the
+   deadline (`deadline`), the budget that all calls share (`retry-budget`). Else `pinned-status`.
+2. `attempt` counts calls, from 1: so many were made, by all workers that made this call. `max_calls` is the most there may be, the
+   first one included.
+3. Nobody comes earlier than asked. A wait over the cap is denied here, with the whole wait told: whoever keeps it (`stores.later`)
+   sends the call then. It is never cut down to the cap.
 4. Without a wait that was asked for it is full jitter: evenly between 0 and the smaller of `cap_ms` and `base_ms` doubled for each
    call that was made (Brooker, "Exponential Backoff And Jitter"). The random number is a fact, so that a decision can be
    given again.
-5. The shared budget is a bucket of tokens: a retry takes one, a call that went well gives `refund` of one back, as gRPC's
-   retry throttling has it. In a long outage retries fade away by themselves.
+5. The shared budget is the law of `rules.retry_budget`, in a store: a retry takes a token, a call that went well gives `refund` of
+   one back (`repays`). In a long outage retries fade away by themselves.
+6. A call that has a key may be told to the store as it begins, waits and ends (`says`, the law of `rules.call_state`): a second
+   worker hears that it is in flight, and one that takes over goes on counting. This is asked where `hold_ms` is set.
 """
 
 import math
-from typing import Annotated
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from drillmaster.guards import Decision, Guard
+from drillmaster.guards import STORE_UNAVAILABLE, Ask, Decision, Guard
+from drillmaster.rules import AnyLaw, call_state, retry_budget
+from drillmaster.rules.call_state import Held, Report
+from drillmaster.rules.retry_budget import Draw, Drawn, Spent
 from drillmaster.rules.retryable import SAFE_METHODS, Protocol, keyed_methods, retryable
 
-__all__ = ["PINNED", "REASONS", "FailedCall", "Retry", "Spent", "guard"]
+__all__ = ["CALLS", "PINNED", "REASONS", "FailedCall", "Retry", "guard"]
+
+CALLS: AnyLaw = call_state.LAW
+"""What a store carries out for `Retry.says`."""
 
 PINNED = "pinned-map"
 REASONS: dict[str, str] = {
     "pinned-status": "It may be sent again, not before `wait_ms`.",
     "facts-unusable": "A fact has a type or a size that none can have: nobody knows what failed.",
     "unpinned-source": "The classification came from somewhere else than the pinned map.",
+    "other-route": "The call is of another route than these limits are for.",
     "budget-exhausted": "So many calls as may be were made.",
     "status-not-retryable": "This end does not heal, or nobody knows that it does.",
     "method-unknown": "The method has no rule: what a second one does is not known.",
     "mutating-without-idempotency": "It changes something, and no key tells the server that it is the same call.",
+    "body-sent-once": "The body is gone: it was a stream, or a file that cannot be rewound.",
     "retry-after-unreadable": "The answer asks for a wait that cannot be read.",
     "retry-after-over-cap": "The answer asks for a longer wait than a call is held here; send it from elsewhere after `wait_ms`.",
     "deadline": "The wait ends behind the deadline of the whole call.",
     "retry-budget": "All calls together have retried as much as they may.",
+    "call-in-flight": "Another worker holds this call's key, for `wait_ms` at most.",
+    "call-done": "A call of this key has been made, and went well.",
+    "call-early": "An answer to this key asked for a wait, of which `wait_ms` are left.",
+    "call-lost": "The key was held too long and is another worker's now.",
+    "nested-retries": "The library above retries by itself: calls would be multiplied.",
+    "stopped": "The worker is stopping: it sends nothing again.",
+    **STORE_UNAVAILABLE,
+}
+_HELD = {
+    "in-flight": "call-in-flight",
+    "done": "call-done",
+    "early": "call-early",
+    "spent": "budget-exhausted",
+    "lost": "call-lost",
 }
 
 _Ms = Annotated[int, msgspec.Meta(ge=1, le=86_400_000)]
@@ -64,14 +90,12 @@ class FailedCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     asked_unreadable: bool = False
     """It asks for something that cannot be read."""
     idempotency_key: str = ""
+    route: str = ""
+    """What the worker calls the way it went; "" where routes are not told apart."""
+    replayable: bool = True
+    """Whether the same bytes can be sent once more."""
     jitter: float = 1.0
     """A random number from 0 to 1, of the worker's own."""
-
-
-class Spent(msgspec.Struct, frozen=True):
-    """The shared budget: thousandths of a token that are left."""
-
-    left_milli: int
 
 
 class Retry(Guard[Spent, FailedCall], frozen=True, kw_only=True, tag="retry"):
@@ -94,52 +118,99 @@ class Retry(Guard[Spent, FailedCall], frozen=True, kw_only=True, tag="retry"):
     """How many retries all calls may make in a row without a success."""
     refund: Annotated[float, msgspec.Meta(ge=0, le=1)]
     """What one success gives back, in tokens: 0.1 allows one retry for ten good calls in the long run."""
+    route: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    """The route that these limits are for; "": calls that name none."""
+    budget: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    """The shared budget's name: routes that name one share it."""
+    dialect: Literal["none", "gemini"] = "none"
+    """Whose error bodies are read for a wait: `gemini` says it in a `google.rpc.RetryInfo` and nowhere else. `none`: nobody's."""
+    hold_ms: _Ms | None = None
+    """How long a key stays in flight behind its holder's last word: longer than a call may take. None: keys are not kept."""
+    keep_ms: Annotated[int, msgspec.Meta(ge=1, le=31 * 86_400_000)] | None = None
+    """How long a key is known after that; with `hold_ms`."""
 
-    def step(self, state: Spent | None, facts: FailedCall, now_ms: int) -> tuple[Spent | None, Decision]:
-        """Decide. The state that follows holds the token less, where one was taken."""
-        spent = state or Spent(self.budget_tokens * 1_000)
-        reason, wait_ms = self._judged(facts)
-        if reason == "pinned-status" and spent.left_milli < 1_000:
-            reason = "retry-budget"
-        if reason != "pinned-status":
-            return state, Decision(allowed=False, reason=reason, wait_ms=wait_ms, left=spent.left_milli // 1_000)
-        after = Spent(spent.left_milli - 1_000)
-        return after, Decision(allowed=True, reason=reason, wait_ms=wait_ms, left=after.left_milli // 1_000)
+    LAW: ClassVar[AnyLaw] = retry_budget.LAW
 
-    def succeeded(self, state: Spent | None) -> Spent | None:
-        """Give back what one good call earns; the state that follows. A full bucket is None, as one that was never used."""
-        if state is None:
+    def __post_init__(self) -> None:
+        if (self.hold_ms is None) != (self.keep_ms is None):
+            raise ValueError("hold_ms and keep_ms, both or neither")
+
+    def asks(self, facts: FailedCall) -> Ask | Decision:
+        """Say what to take, or why the call is not sent again."""
+        reason = self._judged(facts)
+        if reason == "pinned-status":
+            return Ask(self.budget, self._draw(1_000, 0, ""))
+        told = reason in ("retry-after-over-cap", "deadline")
+        return Decision(allowed=False, reason=reason, wait_ms=self._wait_ms(facts) if told else 0)
+
+    def decides(self, facts: FailedCall, told: Drawn) -> Decision:
+        """Say whether there was a token, and how long to wait."""
+        reason = "pinned-status" if told.allowed else "retry-budget"
+        left = told.left_milli // 1_000
+        return Decision(allowed=told.allowed, reason=reason, wait_ms=self._wait_ms(facts), left=left)
+
+    def repays(self, calls: int, mark: str) -> Ask | None:
+        """Say what so many good calls give back; None: nothing. `mark` is a name that no other giving has."""
+        milli = round(self.refund * 1_000) * min(calls, 1_000_000)
+        return Ask(self.budget, self._draw(0, min(milli, self.budget_tokens * 1_000), mark)) if milli > 0 else None
+
+    def says(self, what: call_state.What, idempotency_key: str, *, holder: str, wait_ms: int = 0) -> Ask | None:
+        """Say what to tell the store of a call that has a key (`CALLS`); None: these limits keep no keys, or there is none.
+
+        `holder` is a name that no other call of any worker has. What is kept is the key's digest.
+        """
+        if self.hold_ms is None or self.keep_ms is None or not idempotency_key.strip():
             return None
-        full = self.budget_tokens * 1_000
-        left = min(full, state.left_milli + round(self.refund * 1_000))
-        return None if left == full else Spent(left)
+        import hashlib
 
-    def _judged(self, call: FailedCall) -> tuple[str, int]:
+        whole = f"{len(self.route)}:{self.route}{idempotency_key}".encode("utf-8", "surrogatepass")
+        question = Report(
+            what=what,
+            holder=holder,
+            hold_us=self.hold_ms * 1_000,
+            wait_us=min(wait_ms * 1_000, call_state.MOST_US),
+            keep_us=self.keep_ms * 1_000,
+            most=self.max_calls,
+        )
+        return Ask(hashlib.sha256(whole).hexdigest(), question)
+
+    def hears(self, told: Held) -> Decision | None:
+        """Say why a call may not begin; None: it may, and is call `told.calls`."""
+        if told.allowed:
+            return None
+        return Decision(allowed=False, reason=_HELD[told.why], wait_ms=-(-told.wait_us // 1_000))
+
+    def _draw(self, take_milli: int, give_milli: int, mark: str) -> Draw:
+        return Draw(take_milli=take_milli, give_milli=give_milli, full_milli=self.budget_tokens * 1_000, mark=mark)
+
+    def _judged(self, call: FailedCall) -> str:
         if _unusable(call):
-            return "facts-unusable", 0
+            return "facts-unusable"
         if call.source != PINNED:
-            return "unpinned-source", 0
+            return "unpinned-source"
+        if call.route != self.route:
+            return "other-route"
         if call.attempt >= self.max_calls or call.elapsed_ms >= self.deadline_ms:
-            return "budget-exhausted", 0
+            return "budget-exhausted"
         if retryable(call.protocol, call.code) is None:
-            return "status-not-retryable", 0
+            return "status-not-retryable"
         if call.method not in SAFE_METHODS:
             if call.method not in keyed_methods():
-                return "method-unknown", 0
+                return "method-unknown"
             if not call.idempotency_key.strip():
-                return "mutating-without-idempotency", 0
+                return "mutating-without-idempotency"
+        if not call.replayable:
+            return "body-sent-once"
         if call.asked_unreadable:
-            return "retry-after-unreadable", 0
+            return "retry-after-unreadable"
+        if call.asked_wait_ms is not None and call.asked_wait_ms > self.cap_ms:
+            return "retry-after-over-cap"
+        return "deadline" if call.elapsed_ms + self._wait_ms(call) > self.deadline_ms else "pinned-status"
+
+    def _wait_ms(self, call: FailedCall) -> int:
         if call.asked_wait_ms is not None:
-            wait_ms = call.asked_wait_ms
-            if wait_ms > self.cap_ms:
-                return "retry-after-over-cap", wait_ms
-        else:
-            most_ms = min(self.cap_ms, self.base_ms * 2 ** min(call.attempt - 1, 60))
-            wait_ms = math.floor(most_ms * call.jitter)
-        if call.elapsed_ms + wait_ms > self.deadline_ms:
-            return "deadline", wait_ms
-        return "pinned-status", wait_ms
+            return call.asked_wait_ms
+        return math.floor(min(self.cap_ms, self.base_ms << min(call.attempt - 1, 60)) * call.jitter)
 
 
 def _unusable(call: FailedCall) -> bool:
@@ -147,9 +218,13 @@ def _unusable(call: FailedCall) -> bool:
     numbers = (call.attempt, call.elapsed_ms, *(() if call.asked_wait_ms is None else (call.asked_wait_ms,)))
     if any(type(one) is not int for one in numbers) or (call.code is not None and type(call.code) is not int):
         return True
-    if any(type(one) is not str for one in (call.source, call.protocol, call.method, call.idempotency_key)):
+    if any(type(one) is not str for one in (call.source, call.protocol, call.method, call.idempotency_key, call.route)):
         return True
-    if type(call.jitter) not in (float, int) or type(call.asked_unreadable) is not bool:
+    if (
+        type(call.jitter) not in (float, int)
+        or type(call.asked_unreadable) is not bool
+        or type(call.replayable) is not bool
+    ):
         return True
     in_range = 1 <= call.attempt <= _MOST_CALLS and all(0 <= one <= _LONGEST_MS for one in numbers)
     return not (in_range and 0 <= call.jitter <= 1)

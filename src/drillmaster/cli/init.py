@@ -252,6 +252,8 @@ def _then_interview(folder: Path, open_blanks: Mapping[str, list[str]]) -> None:
         )
     if open_blanks[policy_name]:
         click.echo(f"limits: agree on them and fill in {policy} before anybody sees a number")
+        if any((above / ".git").exists() for above in folder.absolute().parents) or (folder / ".git").exists():
+            click.echo(f"git: the Reader commits it alone: git add {policy} && git commit -m thresholds -- {policy}")
     click.echo(f"ci: copy {short(folder / ci_name)} to where your CI looks for jobs")
     # With its thresholds the interview says before any load what they take, and refuses blanks in them while nobody has waited.
     where = {(True, True): "both", (True, False): "the plan", (False, True): "the policy"}

@@ -55,8 +55,8 @@ def apart(
         ):
             why = f"they changed in the commit that was run, together with other files of it ({who}, {commit})"
             remedy = (
-                f"have the Reader commit {name} alone before the run: git commit -m thresholds -- {name}; "
-                "then drillmaster interview PLAN again"
+                f"have the Reader read {name}, set its review_by anew and commit it alone: "
+                f"git commit -m thresholds -- {name}; then drillmaster interview PLAN again"
             )
         elif same:
             title = "the thresholds were changed last by the Driver, as a rehearsal may have it"

@@ -1,0 +1,161 @@
+"""What the webhook-path gate looks at: spans, without what they carry, and what a model's span looks like.
+
+1. A span is a model's by its attributes first: names that begin as the conventions for generative AI have them (`gen_ai.`), or as
+   the older ones of instrumentations do. So is one with such an event in it.
+2. By its name: an operation of the conventions in front (`chat gpt-4o`), or a word that models are called by (`llm.complete`).
+3. By whom it calls: a client's span to a host or a path of a model's API.
+4. A policy can say that a name only sounds so. That takes rule 2 off, and never 1 and 3.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from typing import Literal
+
+import msgspec
+
+from drillmaster.verdict import Cite
+
+__all__ = ["MODEL_PREFIXES", "Forest", "Kind", "Span", "Spans", "model_of"]
+
+Kind = Literal["unspecified", "internal", "server", "client", "producer", "consumer"]
+MODEL_PREFIXES = (
+    "gen_ai.", "llm.", "openinference.", "traceloop.", "ai.", "langchain.", "langfuse.", "langsmith.", "aws.bedrock.",
+)  # fmt: skip  # words
+"""How names of attributes and events begin that only models' spans have."""
+_OPERATIONS = re.compile(
+    r"(?:chat|text_completion|generate_content|embeddings|create_agent|invoke_agent|invoke_workflow|execute_tool)(?:\s|$)",
+    re.IGNORECASE,
+)
+_WORDS = frozenset(
+    {
+        "llm", "llms", "gpt", "chatgpt", "openai", "anthropic", "claude", "gemini", "bedrock", "mistral", "ollama", "litellm",
+        "vllm", "groq", "completion", "completions", "chatcompletion", "chatcompletions", "prompt", "inference", "embedding",
+    }
+)  # fmt: skip  # words
+_HOSTS = re.compile(
+    r"(?:^|\.)(?:openai\.com|openai\.azure\.com|anthropic\.com|generativelanguage\.googleapis\.com|aiplatform\.googleapis\.com"
+    r"|mistral\.ai|groq\.com|cohere\.(?:ai|com)|together\.(?:ai|xyz)|openrouter\.ai|deepseek\.com|x\.ai|perplexity\.ai"
+    r"|huggingface\.co|fireworks\.ai|bedrock(?:-runtime)?\.[a-z0-9-]+\.amazonaws\.com)$"
+)
+_PATHS = re.compile(
+    r"/(?:chat/completions|completions|responses|v1/messages|embeddings|api/(?:chat|generate))$"
+    r"|:(?:generateContent|streamGenerateContent|predict|embedContent)$"
+)
+
+
+class Span(msgspec.Struct, frozen=True, kw_only=True):
+    """One span: where it hangs, when it was, and of its attributes what a gate asks for. Bodies have no field to arrive in."""
+
+    trace: str
+    id: str
+    parent: str = ""
+    """"": it has none."""
+    name: str
+    kind: Kind = "internal"
+    start_ns: int
+    end_ns: int
+    """Wall time; 0: it never ended."""
+    process: str = ""
+    """Which process wrote it, by its resource: service and instance."""
+    clock: str = ""
+    """Whose clock its times are of: the host where it says one, else the process."""
+    signals: tuple[str, ...] = ()
+    """Names of attributes and events that only models' spans have."""
+    method: str = ""
+    path: str = ""
+    """Route or path, without a query."""
+    host: str = ""
+    status: int | None = None
+    answered: bool = False
+    """It is the sending of a reply's head (`asgi.event.type` `http.response.start`)."""
+    stores: bool = False
+    """It writes to a database: an INSERT, an upsert, or an operation that says so."""
+    links: tuple[tuple[str, str], ...] = ()
+    dropped: int = 0
+    """Attributes, events and links that were thrown away."""
+    cite: Cite
+
+
+class Spans(msgspec.Struct, frozen=True, kw_only=True):
+    """All spans of the files. `twice`: two that are not the same under one id."""
+
+    spans: tuple[Span, ...]
+    now_ns: int
+    twice: tuple[Cite, ...] = ()
+
+
+def model_of(span: Span, *, hosts: Iterable[str] = (), other_names: Iterable[str] = ()) -> str:
+    """Say by what a span is a model's; "" where it is none. `hosts` are more hosts of models, whole or as a domain."""
+    if span.signals:
+        return f"attribute {span.signals[0]}"
+    if span.kind == "client":
+        host = span.host.lower().rstrip(".")
+        if host and (_HOSTS.search(host) or any(host == one or host.endswith(f".{one}") for one in hosts)):
+            return f"host {host}"
+        if _PATHS.search(span.path):
+            return f"path {span.path}"
+    if span.name in other_names:
+        return ""
+    if _OPERATIONS.match(span.name):
+        return f"name {span.name}"
+    words = re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", span.name).lower())
+    pairs = {one + other for one, other in pairwise(words)}
+    return f"name {span.name}" if not _WORDS.isdisjoint({*words, *pairs}) else ""
+
+
+class Forest:
+    """Spans by what they hang below and by what links to them."""
+
+    def __init__(self, spans: Iterable[Span]) -> None:
+        self.known: dict[tuple[str, str], Span] = {}
+        self._below: dict[tuple[str, str], list[Span]] = {}
+        self._linking: dict[tuple[str, str], list[Span]] = {}
+        self._traces: dict[str, list[Span]] = {}
+        for span in spans:
+            self.known[span.trace, span.id] = span
+            self._traces.setdefault(span.trace, []).append(span)
+            if span.parent:
+                self._below.setdefault((span.trace, span.parent), []).append(span)
+            for link in span.links:
+                self._linking.setdefault(link, []).append(span)
+
+    def children(self, span: Span) -> list[Span]:
+        return self._below.get((span.trace, span.id), [])
+
+    def tree(self, span: Span) -> list[Span]:
+        """List a span and all that hangs below it."""
+        return self._grown([span], lambda one: self.children(one))
+
+    def came_of(self, accept: Span, owned: set[tuple[str, str]]) -> list[Span]:
+        """List what came of an accept span, without itself. `owned` is what hangs below any accept span.
+
+        That is what hangs below it; what of its trace hangs below no accept, and so is no other's; and what hangs below a span
+        that links to one of these. A link to a span that no file has may be to one of them too.
+        """
+        free = [one for one in self._traces.get(accept.trace, ()) if (one.trace, one.id) not in owned]
+        unknown = [
+            span
+            for (trace, id_), those in self._linking.items()
+            if trace == accept.trace and (trace, id_) not in self.known
+            for span in those
+        ]
+        own = [*self.tree(accept), *free]
+        linked = [span for one in own for span in self._linking.get((one.trace, one.id), ())]
+        more = self._grown(
+            [*linked, *unknown],
+            lambda one: [*self.children(one), *self._linking.get((one.trace, one.id), ())],
+        )
+        found = {(one.trace, one.id): one for one in (*own, *more)}
+        found.pop((accept.trace, accept.id), None)
+        return sorted(found.values(), key=lambda one: (one.start_ns, one.id))
+
+    def _grown(self, first: list[Span], more: Callable[[Span], list[Span]]) -> list[Span]:
+        found: dict[tuple[str, str], Span] = {}
+        todo = list(first)
+        while todo:
+            span = todo.pop()
+            if (span.trace, span.id) not in found:
+                found[span.trace, span.id] = span
+                todo += more(span)
+        return list(found.values())

@@ -43,6 +43,10 @@ class Redis:
                         raise
                     time.sleep(0.01)
 
+    def pids(self) -> list[int]:
+        assert self.process is not None
+        return [self.process.pid]
+
     def kill(self) -> None:
         assert self.process is not None
         self.process.kill()

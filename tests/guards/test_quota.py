@@ -120,8 +120,9 @@ def test_retries_have_a_budget_of_their_own_and_take_from_the_quota_too() -> Non
 @pytest.mark.parametrize(
     "wrong",
     [
-        [{"name": "requests"}], [{"name": "a"}, {"name": "a"}], [{"name": "A"}], [{"name": ""}],
-        [{"counts": "words"}], [{"burst": 3}], [{"window_ms": 0}], [{"max_per_window": "2"}], [{"name": f"n{n}"} for n in range(16)], [{"why": "a model said so"}],
+        [{"name": "requests"}], [{"name": "a"}, {"name": "a"}], [{"name": "A"}], [{"name": ""}], [{"counts": "words"}],
+        [{"burst": 3}], [{"window_ms": 0}], [{"max_per_window": "2"}], [{"name": f"n{n}"} for n in range(16)],
+        [{"why": "a model said so"}],
     ],
 )  # fmt: skip  # one case a piece
 def test_further_limits_that_are_none_are_refused_where_they_are_read(wrong: list[dict[str, Any]]) -> None:

@@ -1,14 +1,16 @@
 """The quota guard: may this worker call a partner once more, now?
 
-1. All limits of `rules.quota` that a call meets have to grant it, in one step: of each the cap in any window, and the burst at once.
+1. All limits of `rules.quota` that a call meets have to grant it, in one step: of each the cap in any window, and the burst
+   at once.
 2. A bucket is a partner and the identity under which it knows us: two routes, or two callers, share what the partner counts as
    one. `bucket` writes both so that no two pairs give one name.
-3. `also` holds further limits of the same bucket: of tokens, of a day beside a minute, of one caller or one route. Since all have to
-   grant, each can only make it less. Where one names a caller, a caller that none names is denied; so it is with routes.
-   Names are pinned: a path with a number in it makes no bucket of its own.
+3. `also` holds further limits of the same bucket: of tokens, of a day beside a minute, of one caller or one route. Since all
+   have to grant, each can only make it less. Where one names a caller, a caller that none names is denied; so it is with
+   routes. Names are pinned: a path with a number in it makes no bucket of its own.
 4. A retry is a call, and takes from a limit that counts retries besides. Where none does, it is denied.
 5. A limit that counts tokens needs to be told how many; a call that does not know is denied.
-6. A denial says how long to wait, which limit, and what is left of it. What costs more than may ever come at once is denied for good.
+6. A denial says how long to wait, which limit, and what is left of it. What costs more than may ever come at once is denied
+   for good.
 """
 
 from typing import Annotated, ClassVar, Literal

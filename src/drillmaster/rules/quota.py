@@ -11,10 +11,10 @@
    burst. Where several limits refuse, the one with the longest wait is told, and what is left is its own.
 5. Time that goes backwards, behind the last grant, is taken to stand still.
 6. Limits are read anew each time. A cap that was lowered holds at once, for what was granted before too; one that was raised does
-   not give back what was spent. A window that was lengthened counts what the shorter one still held.
+   not give back what was spent. A window that was lengthened counts what the shorter one had not yet let go.
 7. State is bounded. Where the cap is over 1,000, grants within one thousandth of a window are kept as one, dated at that piece's
-   end: what was granted may count for so much longer than a window, and never for less. A limit that nobody asks about any
-   more is forgotten once it says no more than none would.
+   end: what was granted may count for so much longer than a window, and never for less. A limit under which nothing was granted
+   for a window, since all that was had left it, is forgotten.
 8. Times are whole microseconds and every product stays below 2^53, so that carriers that know only doubles count alike.
 """
 
@@ -108,6 +108,7 @@ def take(spendings: dict[str, Spending] | None, asked: Take, now_us: int) -> Ste
     was = spendings or {}
     held = [was.get(limit.name, _NONE) for limit in asked.limits]
     now_us = max(now_us, *(one.seen_us for one in held))
+    held = [one if one.until_us > now_us else _NONE for one in held]
     tried = [_try(spending, limit, now_us) for spending, limit in zip(held, asked.limits, strict=True)]
     worst = 0
     for n, one in enumerate(tried):

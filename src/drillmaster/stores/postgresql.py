@@ -33,20 +33,12 @@ class _Gone(Exception):
 class _Link:
     """One connection. `steps` yields what has to be waited for (fd, for writing), and returns what came."""
 
-    def __init__(self, url: str, within_s: float, place: str) -> None:
-        try:
-            from psycopg import Error, pq
-        except ImportError:
-            raise Problem(place, found="no driver for PostgreSQL", wanted="psycopg 3", remedy=_MISSING) from None
+    def __init__(self, info: bytes, place: str) -> None:
+        from psycopg import Error, pq
+
         self._pq, self._error = pq, Error
         self._place = place
-        limit_ms = max(1, int(within_s * 1_000))
-        options = (
-            f"-c statement_timeout={limit_ms} -c lock_timeout={limit_ms}"
-            " -c default_transaction_isolation=read\\ committed -c synchronous_commit=on"
-        )
-        info = _conninfo(url, application_name="drillmaster", options=options)
-        self._connection = pq.PGconn.connect_start(info.encode())
+        self._connection = pq.PGconn.connect_start(info)
         self._prepared: dict[str, tuple[bytes, Telling]] = {}
 
     def opening(self) -> Generator[tuple[int, bool], None, None]:
@@ -124,6 +116,7 @@ class PostgreSQLStore:
         self._url = url
         self.place = screen_url(url)
         self._within_s = within_s
+        self._info = _conninfo(url, within_s, self.place)
         self._lock = threading.Lock()
         self._idle: list[_Link] = []
         self._pid = os.getpid()
@@ -136,7 +129,7 @@ class PostgreSQLStore:
             kept = link is not None
             try:
                 if link is None:
-                    link = _Link(self._url, self._within_s, self.place)
+                    link = _Link(self._info, self.place)
                     self._wait(link.opening(), ends)
                 told = self._wait(link.asking(law, key, question, now_us), ends)
             except _Gone as error:
@@ -189,6 +182,7 @@ class AsyncPostgreSQLStore:
         self._url = url
         self.place = screen_url(url)
         self._within_s = within_s
+        self._info = _conninfo(url, within_s, self.place)
         self._idle: list[_Link] = []
 
     async def ask(self, law: AnyLaw, key: str, question: Any) -> Any:
@@ -209,7 +203,7 @@ class AsyncPostgreSQLStore:
             kept = link is not None
             try:
                 if link is None:
-                    link = _Link(self._url, self._within_s, self.place)
+                    link = _Link(self._info, self.place)
                     await self._wait(link.opening())
                 told = await self._wait(link.asking(law, key, question))
             except _Gone as error:
@@ -267,10 +261,27 @@ def _prepare(url: str, place: str) -> None:
         ) from None
 
 
-def _conninfo(url: str, **more: str) -> str:
-    from psycopg.conninfo import make_conninfo
-
-    return make_conninfo(url, **more)
+def _conninfo(url: str, within_s: float, place: str) -> bytes:
+    """Read the URL by the driver's own reader. Raises Problem where it is none, or there is no driver."""
+    try:
+        import psycopg
+        from psycopg.conninfo import make_conninfo
+    except ImportError:
+        raise Problem(place, found="no driver for PostgreSQL", wanted="psycopg 3", remedy=_MISSING) from None
+    limit_ms = max(1, int(within_s * 1_000))
+    options = (
+        f"-c statement_timeout={limit_ms} -c lock_timeout={limit_ms}"
+        " -c default_transaction_isolation=read\\ committed -c synchronous_commit=on"
+    )
+    try:
+        return make_conninfo(url, application_name="drillmaster", options=options).encode()
+    except psycopg.Error:  # its text would quote the URL, with the password in it
+        raise Problem(
+            place,
+            found="a URL that cannot be read",
+            wanted="postgresql://USER@HOST/DATABASE",
+            remedy="name the store by its URL",
+        ) from None
 
 
 def _first_line(said: bytes) -> str:

@@ -11,6 +11,7 @@
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import os
 import threading
@@ -26,7 +27,6 @@ from drillmaster.stores.carrying import Telling, scripts, words
 __all__ = ["AsyncRedisStore", "RedisStore"]
 
 _MISSING = "pip install 'drillmaster[redis]'"
-_FOREVER = float("inf")
 _MARK = "drillmaster:prepared"
 
 
@@ -101,16 +101,37 @@ class _Said:
         )
 
 
-class _Bounded:
-    """Beside a connection of the library: all that it reads is over when the question's time is."""
+class _Wire:
+    """A connection's socket, on which all is over when the question's time is; the library bounds each piece by itself."""
 
-    ends = _FOREVER
+    def __init__(self, sock: Any, ends: float) -> None:
+        self._sock, self.ends = sock, ends
 
-    def read_response(self, *args: Any, **options: Any) -> Any:
+    def recv(self, most: int) -> bytes:
+        self._bound()
+        data: bytes = self._sock.recv(most)
+        return data
+
+    def recv_into(self, buffer: Any) -> int:
+        self._bound()
+        count: int = self._sock.recv_into(buffer)
+        return count
+
+    def sendall(self, data: bytes) -> None:
+        self._bound()
+        self._sock.sendall(data)
+
+    def settimeout(self, timeout_s: float | None) -> None:
+        """The library's own limits are longer than what is left."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+    def _bound(self) -> None:
         left_s = self.ends - time.monotonic()
         if left_s <= 0:
             raise TimeoutError("no answer within the time limit")
-        return super().read_response(*args, **{**options, "timeout": left_s})  # type: ignore[misc]  # the library's
+        self._sock.settimeout(left_s)
 
 
 class RedisStore:
@@ -121,8 +142,7 @@ class RedisStore:
         self._lock = threading.Lock()
         self._idle: list[Any] = []
         self._pid = os.getpid()
-        kind, self._options = self._said.reading(self._said.redis.ConnectionPool, self._said.redis.retry.Retry)
-        self._kind: Any = type("BoundedConnection", (_Bounded, kind), {})
+        self._kind, self._options = self._said.reading(self._said.redis.ConnectionPool, self._said.redis.retry.Retry)
 
     def ask(self, law: AnyLaw, key: str, question: Any, *, now_us: int | None = None) -> Any:
         """Answer. `now_us` is for tests of the law: no guard gives it."""
@@ -136,10 +156,10 @@ class RedisStore:
                 kept = connection is not None
                 try:
                     if connection is None:
-                        connection = self._kind(redis_connect_func=self._on_connect, **self._options)
-                        connection.ends = ends
+                        greet = functools.partial(self._on_connect, ends)
+                        connection = self._kind(redis_connect_func=greet, **self._options)
                         connection.connect()
-                    connection.ends = ends
+                    connection._sock.ends = ends
                     try:
                         row = self._put(connection, count, by_digest, said)
                     except errors.NoScriptError:
@@ -201,7 +221,8 @@ class RedisStore:
                 self._idle, self._pid = [], os.getpid()
             return self._idle.pop() if self._idle else None
 
-    def _on_connect(self, connection: Any) -> None:
+    def _on_connect(self, ends: float, connection: Any) -> None:
+        connection._sock = _Wire(connection._sock, ends)
         connection.on_connect()
         connection.send_command("GET", _MARK)
         self._said.check_mark(connection.read_response())

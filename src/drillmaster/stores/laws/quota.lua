@@ -1,5 +1,5 @@
--- The law of rules/quota.py. KEYS: for each limit a text "tat_us tat_part tat_of seen_us spent", and a list of "when:cost",
--- oldest first. ARGV: limits as "name,cost,window_us,cap,burst;...", and now_us ("": this server's clock).
+-- The law of rules/quota.py. KEYS: for each limit a text "tat_us tat_part tat_of seen_us spent until_us", and a list of
+-- "when:cost", oldest first. ARGV: limits as "name,cost,window_us,cap,burst;...", and now_us ("": this server's clock).
 -- Replies allowed, wait_us, left, limit.
 local function whole(number) return string.format('%.0f', number) end
 local function read(entry)
@@ -24,11 +24,11 @@ for cost, window_us, cap, burst in string.gmatch(ARGV[1], '[%l%d-]+,(%d+),(%d+),
   }
   local was = redis.call('GET', one.state)
   if was then
-    local tat_us, tat_part, tat_of, seen_us, spent = string.match(was, '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+    local tat_us, tat_part, tat_of, seen_us, spent, until_us =
+      string.match(was, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
     one.tat_us, one.tat_part, one.tat_of, one.spent = tonumber(tat_us), tonumber(tat_part), tonumber(tat_of), tonumber(spent)
+    one.until_us = tonumber(until_us)
     now_us = math.max(now_us, tonumber(seen_us))
-  else
-    one.tat_us, one.tat_part, one.tat_of, one.spent = 0, 0, 1, 0
   end
   limits[#limits + 1] = one
 end
@@ -43,6 +43,9 @@ end
 
 -- What a limit says: how long to wait, 0 where it grants, false for never. Nothing is written yet.
 local function try(one)
+  if not one.until_us or one.until_us <= now_us then
+    one.forgotten, one.tat_us, one.tat_part, one.tat_of, one.spent = one.until_us, 0, 0, 1, 0
+  end
   one.dead, one.left = 0, math.max(0, one.cap - one.spent)
   if one.spent > 0 then
     while true do
@@ -94,6 +97,7 @@ for _, one in ipairs(limits) do
     local piece_us = math.max(1, math.floor(one.window_us / 1000))
     at = math.ceil(now_us / piece_us) * piece_us
   end
+  if one.forgotten then redis.call('DEL', one.list) end
   if one.dead > 0 then redis.call('LPOP', one.list, one.dead) end
   local newest = one.spent > 0 and redis.call('LINDEX', one.list, -1)
   local newest_at, newest_of
@@ -105,10 +109,11 @@ for _, one in ipairs(limits) do
     redis.call('RPUSH', one.list, whole(at) .. ':' .. whole(one.cost))
   end
   -- A time that was given is not this server's, and nothing may be forgotten by this one.
-  local keep_us = math.max(at + one.window_us, one.due_us) - now_us + one.window_us
-  local keep_ms = whole(given and 3600000 or math.ceil(keep_us / 1000))
+  local until_us = math.max(at + one.window_us, one.due_us) + one.window_us
+  local keep_ms = whole(given and 3600000 or math.ceil((until_us - now_us) / 1000))
   redis.call('SET', one.state, table.concat({
     whole(one.due_us), whole(one.due_part), whole(one.cap), whole(now_us), whole(one.spent + one.cost),
+    whole(until_us),
   }, ' '), 'PX', keep_ms)
   redis.call('PEXPIRE', one.list, keep_ms)
 end

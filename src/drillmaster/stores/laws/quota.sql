@@ -63,6 +63,9 @@ BEGIN
     part := string_to_array(limits[i], ',');
     cost := part[2]; window_us := part[3]; cap := part[4]; burst := part[5];
     was := held[i];
+    IF was.until_us <= now_us THEN
+      was := ROW(was.key, was.name, '{}', '{}', 0, 0, 1, 0, 0);
+    END IF;
     SELECT coalesce(array_agg(g.at ORDER BY g.n), '{}'), coalesce(array_agg(g.cost ORDER BY g.n), '{}'), coalesce(sum(g.cost), 0)
       INTO was.granted_at, was.granted_cost, spent
       FROM unnest(was.granted_at, was.granted_cost) WITH ORDINALITY AS g(at, cost, n)

@@ -15,6 +15,7 @@ import asyncio
 import logging
 import queue
 import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -38,6 +39,7 @@ _DRAIN_S = 2.0
 _DRAIN_BYTES = 4 << 20
 _MOST_WAITING = 256
 _TOGETHER = 64
+_CLOSE_S = 5.0
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,15 +98,16 @@ class Keeper:
         except TimeoutError:
             return "failed"
 
-    def close(self) -> None:
-        """Let the threads end when what waits is kept; wait for that a little."""
+    def close(self, *, within_s: float = _CLOSE_S) -> None:
+        """Let the threads end when what waits is kept; wait for that so long."""
+        ends = time.monotonic() + within_s
         for _ in self._threads:
             try:
-                self._waiting.put(None, timeout=self._within_s)
+                self._waiting.put(None, timeout=within_s)
             except queue.Full:
                 return
         for thread in self._threads:
-            thread.join(self._within_s)
+            thread.join(max(0.0, ends - time.monotonic()))
 
     def _keep_on(self) -> None:
         inbox = self._opened()

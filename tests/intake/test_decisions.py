@@ -9,9 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from drillmaster import timeline
+from drillmaster.adapters.worker.recording import Recorder
 from drillmaster.clock import ManualClock
 from drillmaster.errors import Problem
 from drillmaster.gates._retries_evidence import Retried
+from drillmaster.guards.retry import FailedCall, Retry
 from drillmaster.intake.decisions import article_limits, open_logs, open_run_decisions
 from tests.scene import Answer, Scene
 
@@ -109,6 +111,28 @@ def test_a_decision_that_does_other_than_its_reason_says_is_told(tmp_path: Path,
     seen = read(tmp_path, decision(reason=reason, allowed=allowed))
     assert seen.decided.contradicted == 1
     assert seen.decided.count(reason) == 1
+
+
+def test_a_sample_of_decisions_is_told_as_one(tmp_path: Path) -> None:
+    go = {"allowed": True, "reason": "pinned-status"}
+    seen = read(tmp_path, decision(**go, sampled=0.1), decision(**go, sampled=1), decision(**go), decision(sampled=0.1))
+    assert (seen.decided.sampled, seen.decided.goes) == (1, 3)
+
+
+def test_what_our_own_recorder_writes_is_read(tmp_path: Path) -> None:
+    log = tmp_path / "soak.jsonl"
+    recorder = Recorder(log, allowed_share=1)
+    guard = Retry(max_calls=3, deadline_ms=5000, base_ms=1, cap_ms=5, budget_tokens=100, refund=1)
+    for source in ("pinned-map", "free-model"):
+        call = FailedCall(
+            source=source, protocol="http", method="GET", code=503, attempt=2, elapsed_ms=1, idempotency_key="hunter2"
+        )
+        recorder.record("model", "retry", call, guard.step(None, call, 0)[1], route="refund")
+    with log.open("a") as file:
+        file.write(json.dumps(request("a")) + "\n")
+    seen, _ = open_logs([log], now_ns=NOW_NS)
+    assert (seen.decided.allowed, seen.decided.denied) == ({"pinned-status": 1}, {"unpinned-source": 1})
+    assert (seen.decided.routes, seen.decided.most_attempt, seen.unusable, seen.requests) == ({"refund": 2}, 2, 0, 1)
 
 
 def test_logs_of_several_workers_are_one_and_none_counts_twice(tmp_path: Path) -> None:

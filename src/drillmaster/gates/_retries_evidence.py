@@ -34,6 +34,8 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
     """Allowed without a route."""
     uncounted: int = 0
     """Allowed without saying after how many calls."""
+    sampled: int = 0
+    """Allowed ones of which the writer kept a share only: there were more, and nobody knows how many."""
     others: int = 0
     """Decisions of other guards; they are not looked at."""
     cites: dict[str, tuple[Cite, ...]] = {}

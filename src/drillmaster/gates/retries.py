@@ -43,6 +43,7 @@ _EXACT = float(2**53)
 _Ratio = Annotated[float, msgspec.Meta(ge=0, le=100)]
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
+_TRACE = "pass traceparent on, so that each attempt finds its user's request: docs/howto/count-retries.md"
 _WRITE = "have workers write every decision, and a user_request line for each request: docs/howto/judge-retries.md"
 
 
@@ -273,6 +274,16 @@ def _ratio(seen: Retried, limit: float) -> Check:
             why="retries for how many requests nobody knows",
             remedy=_WRITE,
         )
+    if seen.wire is None and seen.decided.sampled and seen.decided.goes / seen.requests <= limit:
+        return _check(
+            "retry-ratio",
+            "refused",
+            title,
+            observed=AtLeast(seen.decided.goes / seen.requests, seen.requests),
+            limit=limit,
+            why=f"{seen.decided.sampled:,} allowed decisions are a sample: how many there were nobody wrote down",
+            remedy="have the worker write every decision (Recorder(allowed_share=1)), or judge a sealed run, where the wire counts",
+        )
     sure = seen.decided.goes if seen.wire is None else seen.wire.retries
     unsure = 0 if seen.wire is None else seen.wire.unknown
     low, high = sure / seen.requests, (sure + unsure) / seen.requests
@@ -287,7 +298,7 @@ def _ratio(seen: Retried, limit: float) -> Check:
         why=f"{low:.4g} for each request"
         if status == "fail"
         else f"between {low:.4g} and {high:.4g} for each request, as {unsure:,} attempts cannot be told",
-        remedy="pass traceparent on, so that each attempt finds its user's request: docs/howto/count-retries.md",
+        remedy=_TRACE,
     )
 
 
@@ -396,7 +407,8 @@ def _as_declared(seen: Retried, product: Product) -> Check:
 def _decided(seen: Retried, wire: Wire) -> Check:
     goes = seen.decided.goes
     sure, maybe = wire.retries > goes, wire.retries + wire.unknown > goes
-    status: Status = "pass" if not maybe else "fail" if sure and seen.decided.total else "refused"
+    asked = seen.decided.total and not seen.decided.sampled
+    status: Status = "pass" if not maybe else "fail" if sure and asked else "refused"
     return _check(
         "retries-decided",
         status,
@@ -405,12 +417,12 @@ def _decided(seen: Retried, wire: Wire) -> Check:
         limit=0,
         why="no decision was written down"
         if not seen.decided.total
+        else "allowed decisions are a sample, and fewer than the retries"
+        if seen.decided.sampled
         else f"{wire.retries - goes:,} were sent by a layer that asked nobody: turn its own retries off (max_retries=0)"
         if sure
         else f"{wire.unknown:,} attempts may be retries that nobody allowed",
-        remedy="pass traceparent on, so that each attempt finds its user's request: docs/howto/count-retries.md"
-        if seen.decided.total
-        else _WRITE,
+        remedy=_TRACE if asked else _WRITE,
     )
 
 

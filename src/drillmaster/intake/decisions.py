@@ -3,10 +3,11 @@
 1. A decision is a line `guard_decision` with `guard`, `allowed` (a bool), `reason`, and where they are told `attempt` (calls made
    so far, from 1) and `route`. Those of guards other than `retry` are counted and not looked at.
 2. A reason that is not of the guard's closed set is counted as none. Its text is never kept: it may be a model's.
-3. Requests are told by `user_request` lines, one an id, however many lines it has.
-4. A line that cannot be taken at its word, and may be one of these two, is told with its number. So is a decision whose fields
+3. An allowed decision that says `sampled` stands for more of its kind, of which nobody wrote how many: it is counted as that.
+4. Requests are told by `user_request` lines, one an id, however many lines it has.
+5. A line that cannot be taken at its word, and may be one of these two, is told with its number. So is a decision whose fields
    have other types: nobody guesses what `"allowed": "no"` means.
-5. Of a run only its sealed prefix is read, and what the proxy saw is taken from there. A bare log has no wire behind it.
+6. Of a run only its sealed prefix is read, and what the proxy saw is taken from there. A bare log has no wire behind it.
 """
 
 import hashlib
@@ -188,7 +189,9 @@ class _Tally:
         self.lines = 0
         self.allowed: Counter[str] = Counter()
         self.denied: Counter[str] = Counter()
-        self.unnamed = self.contradicted = self.most_attempt = self.unrouted = self.uncounted = self.others = 0
+        self.unnamed = self.contradicted = self.most_attempt = self.unrouted = self.uncounted = self.sampled = (
+            self.others
+        ) = 0
         self.routes: dict[str, int] = {}
         self.cites: defaultdict[str, list[Cite]] = defaultdict(list)
         self.requests: set[str] = set()
@@ -241,6 +244,7 @@ class _Tally:
         if allowed:
             self.most_attempt = max(self.most_attempt, attempt or 0)
             self.uncounted += attempt is None
+            self.sampled += row.fields.get("sampled", 1) != 1
             if route is None:
                 self.unrouted += 1
             else:
@@ -289,6 +293,7 @@ class _Tally:
                 routes=self.routes,
                 unrouted=self.unrouted,
                 uncounted=self.uncounted,
+                sampled=self.sampled,
                 others=self.others,
                 cites={what: tuple(cites) for what, cites in self.cites.items()},
             ),

@@ -83,6 +83,7 @@ def _red() -> Iterator[tuple[str, Status, Retried]]:
     yield "retry-ratio", "fail", wire(retries=51)
     yield "retry-ratio", "refused", wire(retries=50, unknown=1)
     yield "retry-ratio", "refused", but(requests=None)
+    yield "retry-ratio", "refused", msgspec.structs.replace(decided(sampled=1), source="log", wire=None)
     yield "forbidden.*", "fail", decided(denied={"unpinned-source": 1})
     yield "forbidden.*", "fail", decided(allowed={"pinned-status": 40, "unpinned-source": 1})
     yield "reason-recorded", "fail", decided(unnamed=1)
@@ -99,6 +100,7 @@ def _red() -> Iterator[tuple[str, Status, Retried]]:
     yield "retries-decided", "fail", wire(retries=41)
     yield "retries-decided", "refused", wire(unknown=1)
     yield "retries-decided", "refused", but(decided=Decided())
+    yield "retries-decided", "refused", msgspec.structs.replace(decided(sampled=40), wire=wire(retries=41).wire)
     yield "waits-kept", "fail", wire(early=1)
 
 

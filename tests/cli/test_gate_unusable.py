@@ -90,3 +90,27 @@ def test_a_file_that_cannot_be_written_hides_no_other(files: Path, capsys: pytes
     assert code == 2
     assert "x.xml" in err
     assert (files / "out.sarif").exists()
+
+
+def test_a_time_that_is_none_is_told_in_each_form_too(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for form in FORMS:
+        (files / f"out.{form}").write_text("yesterday: pass")
+    outputs = [word for form in FORMS for word in ("--output", f"{form}={files}/out.{form}")]
+    code, _, err = ran(files, capsys, "--now", "yesterday", *outputs)
+    assert code == 2 and "--now" in err
+    said = {form: (files / f"out.{form}").read_text() for form in FORMS}
+    assert all("yesterday: pass" not in text and "--now" in text for text in said.values())
+
+
+def test_a_quiet_pass_is_one_line_and_a_quiet_failure_says_what_did_not_pass(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (files / "metrics.json").write_text(json.dumps(PASSING))
+    code, out, _ = ran(files, capsys, "--quiet", "--now", "2026-11-29T12:00:00Z")
+    whole_code, whole, _ = ran(files, capsys, "--now", "2026-11-29T12:00:00Z")
+    assert code == whole_code
+    assert out.splitlines()[-1] == whole.splitlines()[-1]
+    assert not any(line.startswith("PASS ") for line in out.splitlines()[:-1])
+    missed = [line for line in whole.splitlines() if line.startswith(("FAIL ", "REFUSED ", "mend ", "see "))]
+    assert all(line in out.splitlines() for line in missed)
+    assert code != 0 or out.count("\n") == 1

@@ -68,12 +68,18 @@ def _paint(line: str, status: Status, colour: bool) -> str:
     return f"\x1b[1;{_PAINT[status]}m{word}\x1b[0m {rest}"
 
 
-def render(verdict: Verdict, *, colour: bool) -> str:
-    """Write a verdict for a terminal or a log; ends with a newline. Colour is on the status words only."""
+def render(verdict: Verdict, *, colour: bool, quiet: bool = False) -> str:
+    """Write a verdict for a terminal or a log; ends with a newline. Colour is on the status words only.
+
+    `quiet` leaves out what asks nothing of its reader: of a pass all but the last line, else what passed, headlines and counts.
+    """
+    if quiet and verdict.status == "pass":
+        return _paint(last_line(verdict), verdict.status, colour) + "\n"
     stamps = f" [{', '.join(verdict.stamps)}]" if verdict.stamps else ""
     out = [one_line(f"{verdict.gate}: {verdict.subject}{stamps}" if verdict.subject else f"{verdict.gate}{stamps}")]
-    out += [one_line(line) for line in verdict.headline]
-    out += [_paint(check_line(check), check.status, colour) for check in verdict.checks]
+    out += [] if quiet else [one_line(line) for line in verdict.headline]
+    told = [check for check in verdict.checks if not quiet or check.status != "pass"]
+    out += [_paint(check_line(check), check.status, colour) for check in told]
     if not verdict.checks:
         out.append(_paint("REFUSED nothing was looked at", "refused", colour))
     missed = [check for check in verdict.checks if check.status != "pass"]
@@ -82,7 +88,7 @@ def render(verdict: Verdict, *, colour: bool) -> str:
     for finding in verdict.findings:
         out.append(one_line(f"finding {finding.id}: {finding.cause}"))
         out.append(one_line(f"  next: {finding.next}"))
-    if verdict.counts:
+    if verdict.counts and not quiet:
         out.append(one_line("counted: " + ", ".join(f"{name} {n}" for name, n in sorted(verdict.counts.items()))))
     digests = {"evidence": verdict.evidence_digest, "policy": verdict.policy_digest}
     if any(digests.values()):

@@ -20,9 +20,13 @@ class Says(NamedTuple):
     outputs: tuple[tuple[str, Path], ...]
     now_ns: int
     mapped: bool
+    quiet: bool = False
+    """In text: no line of a check that passed."""
 
 
-def rendered(verdict: "Verdict", form: str, closing: tuple[str, ...] = (), *, colour: bool = False) -> str:
+def rendered(
+    verdict: "Verdict", form: str, closing: tuple[str, ...] = (), *, colour: bool = False, quiet: bool = False
+) -> str:
     """Write a verdict in one form; `closing` lines stand above the last line of the text."""
     from drillmaster import reports
     from drillmaster.errors import one_line
@@ -30,7 +34,7 @@ def rendered(verdict: "Verdict", form: str, closing: tuple[str, ...] = (), *, co
     if form != "text":
         text: str = reports.form(form).render(verdict)
         return text
-    text = reports.form("text").render(verdict, colour=colour)
+    text = reports.form("text").render(verdict, colour=colour, quiet=quiet)
     above, _, last = text.rstrip("\n").rpartition("\n")
     return "\n".join([*([above] if above else []), *map(one_line, closing), last, ""])
 

@@ -66,10 +66,12 @@ def verdict_options(verb: F) -> F:
         outputs: tuple[tuple[str, Path], ...],
         now: str | None,
         exit_map: str | None,
+        quiet: bool,
         **rest: Any,
     ) -> Any:
-        says = Says("json" if as_json else form, outputs, now_ns(now), exit_map is not None)
+        says = Says("json" if as_json else form, outputs, now_ns(None), exit_map is not None, quiet)
         try:
+            says = says._replace(now_ns=now_ns(now))
             return verb(*args, says=says, **rest)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
@@ -98,6 +100,7 @@ def verdict_options(verb: F) -> F:
             shell_complete=_offer,
             help="Write the verdict in that form to a file as well; can be given again.",
         ),
+        click.option("-q", "--quiet", is_flag=True, help="In text, only what did not pass, and the verdict."),
         click.option("--now", metavar="TIME", help="Judge as of this RFC 3339 time instead of now."),
         click.option("--exit-map", type=click.Choice(["articles"]), help="Exit as the article's own script did."),
     )
@@ -111,7 +114,7 @@ def gate_options(verb: F) -> F:
     policy = click.option(
         "--policy",
         metavar="FILE",
-        help="Policy file. Default: .drillmaster/GATE-policy.yaml.",
+        help="Policy file. Default: .drillmaster/GATE-policy.yaml, GATE being the name of the gate.",
         shell_complete=completions.files,
     )
     return policy(change_options(verb))
@@ -209,7 +212,7 @@ def end(verdict: "Verdict", gate: "type[Gate[Any]]", says: Says, *, closing: tup
             write_whole(path, rendered(verdict, form, closing))
         except Problem as problem:
             lost = problem
-    _print(verdict, says.form, closing)
+    _print(verdict, says, closing)
     if says.form == "github":
         summarise(rendered(verdict, "markdown"))
     if lost is not None:
@@ -228,11 +231,13 @@ def _must_not_replace(outputs: tuple[tuple[str, Path], ...], read: tuple[Path, .
         )
 
 
-def _print(verdict: "Verdict", form: str, closing: tuple[str, ...]) -> None:
+def _print(verdict: "Verdict", says: Says, closing: tuple[str, ...]) -> None:
     from drillmaster.reports.text import colour_wanted
 
-    colour = form == "text" and colour_wanted(os.environ, is_terminal=sys.stdout.isatty())
-    click.echo(rendered(verdict, form, closing, colour=colour), nl=False, color=colour)
+    colour = says.form == "text" and colour_wanted(os.environ, is_terminal=sys.stdout.isatty())
+    if says.quiet and verdict.status == "pass":
+        closing = ()
+    click.echo(rendered(verdict, says.form, closing, colour=colour, quiet=says.quiet), nl=False, color=colour)
 
 
 def now_ns(now: str | None) -> int:

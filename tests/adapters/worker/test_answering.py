@@ -9,7 +9,7 @@ import pytest
 from drillmaster.adapters.worker.answering import Answers
 from drillmaster.adapters.worker.serving import Asked, Reply
 from tests.adapters.worker.test_guarding import TOOLS, Kept, opened, write
-from tests.intake.test_guards_files import QUOTA
+from tests.intake.test_guards_files import QUOTA, RETRY
 
 FACTS = {"quota": {"partner": "ledger", "identity": "acct-7"}}
 
@@ -68,7 +68,8 @@ def test_no_answer_of_the_store_is_a_503_that_denies(tmp_path: Path) -> None:
         ("GET", "/v1/quota", "", b"", 405),
         ("DELETE", "/v1/quota", "", b"", 405),
         ("POST", "/healthz", "", b"{}", 405),
-        ("POST", "/v1/quota/succeeded", "", b"", 400),
+        ("POST", "/v1/quota/succeeded", "", b"", 400),  # it has no budget to give back to
+        ("POST", "/v1/nope/succeeded", "", b"", 404),
     ],
 )
 def test_every_other_answer_denies(
@@ -86,6 +87,20 @@ def test_what_is_wrong_with_facts_is_told_with_its_place(tmp_path: Path) -> None
     _, body = said(answers(tmp_path), "POST", "/v1/quota", {**FACTS["quota"], "requests": True})
     assert body["error"]["place"].endswith("/requests")
     assert body["error"]["found"] == "true"
+
+
+def test_a_good_call_gives_back(tmp_path: Path) -> None:
+    store = Kept()
+    found = Answers(opened(write(tmp_path / "g.json", {**RETRY, "budget_tokens": 1, "refund": 0.5}), store))
+    facts = {"source": "pinned-map", "protocol": "http", "method": "GET", "code": 503, "attempt": 1, "elapsed_ms": 5}
+    assert [said(found, "POST", "/v1/retry", facts)[0] for _ in range(2)] == [200, 403]
+    for query in ("calls=0", "calls=-1", "calls=x", "calls=1000001"):
+        assert said(found, "POST", "/v1/retry/succeeded", b"", query)[0] == 400
+    assert said(found, "POST", "/v1/retry/succeeded", b"{}")[0] == 400
+    assert said(found, "POST", "/v1/retry/succeeded", b"", "calls=2")[0] == 204
+    assert said(found, "POST", "/v1/retry", facts)[0] == 200
+    store.down = True
+    assert said(found, "POST", "/v1/retry/succeeded")[0] == 503
 
 
 def test_a_session_is_counted_apart_and_can_be_ended(tmp_path: Path) -> None:

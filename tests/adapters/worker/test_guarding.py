@@ -132,6 +132,22 @@ def test_a_guard_without_a_law_counts_for_each_session_apart(tmp_path: Path, mon
     assert guards.decide("tools", tool_call(), session="a").reason == "calls-exhausted"  # nobody was forgotten for it
 
 
+def test_what_a_good_call_earns_is_given_back_to_the_shared_budget(tmp_path: Path) -> None:
+    guards = opened(write(tmp_path / "g.json", {**RETRY, "budget_tokens": 2, "refund": 0.5}, QUOTA), Kept())
+    assert [guards.decide("retry", FAILED).reason for _ in range(3)] == [
+        "pinned-status",
+        "pinned-status",
+        "retry-budget",
+    ]
+    assert guards.succeeded("retry")
+    assert guards.decide("retry", FAILED).reason == "retry-budget"  # half a token
+    assert asyncio.run(guards.succeeded_async("retry"))
+    assert guards.decide("retry", FAILED).reason == "pinned-status"
+    assert not guards.succeeded("quota")  # it has no such budget
+    assert not guards.succeeded("nope")
+    assert not guards.succeeded("retry", calls=0)
+
+
 def test_a_file_that_cannot_be_used_leaves_the_last_good_one_in_force(tmp_path: Path) -> None:
     path = write(tmp_path / "g.json", QUOTA)
     guards = opened(path, Kept())

@@ -63,7 +63,9 @@ class Answers:
         words = _words(asked.query)
         kind = self._guarding.kind(name)
         if words is None:
-            return self.refuse(400, "behind the question mark only route=NAME and session=NAME, each once")
+            return self.refuse(
+                400, "behind the question mark only route=NAME, session=NAME and calls=NUMBER, each once"
+            )
         if kind is None:
             return self._no(404, _denial("unlisted-guard"), why="the guards file has no guard of that name: GET /v1")
         route, session = words.get("route", ""), words.get("session", "")
@@ -73,11 +75,10 @@ class Answers:
         if asked.method != "POST":
             return self.refuse(405, "POST the facts")
         if is_success:
-            if asked.body or not self._guarding.succeeded(name, session=session):
-                return self.refuse(
-                    400, "this guard is not told of calls that went well; and such a request has no body"
-                )
-            return Reply(204, b"")
+            calls = words.get("calls", "1")
+            if asked.body or not calls.isdigit() or not 1 <= int(calls) <= 1_000_000 or not self._guarding.earns(name):
+                return self.refuse(400, "this guard has no budget that good calls give back to, or there is a body")
+            return self._repaid(name, int(calls))
         try:
             facts = read_facts(asked.body, kind, place="facts")
         except Problem as problem:
@@ -89,6 +90,11 @@ class Answers:
 
     async def _later(self, name: str, facts: Any, route: str, session: str) -> Reply:
         return _decided(await self._guarding.decide_async(name, facts, route=route, session=session))
+
+    async def _repaid(self, name: str, calls: int) -> Reply:
+        if await self._guarding.succeeded_async(name, calls=calls):
+            return Reply(204, b"")
+        return self._no(503, _denial("store-unavailable"))
 
     def _no(self, status: int, decision: dict[str, Any], **more: object) -> Reply:
         self._refused[status] = self._refused.get(status, 0) + 1
@@ -200,11 +206,11 @@ def _denial(reason: str) -> dict[str, Any]:
 
 
 def _words(query: str) -> dict[str, str] | None:
-    """Read `route=NAME&session=NAME`; None for anything else."""
+    """Read `route=NAME&session=NAME&calls=NUMBER`; None for anything else."""
     words: dict[str, str] = {}
     for part in query.split("&") if query else ():
         name, _, value = part.partition("=")
-        if name not in ("route", "session") or name in words or _NAME.fullmatch(value) is None:
+        if name not in ("route", "session", "calls") or name in words or _NAME.fullmatch(value) is None:
             return None
         words[name] = value
     return words

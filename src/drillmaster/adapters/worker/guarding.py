@@ -18,7 +18,7 @@ from drillmaster import stores
 from drillmaster.adapters.worker.recording import Recorder
 from drillmaster.clock import Clock, SystemClock
 from drillmaster.errors import Problem
-from drillmaster.guards import Decision
+from drillmaster.guards import Ask, Decision
 from drillmaster.intake.guards_files import AnyGuard, Guards, Kind, kind_of, read_guards
 from drillmaster.stores import AsyncStore, Store
 
@@ -32,6 +32,7 @@ REASONS = {
 }
 """Beside those of the guard itself."""
 MOST_SESSIONS = 10_000
+_MOST_CALLS = 1_000_000
 
 
 class Guarding:
@@ -103,15 +104,31 @@ class Guarding:
             decision = _denied("store-unavailable") if store is None else await stores.decide_async(guard, facts, store)
         return self._recorded(name, kind, facts, decision, route)
 
-    def succeeded(self, name: str, *, session: str = "") -> bool:
-        """Tell a guard that counts in this process of a call that went well; False where it wants no such thing."""
-        guard = self._guards.entries.get(name)
-        tell = getattr(guard, "succeeded", None)
-        if guard is None or guard.LAW is not None or tell is None:
+    def succeeded(self, name: str, *, calls: int = 1) -> bool:
+        """Give a shared budget back what so many good calls earn; False: there is none, or the store gave no answer."""
+        ask = self._repays(name, calls)
+        if ask is None or self._store is None:
             return False
-        with self._lock:
-            self._keep((name, session), tell(self._states.get((name, session))))
+        try:
+            self._store.ask(self._guards.entries[name].LAW, ask.key, ask.question)
+        except stores.Unavailable:
+            return False
         return True
+
+    async def succeeded_async(self, name: str, *, calls: int = 1) -> bool:
+        """Do as `succeeded` does, in an event loop."""
+        ask = self._repays(name, calls)
+        if ask is None or self._async_store is None:
+            return False
+        try:
+            await self._async_store.ask(self._guards.entries[name].LAW, ask.key, ask.question)
+        except stores.Unavailable:
+            return False
+        return True
+
+    def earns(self, name: str) -> bool:
+        """Say whether the guard of that name has a budget that good calls give back to."""
+        return hasattr(self._guards.entries.get(name), "repays")
 
     def forget(self, name: str, *, session: str) -> None:
         """End a session: what was counted for it in this process is dropped."""
@@ -164,6 +181,14 @@ class Guarding:
             state, decision = guard.step(self._states.get(key), facts, now_ms)
             self._keep(key, state)
         return kind, guard, decision
+
+    def _repays(self, name: str, calls: int) -> Ask | None:
+        guard = self._guards.entries.get(name)
+        if guard is None or not self.earns(name) or not 1 <= calls <= _MOST_CALLS:
+            return None
+        # A name that no other giving has: one that is carried out twice counts once.
+        ask: Ask | None = guard.repays(calls, os.urandom(16).hex())
+        return ask
 
     def _keep(self, key: tuple[str, str], state: Any) -> None:
         if state is None:

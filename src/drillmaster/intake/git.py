@@ -129,7 +129,7 @@ class Repository:
                 str(self.path),
                 found=f"{len(found)} things called {name}: {', '.join(sorted(found)[:4])}",
                 wanted="the name of one commit",
-                remedy=f"name it whole, such as {max(found, key=lambda one: one.startswith('refs/remotes/'))}",
+                remedy=f"name it whole, such as {max(found, key=lambda one: one.startswith(('refs/heads/', 'refs/remotes/')))}",
             )
 
     def merge_base(self, base: str, head: str) -> str:
@@ -353,7 +353,8 @@ class Repository:
             f"git {asked} in {self.path}",
             found="no answer that can be used",
             wanted="the objects of both commits, readable, within a minute and 256 MB",
-            remedy="git fsck says whether objects are missing; git fetch --unshallow origin brings them",
+            remedy="git fsck says whether objects are missing; git fetch --unshallow origin brings them, in a partial clone "
+            "git fetch --refetch --no-filter origin",
         )
 
 

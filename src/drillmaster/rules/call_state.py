@@ -5,7 +5,7 @@
 2. Calls are counted over all holders, from 1, as they begin. At `most` it is `spent`: a worker that takes over goes on counting.
 3. Where an answer asked for a wait, nobody but the holder who heard it begins before its end (`early`). The holder waits on its
    own clock, and holds the key for so much longer. One that leaves lets go of the key, with the wait.
-4. A call that is done is done for everybody: `done`.
+4. A call that is done is done for everybody: `done`. It may be said by whoever knows, but not over a living holder.
 5. Who let the key run out and lost it to another is told `lost`, and changes nothing. One that nobody took is still its own.
 6. What was last said is remembered for `keep_us` from when the key is free and may be used. Then counting begins anew.
 7. Time that goes backwards is taken to stand still. A question that is asked twice counts a call too many, never one too few.
@@ -102,6 +102,8 @@ def _begun(was: CallState, asked: Report, now_us: int) -> tuple[CallState, bool,
 
 
 def _noted(was: CallState, asked: Report, now_us: int) -> tuple[CallState, bool, str, int]:
+    if asked.what == "done" and was.until_us <= now_us:
+        return CallState("", 0, was.calls, was.not_before_us, done=True), True, "noted", 0
     if was.holder != asked.holder:
         return was, False, "lost", 0
     not_before_us = max(was.not_before_us, now_us + asked.wait_us)

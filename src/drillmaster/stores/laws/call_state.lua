@@ -31,7 +31,7 @@ if what == 'begin' then
     allowed, why = 1, 'begun'
     has, until_us, calls = holder, now_us + hold_us, calls + 1
   end
-elseif has == holder then
+elseif has == holder or (what == 'done' and until_us <= now_us) then
   allowed, why = 1, 'noted'
   if what == 'done' then
     has, until_us, done = '', 0, true

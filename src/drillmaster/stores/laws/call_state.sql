@@ -57,7 +57,7 @@ BEGIN
       was.until_us := now_us + p_hold_us;
       was.calls := was.calls + 1;
     END IF;
-  ELSIF was.holder = p_holder THEN
+  ELSIF was.holder = p_holder OR (p_what = 'done' AND was.until_us <= now_us) THEN
     allowed := true;
     why := 'noted';
     IF p_what = 'done' THEN

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["write_gates"]
 
 _MOST_PATHS = 50_000
-_CHANGES = frozenset({"contract", "oracle", "tools", "cutover", "workspace"})
+_CHANGES = frozenset({"contract", "oracle", "tools", "cutover", "workspace", "imports"})
 """Gates that judge a pull request, and so have a step in the workflow."""
-_READS_WITH = {"contract": "jsonschema-rs", "oracle": "tree-sitter tree-sitter-javascript tree-sitter-typescript"}
-"""What a gate needs beside the wheel to read a change; the extras of the same names."""
+_SCRIPTS = "tree-sitter tree-sitter-javascript tree-sitter-typescript"
+_READS_WITH = {"contract": "jsonschema-rs", "oracle": _SCRIPTS, "imports": _SCRIPTS}
+"""What a gate needs beside the wheel to read a change: the extra `contracts`, or `oracle`."""
 
 
 def write_gates(folder: Path, named: Sequence[str], *, as_json: bool, workflow: bool | None) -> None:
@@ -95,7 +96,7 @@ def _workflow(gates: Sequence["Use"]) -> str:
     from drillmaster.scaffold.repository import evidence
 
     wheel = "pip install ci/drillmaster-*.whl"
-    more = [_READS_WITH[one.gate] for one in gates if one.gate in _READS_WITH]
+    more = list(dict.fromkeys(_READS_WITH[one.gate] for one in gates if one.gate in _READS_WITH))
     head = _kit("workflow.yaml").replace(wheel, " ".join((wheel, *more)))
     steps = []
     for one in gates:

@@ -42,6 +42,7 @@ NEXT: dict[str, str] = {
     "contract": "drillmaster contract lock, commit it, then drillmaster gate contract --base origin/main",
     "cutover": "drillmaster gate cutover cutover/plan.json --base origin/main",
     "free-tier": 'drillmaster ledger open --job "JOB" --by NAME, then drillmaster gate free-tier runs',
+    "imports": "name the modules that decide in its policy, commit it, then drillmaster gate imports --base origin/main",
     "oracle": "name oracles in .oracle-owners, commit it, then drillmaster gate oracle --base origin/main",
     "tools": "drillmaster gate tools tools.allow.json",
     "workspace": "drillmaster gate workspace DIR",

@@ -327,9 +327,15 @@ def pinned_of(limits: Imports, paths: tuple[str, ...]) -> tuple[str, ...]:
 def _told(hits: list[_Found]) -> str:
     told = []
     for one in hits[:_SHOWN]:
-        way = f" (by way of {' > '.join(posixpath.basename(step) for step in one.way)})" if len(one.way) > 1 else ""
+        way = f" (by way of {' > '.join(map(_short, one.way))})" if len(one.way) > 1 else ""
         told.append(screen_text(f"{one.path}:{one.line}: {one.what}{way}"))
     return "; ".join(told) + (f"; and {len(hits) - _SHOWN} more" if len(hits) > _SHOWN else "")
+
+
+def _short(path: str) -> str:
+    """Name a module by its file, and a package by its folder."""
+    name = posixpath.basename(path)
+    return posixpath.join(posixpath.basename(posixpath.dirname(path)), name) if name.startswith("__init__.") else name
 
 
 def _judged(id_: str, title: str, remedy: str, hits: list[_Found], let: int) -> Check:

@@ -1,6 +1,7 @@
 """Tool calls of real SDKs' answers, judged: the SDKs' own types, and a list in memory."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from anthropic.types import Message
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
+from drillmaster.adapters.worker.recording import Recorder
 from drillmaster.adapters.worker.tool_loops import (
     Allowed,
     Denied,
@@ -328,3 +330,17 @@ def test_what_the_caller_does_to_its_own_value_later_changes_nothing() -> None:
     schema["properties"]["mode"] = {"type": "string"}
     assert made.call("repo_read", {"path": "a", "mode": "w"}).decision.reason == "arguments-unknown"
     assert made.allowed() == [WIRE]
+
+
+def test_each_decision_is_counted_and_written_without_what_it_was_about(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "timeline.jsonl")
+    made = ToolSession(Loaded(CONTRACT), GUARD, "own", clock=ManualClock(), log=lambda *_: None, recorder=recorder)
+    made.opened([WIRE])
+    made.call("repo_read", {"path": "secret-path"})
+    made.call("secret_tool", {"path": "secret-path"})
+    assert recorder.counts() == {
+        ("tools", "tools", "server-holds", True): 1,
+        ("tools", "tools", "contract-holds", True): 1,
+        ("tools", "tools", "tool-not-allowed", False): 1,
+    }
+    assert "secret" not in (tmp_path / "timeline.jsonl").read_text()

@@ -22,6 +22,7 @@ import msgspec
 
 import drillmaster
 from drillmaster import strict
+from drillmaster.adapters.worker.recording import Recorder
 from drillmaster.clock import Clock, SystemClock
 from drillmaster.errors import Problem, Refused
 from drillmaster.gates._tools_change import of_offered
@@ -257,8 +258,17 @@ class ToolSession:
     """
 
     def __init__(
-        self, shelf: Shelf, guard: law.Tools, server: str, *, clock: Clock | None = None, log: Log = log_denial
+        self,
+        shelf: Shelf,
+        guard: law.Tools,
+        server: str,
+        *,
+        clock: Clock | None = None,
+        log: Log = log_denial,
+        recorder: Recorder | None = None,
+        entry: str = "tools",
     ) -> None:
+        """`recorder` writes each decision to the timeline and counts it; `entry` is what the guards file calls the guard."""
         from drillmaster.adapters.worker._schemas import Schemas
 
         self.server = server
@@ -266,6 +276,8 @@ class ToolSession:
         self._shelf = shelf
         self._clock = clock or SystemClock()
         self._log = log
+        self._recorder = recorder
+        self._entry_name = entry
         self._schemas = Schemas()
         self._state: law.Session | None = None
         self._signed: SignedList | None = None
@@ -425,6 +437,8 @@ class ToolSession:
 
     def _step(self, facts: law.ToolUse) -> Decision:
         self._state, decision = self.guard.step(self._state, facts, self._now_ms())
+        if self._recorder is not None:
+            self._recorder.record(self._entry_name, "tools", facts, decision)
         if not decision.allowed:
             counts = {
                 name: value

@@ -54,12 +54,22 @@ def lease_machine(carrier: Carrier) -> type[RuleBasedStateMachine]:
             back=st.integers(0, 3),
             off=st.sampled_from((0, 0, 0, 0, 1, -1)),
             ttl_us=st.sampled_from((S, S, S // 3, 1)),
+            permitted=st.sampled_from((True, True, False)),
         )
-        def question(self, name: str, action: str, holder: str, gap_us: int, back: int, off: int, ttl_us: int) -> None:
+        def question(
+            self, name: str, action: str, holder: str, gap_us: int, back: int, off: int, ttl_us: int, permitted: bool
+        ) -> None:
             self.now_us += gap_us
             given = self.tokens[name]
             token = None if action == "acquire" else given[-1 - min(back, len(given) - 1)] + off
-            asked = LeaseAsk(action=action, holder=holder, by=f"worker {holder} é", token=token, ttl_us=ttl_us)
+            asked = LeaseAsk(
+                action=action,
+                holder=holder,
+                by=f"worker {holder} é",
+                token=token,
+                ttl_us=ttl_us,
+                permitted=permitted or action != "steal",
+            )
             then = LAW.step(self.held.get(name), asked, self.now_us)
             told = carrier(LAW, f"run {self.run}:{name}", asked, self.now_us)
             assert told == then.told

@@ -16,7 +16,9 @@ S = 10**6
 
 
 def ask(action: str = "acquire", holder: str = "a1", token: Any = None, **more: Any) -> LeaseAsk:
-    return LeaseAsk(**{"action": action, "holder": holder, "by": "worker-a", "token": token, "ttl_us": S, **more})
+    return LeaseAsk(
+        **{"action": action, "holder": holder, "by": "worker-a", "token": token, "ttl_us": S, "permitted": True, **more}
+    )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
@@ -43,11 +45,12 @@ def test_the_table_tells_each_reason_and_asks_each_action() -> None:
         {"action": "renew", "token": 0}, {"action": "renew", "token": 2**63}, {"action": "renew", "token": "5"},
         {"action": "renew", "token": True}, {"holder": ""}, {"holder": "a\n"}, {"holder": None}, {"holder": "x" * 201},
         {"by": "\x00"}, {"by": "\u202e"}, {"by": "\ud800"}, {"by": 5},
+        {"permitted": False}, {"permitted": None}, {"permitted": 1},
         {"ttl_us": 0}, {"ttl_us": -60 * S}, {"ttl_us": float("nan")}, {"ttl_us": 1.5}, {"ttl_us": True}, {"ttl_us": MOST_TTL_US + 1},
     ],
 )  # fmt: skip  # one case a piece
 def test_a_question_that_is_none_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"one of|names|a token|a ttl"):
+    with pytest.raises(ValueError, match=r"one of|names|a token|a ttl|permitted"):
         ask(**wrong)
 
 

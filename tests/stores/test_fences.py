@@ -91,7 +91,7 @@ def test_a_write_is_taken_only_while_its_token_is_the_latest_of_the_lease(tmp_pa
     db.execute("CREATE TABLE done (who TEXT)")
 
     def ask(action: str, holder: str, token: int | None, now_us: int) -> int | None:
-        asked = LeaseAsk(action=action, holder=holder, by="w", token=token, ttl_us=1_000)
+        asked = LeaseAsk(action=action, holder=holder, by="w", token=token, ttl_us=1_000, permitted=True)
         given: int | None = store.ask(LAW, "k", asked, now_us=now_us).token
         return given
 

@@ -46,10 +46,20 @@ def test_random_sequences_are_told_what_the_law_tells(store: SQLiteStore) -> Non
 def test_grants_and_refusals_alike_are_written_down_and_the_view_says_who_holds(
     store: SQLiteStore, tmp_path: Path
 ) -> None:
-    first = LeaseAsk(action="acquire", holder="a1", by="worker-a", token=None, ttl_us=1_000)
+    first = LeaseAsk(action="acquire", holder="a1", by="worker-a", token=None, ttl_us=1_000, permitted=True)
     token = store.ask(LEASE, "export", first, now_us=5_000).token
-    store.ask(LEASE, "export", LeaseAsk(action="acquire", holder="b1", by="b", token=None, ttl_us=1_000), now_us=5_001)
-    store.ask(LEASE, "other", LeaseAsk(action="renew", holder="c1", by="c", token=9, ttl_us=1_000), now_us=5_002)
+    store.ask(
+        LEASE,
+        "export",
+        LeaseAsk(action="acquire", holder="b1", by="b", token=None, ttl_us=1_000, permitted=True),
+        now_us=5_001,
+    )
+    store.ask(
+        LEASE,
+        "other",
+        LeaseAsk(action="renew", holder="c1", by="c", token=9, ttl_us=1_000, permitted=True),
+        now_us=5_002,
+    )
     store.close()
     with sqlite3.connect(tmp_path / "s.sqlite") as db:
         assert db.execute("SELECT key, token, holder, held_by, until_us FROM drillmaster_lease").fetchall() == [
@@ -62,4 +72,11 @@ def test_grants_and_refusals_alike_are_written_down_and_the_view_says_who_holds(
         ("export", 5_001, "held"),
         ("other", 5_002, "not-held"),
     ]
-    assert json.loads(log[2][2]) == {"action": "renew", "holder": "c1", "by": "c", "token": 9, "ttl_us": 1_000}
+    assert json.loads(log[2][2]) == {
+        "action": "renew",
+        "holder": "c1",
+        "by": "c",
+        "token": 9,
+        "ttl_us": 1_000,
+        "permitted": True,
+    }

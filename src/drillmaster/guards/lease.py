@@ -17,7 +17,7 @@ from drillmaster.rules.fence import read_token
 from drillmaster.rules.lease import ACTIONS, LAW, Held, LeaseAsk, LeaseTold, is_name
 from drillmaster.rules.lease import REASONS as TOLD
 
-__all__ = ["REASONS", "Lease", "LeaseDecision", "LeaseRequest", "guard"]
+__all__ = ["REASONS", "Lease", "LeaseDecision", "LeaseRequest", "guard", "key_of"]
 
 SOURCE = "lock-client"
 REASONS: dict[str, str] = {
@@ -27,7 +27,6 @@ REASONS: dict[str, str] = {
     "token-unusable": "The token is none that a store gave: digits as text, from 1 to 2^63 - 1, no more and no less.",
     "token-not-asked": "Nobody has a token before it is granted the lease.",
     "facts-unusable": "A name is missing, too long, or none.",
-    "steal-not-permitted": "The guards file names who may steal, and this is nobody of them.",
     **STORE_UNAVAILABLE,
 }
 
@@ -78,8 +77,8 @@ class Lease(Guard[Held, LeaseRequest], frozen=True, kw_only=True, tag="lease"):
             raise ValueError("a ttl of 1 ms to 31 days")
 
     def key(self, item: str = "") -> str:
-        """Name what a store keeps; no two pairs of lease and item have one name."""
-        return f"{len(self.lease)}:{self.lease}{len(item)}:{item}"
+        """Name what a store keeps."""
+        return key_of(self.lease, item)
 
     def asks(self, facts: LeaseRequest) -> Ask | Decision:
         """Say what to ask of the store, or why not."""
@@ -95,10 +94,13 @@ class Lease(Guard[Held, LeaseRequest], frozen=True, kw_only=True, tag="lease"):
                 return _denied("token-not-asked")
         elif (token := read_token(facts.fencing_token)) is None:
             return _denied("token-unusable")
-        if facts.action == "steal" and facts.by not in self.may_steal:
-            return _denied("steal-not-permitted")
         question = LeaseAsk(
-            action=facts.action, holder=facts.holder, by=facts.by, token=token, ttl_us=self.ttl_ms * 1_000
+            action=facts.action,
+            holder=facts.holder,
+            by=facts.by,
+            token=token,
+            ttl_us=self.ttl_ms * 1_000,
+            permitted=facts.action != "steal" or facts.by in self.may_steal,
         )
         return Ask(self.key(facts.item), question)
 
@@ -118,6 +120,11 @@ class Lease(Guard[Held, LeaseRequest], frozen=True, kw_only=True, tag="lease"):
 
 def _denied(reason: str, wait_ms: int = 0) -> Decision:
     return LeaseDecision(allowed=False, reason=reason, wait_ms=wait_ms)
+
+
+def key_of(lease: str, item: str = "") -> str:
+    """Name what a store keeps of a lease and an item; no two pairs have one name."""
+    return f"{len(lease)}:{lease}{len(item)}:{item}"
 
 
 guard = Lease

@@ -8,7 +8,7 @@
    it never adds to what was left.
 4. Only the latest token together with its holder renews or releases, and only before the deadline. Releasing twice is releasing.
 5. Stealing names the token that is taken over, so that a theft that was decided on old news does not meet whoever came next.
-   Who may steal is not asked here: the guard decides it before.
+   Who may steal is not known here: the guard says of each theft whether it is permitted, and one that is not is written down.
 6. Time that goes backwards is taken to stand still.
 7. Nothing is forgotten: what is kept of a name is as long as the name, and small. Where a store forgets all the same, rule 1 holds.
 8. Nobody is told another's token.
@@ -36,6 +36,7 @@ REASONS: dict[str, str] = {
     "stale-token": "The token is not the latest that was given for this name.",
     "other-holder": "The token is the latest, and somebody else's.",
     "not-held": "Nobody holds it: it was never acquired, or it was released.",
+    "steal-not-permitted": "The guards file names who may steal, and this is nobody of them.",
     "holder-spent": "This holder has held it before; each acquisition has a name of its own.",
 }
 MOST_TTL_US = 31 * 86_400_000_000
@@ -52,6 +53,8 @@ class LeaseAsk(msgspec.Struct, frozen=True, kw_only=True):
     """Who asks, for the log: a worker or a person, by name."""
     token: int | None
     ttl_us: int
+    permitted: bool
+    """Whether who asks may do that at all, by the guard's limits; if not, it is only written down."""
 
     def __post_init__(self) -> None:
         if self.action not in ACTIONS:
@@ -64,6 +67,8 @@ class LeaseAsk(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("a token of 1 to 2^63 - 1")
         if type(self.ttl_us) is not int or not 0 < self.ttl_us <= MOST_TTL_US:
             raise ValueError("a ttl of at most 31 days")
+        if type(self.permitted) is not bool or not (self.permitted or self.action == "steal"):
+            raise ValueError("whether it is permitted, which all but stealing is")
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,9 +97,13 @@ def lease(held: Held | None, asked: LeaseAsk, now_us: int) -> Step[Held, LeaseTo
     if type(now_us) is not int or now_us < 1:
         raise ValueError("a time in whole microseconds since 1970")
     if held is None:
-        return _granted(0, asked, now_us) if asked.action == "acquire" else _refused(None, "not-held")
+        if asked.action == "acquire":
+            return _granted(0, asked, now_us)
+        return _refused(None, "not-held" if asked.permitted else "steal-not-permitted")
     held = msgspec.structs.replace(held, seen_us=max(now_us, held.seen_us))
     now_us = held.seen_us
+    if not asked.permitted:
+        return _refused(held, "steal-not-permitted")
     live = now_us < held.until_us
     if asked.action in ("acquire", "steal"):
         if asked.holder == held.holder:

@@ -79,6 +79,8 @@ class _Term:
         """Take an answer; whether the lease is held now."""
         if not decision.allowed or not isinstance(decision, LeaseDecision) or decision.fencing_token is None:
             return False
+        if self.token:
+            self.ended()  # an answer that came after the deadline brings nothing back
         self.token = decision.fencing_token
         self._ends_s = sent_s + (decision.lasts_ms or 0) / 1_000
         return self.left_s() > 0
@@ -165,6 +167,14 @@ class HeldLease:
         if self._term.ended():
             raise LeaseLost(self._term.place, self._term.lost)
 
+    def renew(self) -> Decision:
+        """Renew now, besides what the thread does, and say what the store said; what was lost stays lost."""
+        sent_s = _now_s()
+        decision = decide(self._term.guard, self._term.request("renew"), self._store)
+        if not self._term.told(decision, sent_s) and not decision.allowed:
+            self._term.refused(decision)
+        return decision
+
     def wait_lost(self, timeout_s: float) -> bool:
         """Wait until it is lost, at most so long; whether it is."""
         return self._lost.wait(timeout_s)
@@ -230,6 +240,14 @@ class AsyncHeldLease:
         """Raise LeaseLost where it is held no longer."""
         if self._term.ended():
             raise LeaseLost(self._term.place, self._term.lost)
+
+    async def renew(self) -> Decision:
+        """Renew now, besides what the task does, and say what the store said; what was lost stays lost."""
+        sent_s = _now_s()
+        decision = await decide_async(self._term.guard, self._term.request("renew"), self._store)
+        if not self._term.told(decision, sent_s) and not decision.allowed:
+            self._term.refused(decision)
+        return decision
 
     async def wait_lost(self) -> str:
         """Wait until it is lost; the reason."""

@@ -1,8 +1,8 @@
 -- The law of rules/lease.py. KEYS: a hash that is the latest grant, a stream that is the log.
--- ARGV: action, holder, by, token, ttl_us, and now_us ("": this server's clock). Replies allowed, reason, token, left_us.
+-- ARGV: action, holder, by, token, ttl_us, permitted, and now_us ("": this server's clock). Replies allowed, reason, token, left_us.
 -- Tokens are compared as the texts they are: a double holds no number past 2^53.
 local action, holder, by, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local ttl_us, now_us = tonumber(ARGV[5]), tonumber(ARGV[6])
+local ttl_us, now_us = tonumber(ARGV[5]), tonumber(ARGV[7])
 if not now_us then
   local time = redis.call('TIME')
   now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -17,7 +17,9 @@ local live = now_us < until_us
 
 local reason, told, left_us = nil, false, false
 local grants, keeps = false, false
-if not last then
+if ARGV[6] ~= '1' then
+  reason = 'steal-not-permitted'
+elseif not last then
   if action == 'acquire' then reason, grants = 'granted', true else reason = 'not-held' end
 elseif action == 'acquire' or action == 'steal' then
   if held_by_us and live then

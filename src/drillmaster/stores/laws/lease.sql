@@ -26,7 +26,8 @@ CREATE INDEX IF NOT EXISTS drillmaster_lease_log_key ON drillmaster_lease_log (k
 -- Renewing, and being refused, take FOR NO KEY UPDATE: they wait for no write, the holder's own least of all. What takes the
 -- lease away from its token (a grant over an earlier one, a release) takes FOR UPDATE: it waits until such a write is committed.
 CREATE OR REPLACE FUNCTION drillmaster_lease(
-  p_key text, p_action text, p_holder text, p_by text, p_token bigint, p_ttl_us bigint, p_now_us bigint DEFAULT NULL,
+  p_key text, p_action text, p_holder text, p_by text, p_token bigint, p_ttl_us bigint, p_permitted boolean,
+  p_now_us bigint DEFAULT NULL,
   OUT allowed boolean, OUT reason text, OUT token bigint, OUT left_us bigint
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
@@ -46,7 +47,7 @@ BEGIN
     now_us := coalesce(p_now_us, floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
     EXIT WHEN known;
     IF p_action <> 'acquire' THEN
-      reason := 'not-held';
+      reason := CASE WHEN p_permitted THEN 'not-held' ELSE 'steal-not-permitted' END;
       EXIT;
     END IF;
     INSERT INTO drillmaster_lease (key, token, holder, held_by, since_us, until_us, seen_us)
@@ -62,7 +63,9 @@ BEGIN
     now_us := greatest(now_us, was.seen_us);
     live := now_us < was.until_us;
     mine := was.holder = p_holder;
-    IF p_action IN ('acquire', 'steal') THEN
+    IF NOT p_permitted THEN
+      reason := 'steal-not-permitted';
+    ELSIF p_action IN ('acquire', 'steal') THEN
       IF mine AND live THEN
         reason := CASE p_action WHEN 'acquire' THEN 'granted' ELSE 'stolen' END;
       ELSIF mine THEN

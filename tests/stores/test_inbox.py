@@ -1,0 +1,131 @@
+"""The inbox in a file: kept once, claimed for a while, settled once; by a clock that goes back, on connections that end."""
+
+import sqlite3
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+from drillmaster.clock import ManualClock
+from drillmaster.errors import Problem
+from drillmaster.stores.inbox import Arrival, Effect, Inbox, Unkept
+from drillmaster.stores.inbox_opening import backend_of, open_inbox
+from drillmaster.stores.inbox_sqlite import SQLite
+from tests.stores.inbox_machine import InboxMachine
+
+FOLDER = tempfile.TemporaryDirectory(prefix="dm-inbox-")
+
+
+class OnSQLite(InboxMachine):
+    clock = ManualClock()
+    number = 0
+
+    @staticmethod
+    def empty() -> None:
+        OnSQLite.number += 1
+        with OnSQLite.opened() as inbox:
+            inbox.prepare()
+
+    @staticmethod
+    def opened() -> Inbox:
+        path = f"{FOLDER.name}/{OnSQLite.number}.db"
+        return Inbox(SQLite(path, within_s=1, clock=OnSQLite.clock))
+
+    @staticmethod
+    def move(ms: int) -> None:
+        OnSQLite.clock.step_wall(ms / 1_000)
+
+    @staticmethod
+    def cut(inbox: Inbox) -> None:
+        if inbox._connection is not None:
+            inbox._connection.close()
+
+
+TestOnSQLite = OnSQLite.TestCase
+TestOnSQLite.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+def arrival(name: str = "e1", digest: str = "d") -> Arrival:
+    return Arrival(source="acme", event_id=name, digest=digest, body=b"{}")
+
+
+def made(path: Path) -> Inbox:
+    inbox = open_inbox(str(path), within_s=1)
+    inbox.prepare()
+    return inbox
+
+
+def test_an_inbox_that_nobody_prepared_is_refused_and_not_made(tmp_path: Path) -> None:
+    inbox = open_inbox(str(tmp_path / "i.db"), within_s=1)
+    with pytest.raises(Unkept, match="webhook prepare"):
+        inbox.keep(arrival())
+    assert not (tmp_path / "i.db").exists()
+    sqlite3.connect(tmp_path / "empty.db").close()
+    with pytest.raises(Unkept, match="no such table"):
+        open_inbox(str(tmp_path / "empty.db"), within_s=1).keep(arrival())
+    (tmp_path / "none.db").write_bytes(b"this is no database, and is long enough to be told so" * 20)
+    with pytest.raises(Unkept, match="not a database"):
+        open_inbox(str(tmp_path / "none.db"), within_s=1).keep(arrival())
+
+
+def test_what_was_kept_is_there_for_whoever_opens_it_next(tmp_path: Path) -> None:
+    first = made(tmp_path / "i.db")
+    assert first.keep(arrival()) == "new"
+    first.close()
+    second = made(tmp_path / "i.db")  # prepared again, which changes nothing
+    assert second.keep(arrival()) == "known"
+    assert second.sources() == ["acme"]
+    assert second.keep(Arrival(source="other", event_id="e1", digest="x", body=b"")) == "new"  # another provider's
+
+
+def test_a_file_that_somebody_holds_is_told_after_the_limit(tmp_path: Path) -> None:
+    inbox = made(tmp_path / "i.db")
+    inbox = open_inbox(str(tmp_path / "i.db"), within_s=0.05)
+    holder = sqlite3.connect(tmp_path / "i.db", isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with pytest.raises(Unkept, match="locked"):
+        inbox.keep(arrival())
+    holder.execute("ROLLBACK")
+    assert inbox.keep(arrival()) == "new"
+
+
+def test_all_of_some_are_kept_or_none(tmp_path: Path) -> None:
+    inbox = made(tmp_path / "i.db")
+    broken: Any = Arrival(source="acme", event_id="e2", digest=None, body=b"")  # type: ignore[arg-type]
+    with pytest.raises(Unkept, match="NOT NULL"):
+        inbox.keep_all([arrival(), broken])
+    assert inbox.counts().waiting == 0
+
+
+def test_a_name_that_is_no_inbox_is_told() -> None:
+    with pytest.raises(Problem, match="scheme 'mysql'"):
+        backend_of("mysql://x", within_s=1)
+
+
+def test_no_message_holds_a_password() -> None:
+    for url in (
+        "postgresql://u:hunter2@localhost:1/d",
+        "postgresql://u:hun/ter2@localhost:1/d",
+        "postgresql://localhost:1/d?password=hunter2",
+    ):
+        inbox = open_inbox(url, within_s=1)
+        assert "hunter2" not in inbox.place and "ter2@" not in inbox.place
+
+
+def test_the_effect_of_an_event_that_has_one_is_not_written_twice(tmp_path: Path) -> None:
+    """As when somebody took a row out of the inbox, and the provider sent it again."""
+    inbox = made(tmp_path / "i.db")
+    ran = []
+    effect = Effect(kind="credit", account="a", amount_minor=5, currency="EUR")
+    for told in ("done", "known"):
+        inbox.keep(arrival())
+        event = inbox.claim(lease_ms=1_000)
+        assert event is not None
+        assert inbox.settle(event, effect, reason="x", apply=lambda *args: ran.append(args)) == told
+        other = sqlite3.connect(tmp_path / "i.db")
+        other.execute("DELETE FROM drillmaster_inbox")
+        other.commit()
+        other.close()
+    assert len(ran) == 1 and inbox.counts().effects == 1

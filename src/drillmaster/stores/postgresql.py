@@ -156,9 +156,9 @@ class PostgreSQLStore:
             link.close()
 
     def _taken(self) -> _Link | None:
+        if self._pid != os.getpid():  # a parent's connections stay open, and the parent's; its lock may be held
+            self._lock, self._idle, self._pid = threading.Lock(), [], os.getpid()
         with self._lock:
-            if self._pid != os.getpid():  # a parent's connections stay open, and the parent's
-                self._idle, self._pid = [], os.getpid()
             return self._idle.pop() if self._idle else None
 
     def _wait(self, steps: Any, ends: float) -> Any:

@@ -216,9 +216,9 @@ class RedisStore:
         return connection.read_response()
 
     def _taken(self) -> Any:
+        if self._pid != os.getpid():  # a parent's connections stay open, and the parent's; its lock may be held
+            self._lock, self._idle, self._pid = threading.Lock(), [], os.getpid()
         with self._lock:
-            if self._pid != os.getpid():  # a parent's connections stay open, and the parent's
-                self._idle, self._pid = [], os.getpid()
             return self._idle.pop() if self._idle else None
 
     def _on_connect(self, ends: float, connection: Any) -> None:

@@ -41,6 +41,8 @@ CREATE INDEX IF NOT EXISTS drillmaster_log_key ON drillmaster_log (law, key, n);
 _MOST_LOGGED = 1_000_000
 _NOTED_US = 1_000_000
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
+_OF_PARENTS: list[sqlite3.Connection | None] = []
+"""Kept, since one that is let go is closed."""
 
 
 class SQLiteStore:
@@ -50,7 +52,7 @@ class SQLiteStore:
         self._within_s = within_s
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
-        self._pid = 0
+        self._pid = os.getpid()
         self._file = (0, 0)
         self._boot = _boot()
         self._coders: dict[str, tuple[msgspec.json.Encoder, Any]] = {}
@@ -58,6 +60,7 @@ class SQLiteStore:
     def ask(self, law: AnyLaw, key: str, question: Any, *, now_us: int | None = None) -> Any:
         """Answer within the time limit. `now_us` is for tests of the law: no guard gives it."""
         ends = time.monotonic() + self._within_s
+        self._forked()
         if not self._lock.acquire(timeout=self._within_s):
             raise self.late()
         try:
@@ -95,6 +98,7 @@ class SQLiteStore:
             ) from None
 
     def close(self) -> None:
+        self._forked()
         with self._lock:
             self._drop()
 
@@ -154,9 +158,13 @@ class SQLiteStore:
             self._coders[law.name] = msgspec.json.Encoder(), msgspec.json.Decoder(law.state)
         return self._coders[law.name]
 
-    def _connected(self) -> sqlite3.Connection:
+    def _forked(self) -> None:
+        """In a new process have a lock and a connection of its own: the parent's may be held, and is the parent's to close."""
         if self._pid != os.getpid():
-            self._connection, self._pid = None, os.getpid()  # a parent's connection is the parent's to close
+            _OF_PARENTS.append(self._connection)
+            self._lock, self._connection, self._pid = threading.Lock(), None, os.getpid()
+
+    def _connected(self) -> sqlite3.Connection:
         there = self._path.stat()
         if self._file != (there.st_dev, there.st_ino):  # another file lies there now; two would count apart
             self._drop()
@@ -172,7 +180,7 @@ class SQLiteStore:
         return self._connection
 
     def _drop(self) -> None:
-        if self._connection is not None and self._pid == os.getpid():
+        if self._connection is not None:
             self._connection.close()
         self._connection = None
 

@@ -15,6 +15,7 @@ import os
 import sqlite3
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,8 @@ CREATE INDEX IF NOT EXISTS drillmaster_log_key ON drillmaster_log (law, key, n);
 _MOST_LOGGED = 1_000_000
 _NOTED_US = 1_000_000
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
-_OF_PARENTS: list[sqlite3.Connection | None] = []
-"""Kept, since one that is let go is closed."""
+_OPEN: "weakref.WeakSet[SQLiteStore]" = weakref.WeakSet()
+_WATCHED: list[bool] = []
 
 
 class SQLiteStore:
@@ -52,15 +53,17 @@ class SQLiteStore:
         self._within_s = within_s
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
-        self._pid = os.getpid()
+        self._held = self._lost = False
         self._file = (0, 0)
         self._boot = _boot()
         self._coders: dict[str, tuple[msgspec.json.Encoder, Any]] = {}
+        _watch_forks(self)
 
     def ask(self, law: AnyLaw, key: str, question: Any, *, now_us: int | None = None) -> Any:
         """Answer within the time limit. `now_us` is for tests of the law: no guard gives it."""
         ends = time.monotonic() + self._within_s
-        self._forked()
+        if self._lost:
+            raise self._unavailable("this process was forked in the middle of a question")
         if not self._lock.acquire(timeout=self._within_s):
             raise self.late()
         try:
@@ -98,7 +101,6 @@ class SQLiteStore:
             ) from None
 
     def close(self) -> None:
-        self._forked()
         with self._lock:
             self._drop()
 
@@ -158,11 +160,18 @@ class SQLiteStore:
             self._coders[law.name] = msgspec.json.Encoder(), msgspec.json.Decoder(law.state)
         return self._coders[law.name]
 
-    def _forked(self) -> None:
-        """In a new process have a lock and a connection of its own: the parent's may be held, and is the parent's to close."""
-        if self._pid != os.getpid():
-            _OF_PARENTS.append(self._connection)
-            self._lock, self._connection, self._pid = threading.Lock(), None, os.getpid()
+    def before_fork(self) -> None:
+        """Hold no connection open: SQLite's own account of its locks would be copied, and two processes would trust it."""
+        self._held = self._lock.acquire(timeout=2 * self._within_s)
+        if self._held:
+            self._drop()
+
+    def after_fork(self, *, child: bool) -> None:
+        if child:
+            self._lost = self._lost or not self._held
+            self._lock = threading.Lock()
+        elif self._held:
+            self._lock.release()
 
     def _connected(self) -> sqlite3.Connection:
         there = self._path.stat()
@@ -227,6 +236,28 @@ def _write_down(
         "INSERT INTO drillmaster_log (law, key, at_us, asked, told) VALUES (?, ?, ?, ?, ?)", row
     ).lastrowid
     connection.execute("DELETE FROM drillmaster_log WHERE n <= ?", ((n or 0) - _MOST_LOGGED,))
+
+
+def _watch_forks(store: SQLiteStore) -> None:
+    _OPEN.add(store)
+    if not _WATCHED:
+        _WATCHED.append(True)
+        os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
+
+
+def _before() -> None:
+    for store in _OPEN:
+        store.before_fork()
+
+
+def _in_parent() -> None:
+    for store in _OPEN:
+        store.after_fork(child=False)
+
+
+def _in_child() -> None:
+    for store in _OPEN:
+        store.after_fork(child=True)
 
 
 def _boot() -> str:

@@ -1,0 +1,539 @@
+"""What all retry adapters share: one call from its first attempt to its last, told to the guard, the store and a ledger.
+
+1. The call is a generator that says what to do next (ask the store, send, read a small body, wait) and does nothing itself. Each
+   adapter carries that out in its library, with an event loop or without, so that there is one text of the order.
+2. It classifies by the pinned map alone: status, `Retry-After`, method and the caller's key. A body is read where the guard's
+   pinned dialect says so, and of it only a `google.rpc.RetryInfo`. A key is never made here, and stays the same over all attempts.
+3. A call without an answer (refused, reset, timed out) is never sent again: nobody knows what became of it. An answer whose head
+   was handed on is not taken back, whatever becomes of its body.
+4. Nothing is sent before the wait is over on this worker's own monotonic clock. `stop` ends all waits, and what waited is not
+   sent; a task that is cancelled is gone at once.
+5. A wait over the cap is kept in the store under the job's name (`job`), where a queue is named, and handed out at its time
+   (`stores.later`).
+6. What the store does not tell is a no: no retry, and where keys are kept no first call either.
+7. Good calls are counted here and given back to the shared budget once they come to a token, or with `repay`.
+"""
+
+import contextlib
+import contextvars
+import math
+import random
+import secrets
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from drillmaster.guards import Ask, Decision
+from drillmaster.guards.retry import CALLS, PINNED, REASONS, FailedCall, Retry
+from drillmaster.rules import AnyLaw, later, retry_after, retry_budget
+from drillmaster.stores import AsyncStore, Store, Unavailable
+from drillmaster.stores.one_process import OneProcess
+
+__all__ = [
+    "Body",
+    "Ledger",
+    "Outcome",
+    "Put",
+    "Refused",
+    "Retries",
+    "Send",
+    "Steps",
+    "Wait",
+    "carry",
+    "carry_async",
+    "job",
+    "outcome_of",
+]
+
+KEY_FIELD = "idempotency-key"
+MOST_BODY_BYTES = retry_after.MAX_BODY_BYTES
+_NESTED_FIELD = "x-stainless-retry-count"
+_KEPT = frozenset({"retry-after-over-cap", "deadline"})
+_MOST_WAIT_US = later.MOST_US
+_job: contextvars.ContextVar[str] = contextvars.ContextVar("drillmaster_job", default="")
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a call that failed, for whoever gets its last answer."""
+
+    decision: Decision
+    calls: int
+    """So many were made, by all workers."""
+    kept: str = ""
+    """The job that the store hands out when `decision.wait_ms` are over; "": nobody keeps it."""
+
+
+class Refused(Exception):
+    """The call was not sent: another worker holds its key, the store is silent, or the library above retries by itself."""
+
+    def __init__(self, decision: Decision) -> None:
+        super().__init__(f"{decision.reason}: {REASONS[decision.reason]}")
+        self.decision = decision
+
+
+class Ledger:
+    """Counts decisions by reason, calls, and how many of these were retries. One for a process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._reasons: Counter[str] = Counter()
+        self.requests = 0
+        self.retries = 0
+
+    def counts(self) -> dict[str, int]:
+        """Give every reason of the guard and how often it stood in a decision."""
+        with self._lock:
+            return {reason: self._reasons[reason] for reason in REASONS}
+
+    def ratio(self) -> float | None:
+        """Give retries for each request; None: there was none."""
+        with self._lock:
+            return self.retries / self.requests if self.requests else None
+
+    def sent(self, *, again: bool) -> None:
+        with self._lock:
+            self.requests += not again
+            self.retries += again
+
+    def decided(self, decision: Decision) -> None:
+        with self._lock:
+            self._reasons[decision.reason] += 1
+
+
+class Records(Protocol):
+    """Whoever writes decisions down, as `adapters.worker.recording.Recorder` does."""
+
+    def record(self, entry: str, tag: str, facts: object, decision: Decision, *, route: str = "") -> None: ...
+
+
+class Put(msgspec.Struct, frozen=True):
+    """Ask the store; the answer is what it told, or None."""
+
+    law: AnyLaw
+    ask: Ask
+
+
+class Send(msgspec.Struct, frozen=True):
+    """Send the call. The answer is its status and a function that gives its fields, or None where none came."""
+
+
+class Body(msgspec.Struct, frozen=True):
+    """Read the answer's body, decoded, up to `MOST_BODY_BYTES`; the answer is these bytes, or None where it cannot be read."""
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Let the last answer go, and wait by the worker's clock; the answer is whether the worker still runs."""
+
+    wait_ms: int
+
+
+Fields = Callable[[], Iterable[tuple[str, str]]]
+Steps = Generator[Put | Send | Body | Wait, Any, Outcome | None]
+_SEND, _BODY = Send(), Body()
+
+
+class Retries:
+    """One route's retries in one worker: the guard, the store, the ledger. It may be used from several threads."""
+
+    def __init__(
+        self,
+        guard: Retry,
+        store: Store | OneProcess | None,
+        *,
+        async_store: AsyncStore | None = None,
+        queue: str = "",
+        ledger: Ledger | None = None,
+        recorder: Records | None = None,
+        key_field: str = KEY_FIELD,
+    ) -> None:
+        """`store` is asked by calls without an event loop, `async_store` by those in one; a `OneProcess` by both.
+
+        `queue` names where calls over the cap are kept; "" keeps none. `key_field` is the header that holds the caller's key.
+        """
+        self.guard = guard
+        self.store = store
+        self.async_store = async_store
+        self.ledger = ledger or Ledger()
+        self.key_field = key_field.lower()
+        self._queue = queue
+        self._recorder = recorder
+        self._random = random.SystemRandom()
+        self._lock = threading.Lock()
+        self._good = 0
+        self._owes = round(guard.refund * 1_000)
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """End all waits: the worker goes down, and sends nothing again."""
+        self._stopped.set()
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped.is_set()
+
+    def sleep(self, wait_ms: int) -> bool:
+        """Wait so long by the monotonic clock; False: the worker stops."""
+        due_ns = time.monotonic_ns() + wait_ms * 1_000_000
+        while (left_ns := due_ns - time.monotonic_ns()) > 0:
+            if self._stopped.wait(left_ns / 1e9):
+                return False
+        return not self._stopped.is_set()
+
+    async def sleep_async(self, wait_ms: int) -> bool:
+        """Do as `sleep` does, in an event loop."""
+        import asyncio
+
+        due_ns = time.monotonic_ns() + wait_ms * 1_000_000
+        while (left_ns := due_ns - time.monotonic_ns()) > 0 and not self._stopped.is_set():  # noqa: ASYNC110
+            # `stop` may come from another thread, so it is looked for once a second.
+            await asyncio.sleep(min(1.0, left_ns / 1e9))
+        return not self._stopped.is_set()
+
+    def key_of(self, fields: Mapping[str, Any]) -> str:
+        """Find the caller's key among a request's fields."""
+        value = fields.get(self.key_field)
+        return value if isinstance(value, str) else ""
+
+    def check_nested(self, fields: Mapping[str, Any]) -> None:
+        """Refuse a call that the library above says is a retry of its own. Raises Refused."""
+        if fields.get(_NESTED_FIELD, "0") not in ("", "0"):
+            raise Refused(self._decided(None, Decision(allowed=False, reason="nested-retries")))
+
+    def done(self, idempotency_key: str) -> bool:
+        """Say that the effect of a key's call is safe: nobody begins it again while the key is known. False: it was not noted."""
+        put = self._done(idempotency_key)
+        told = None if put is None else ask_store(self.store, put)
+        return told is not None and told.allowed
+
+    async def done_async(self, idempotency_key: str) -> bool:
+        """Do as `done` does, in an event loop."""
+        put = self._done(idempotency_key)
+        told = None if put is None else await ask_store_async(self, put)
+        return told is not None and told.allowed
+
+    def _done(self, idempotency_key: str) -> "Put | None":
+        asked = self.guard.says("done", idempotency_key, holder=secrets.token_hex(8))
+        return None if asked is None else Put(CALLS, asked)
+
+    def repay(self) -> None:
+        """Give what good calls earned back to the shared budget, as at the end of a short process."""
+        for put in self._repaid(1):
+            ask_store(self.store, put)
+
+    async def repay_async(self) -> None:
+        """Do as `repay` does, in an event loop."""
+        for put in self._repaid(1):
+            await ask_store_async(self, put)
+
+    def call(self, method: str, key: str, *, replayable: bool) -> Steps:
+        """Make one call. Returns what became of it where it failed, and None where it went well. Raises Refused."""
+        guard, began_ns = self.guard, time.monotonic_ns()
+        holder = secrets.token_hex(8) if guard.hold_ms is not None and key.strip() else ""
+        nth = calls = 0
+        while True:
+            nth += 1
+            calls += 1
+            if holder:
+                denied, told_calls = yield from self._begins(key, holder)
+                if denied is not None:
+                    raise Refused(denied)
+                calls = max(calls, told_calls)
+            self.ledger.sent(again=nth > 1)
+            heard = yield _SEND
+            if heard is not None and heard[0] < 400:
+                yield from self._repaid(1_000, more=1)
+                if holder:
+                    yield from self._says("leave", key, holder)
+                return None
+            facts = yield from self._facts(heard, method, key, calls, began_ns, replayable=replayable)
+            decision = yield from self._asks(facts)
+            if not decision.allowed:
+                kept = yield from self._keeps(decision)
+                if holder:
+                    yield from self._says("leave", key, holder, decision.wait_ms)
+                return Outcome(decision=decision, calls=calls, kept=kept)
+            if holder:
+                yield from self._says("wait", key, holder, decision.wait_ms)
+            if not (yield Wait(decision.wait_ms)):
+                if holder:
+                    yield from self._says("leave", key, holder)
+                raise self.stops()
+
+    def decide(self, facts: FailedCall) -> Decision:
+        """Decide about a call that a loop of another library makes: tenacity's, stamina's, urllib3's."""
+        decision: Decision = _driven(self._looped(facts), lambda put: ask_store(self.store, put))
+        return decision
+
+    async def decide_async(self, facts: FailedCall) -> Decision:
+        """Do as `decide` does, in an event loop."""
+        steps, told = self._looped(facts), None
+        try:
+            while True:
+                told = await ask_store_async(self, steps.send(told))
+        except StopIteration as end:
+            decision: Decision = end.value
+            return decision
+
+    def good(self, *, first: bool) -> None:
+        """Count a call of such a loop that went well. `first`: it was not sent again."""
+        if first:
+            self.ledger.sent(again=False)
+        _driven(self._repaid(1_000, more=1), lambda put: ask_store(self.store, put))
+
+    async def good_async(self, *, first: bool) -> None:
+        """Do as `good` does, in an event loop."""
+        if first:
+            self.ledger.sent(again=False)
+        for put in self._repaid(1_000, more=1):
+            await ask_store_async(self, put)
+
+    def stops(self) -> Refused:
+        """Make what is raised where a wait was ended by `stop`."""
+        return Refused(self._decided(None, Decision(allowed=False, reason="stopped")))
+
+    def facts(
+        self,
+        status: int | None,
+        fields: Iterable[tuple[str, str]],
+        body: bytes | None,
+        *,
+        method: str,
+        key: str,
+        attempt: int,
+        elapsed_ms: int,
+        replayable: bool,
+    ) -> FailedCall:
+        """Make the facts of a call that failed. Of the body only a pinned dialect's wait is read; None: it cannot be."""
+        told = retry_after.read(fields, now_s=time.time())
+        if told is None and body and self.guard.dialect == "gemini":
+            told = retry_after.retry_info(body)
+        # Rounded up: nobody comes a fraction of a millisecond too early.
+        asked_ms = math.ceil(told.wait_s * 1_000) if isinstance(told, retry_after.Told) else None
+        return FailedCall(
+            source=PINNED,
+            protocol="http",
+            method=method,
+            code=status,
+            attempt=attempt,
+            elapsed_ms=elapsed_ms,
+            asked_wait_ms=asked_ms,
+            asked_unreadable=isinstance(told, retry_after.Unreadable) or (told is None and body is None),
+            idempotency_key=key,
+            route=self.guard.route,
+            replayable=replayable,
+            jitter=self._random.random(),
+        )
+
+    def _facts(
+        self, heard: tuple[int, Fields] | None, method: str, key: str, calls: int, began_ns: int, *, replayable: bool
+    ) -> Generator[Any, Any, FailedCall]:
+        status, fields = heard if heard is not None else (None, tuple)
+        body: bytes | None = b""
+        if self.guard.dialect == "gemini" and status in (429, 503):
+            body = yield _BODY
+        elapsed_ms = (time.monotonic_ns() - began_ns) // 1_000_000
+        return self.facts(
+            status, fields(), body, method=method, key=key, attempt=calls, elapsed_ms=elapsed_ms, replayable=replayable
+        )
+
+    def _looped(self, facts: FailedCall) -> Generator[Any, Any, Decision]:
+        if facts.attempt == 1:
+            self.ledger.sent(again=False)
+        decision = yield from self._asks(facts)
+        if decision.allowed:
+            self.ledger.sent(again=True)
+        return decision
+
+    def _begins(self, key: str, holder: str) -> Generator[Any, Any, tuple[Decision | None, int]]:
+        told = yield from self._says("begin", key, holder)
+        if told is None:
+            return self._decided(None, Decision(allowed=False, reason="store-unavailable")), 0
+        denied = self.guard.hears(told)
+        return (None if denied is None else self._decided(None, denied)), told.calls
+
+    def _says(self, what: Any, key: str, holder: str, wait_ms: int = 0) -> Generator[Any, Any, Any]:
+        asked = self.guard.says(what, key, holder=holder, wait_ms=wait_ms)
+        return None if asked is None else (yield Put(CALLS, asked))
+
+    def _asks(self, facts: FailedCall) -> Generator[Any, Any, Decision]:
+        asked = self.guard.asks(facts)
+        if isinstance(asked, Ask):
+            told = yield Put(retry_budget.LAW, asked)
+            unavailable = Decision(allowed=False, reason="store-unavailable")
+            return self._decided(facts, unavailable if told is None else self.guard.decides(facts, told))
+        return self._decided(facts, asked)
+
+    def _keeps(self, decision: Decision) -> Generator[Any, Any, str]:
+        name = _job.get()
+        if not (name and self._queue and decision.wait_ms and decision.reason in _KEPT):
+            return ""
+        word = later.Word(what="put", name=name, span_us=min(decision.wait_ms * 1_000, _MOST_WAIT_US))
+        told = yield Put(later.LAW, Ask(self._queue, word))
+        return name if told is not None and told.allowed else ""
+
+    def _repaid(self, least_milli: int, *, more: int = 0) -> Generator[Put, Any, None]:
+        if not self._owes:
+            return
+        with self._lock:
+            self._good += more
+            calls = self._good
+            if calls * self._owes < least_milli:
+                return
+            self._good = 0
+        asked = self.guard.repays(calls, secrets.token_hex(8))
+        if asked is not None:
+            yield Put(retry_budget.LAW, asked)  # what was not heard is not said again: it may have been
+
+    def _decided(self, facts: FailedCall | None, decision: Decision) -> Decision:
+        self.ledger.decided(decision)
+        if self._recorder is not None:
+            self._recorder.record(self.guard.route or "retry", "retry", facts, decision, route=self.guard.route)
+        return decision
+
+
+@contextlib.contextmanager
+def job(name: str) -> Iterator[None]:
+    """Name the job whose calls these are: what a queue keeps of a call that may only be made later. Visible ASCII, at most 200."""
+    later.Word(what="put", name=name)
+    token = _job.set(name)
+    try:
+        yield
+    finally:
+        _job.reset(token)
+
+
+def outcome_of(answer: Any) -> Outcome | None:
+    """Find what became of the call of an answer, or of an SDK's error that holds one; None: nothing is known, or it went well."""
+    for one in (answer, getattr(answer, "response", None), getattr(answer, "__cause__", None)):
+        extensions = getattr(one, "extensions", None)
+        found = extensions.get("drillmaster") if isinstance(extensions, dict) else getattr(one, "drillmaster", None)
+        if isinstance(found, Outcome):
+            return found
+    return None
+
+
+class Wire(Protocol):
+    """One library's end of a call, without an event loop."""
+
+    def send(self) -> tuple[int, Fields]:
+        """Send. What it raises is a call without an answer."""
+
+    def body(self) -> bytes | None:
+        """Read the answer's body, decoded; None: it cannot be read, or is longer than what is read."""
+
+    def drop(self) -> None:
+        """Let the last answer go."""
+
+
+class AsyncWire(Protocol):
+    """The same in an event loop."""
+
+    async def send(self) -> tuple[int, Fields]: ...
+
+    async def body(self) -> bytes | None: ...
+
+    async def drop(self) -> None: ...
+
+
+def ask_store(store: Store | OneProcess | None, put: Put) -> Any:
+    """Put a question; None where there is no answer."""
+    if store is None:
+        return None
+    try:
+        return store.ask(put.law, put.ask.key, put.ask.question)
+    except Unavailable:
+        return None
+
+
+async def ask_store_async(retries: Retries, put: Put) -> Any:
+    """Do as `ask_store` does, in an event loop."""
+    if isinstance(retries.store, OneProcess):
+        return ask_store(retries.store, put)
+    if retries.async_store is None:
+        return None
+    try:
+        return await retries.async_store.ask(put.law, put.ask.key, put.ask.question)
+    except Unavailable:
+        return None
+
+
+def _driven(steps: Generator[Any, Any, Any], ask: Callable[[Put], Any]) -> Any:
+    told = None
+    try:
+        while True:
+            told = ask(steps.send(told))
+    except StopIteration as end:
+        return end.value
+
+
+def _ended(outcome: Outcome | None, lost: Exception | None) -> Outcome | None:
+    if lost is not None:
+        lost.drillmaster = outcome  # type: ignore[attr-defined]  # for `outcome_of`
+        raise lost
+    return outcome
+
+
+def carry(retries: Retries, steps: Steps, wire: Wire) -> Outcome | None:
+    """Carry out one call. Raises what the last attempt raised, and Refused."""
+    lost: Exception | None = None
+    got: Any = None
+    try:
+        while True:
+            step = steps.send(got)
+            if type(step) is Send:
+                try:
+                    got, lost = wire.send(), None
+                except Exception as error:  # noqa: BLE001 - whatever it is, no answer came
+                    got, lost = None, error
+            elif type(step) is Put:
+                got = ask_store(retries.store, step)
+            elif type(step) is Wait:
+                wire.drop()
+                got = retries.sleep(step.wait_ms)
+            else:
+                try:
+                    got = wire.body()
+                except Exception as error:  # noqa: BLE001 - the answer broke off
+                    got, lost = None, error
+    except StopIteration as end:
+        return _ended(end.value, lost)
+    except BaseException:
+        wire.drop()
+        raise
+    finally:
+        steps.close()
+
+
+async def carry_async(retries: Retries, steps: Steps, wire: AsyncWire) -> Outcome | None:
+    """Do as `carry` does, in an event loop."""
+    lost: Exception | None = None
+    got: Any = None
+    try:
+        while True:
+            step = steps.send(got)
+            if type(step) is Send:
+                try:
+                    got, lost = await wire.send(), None
+                except Exception as error:  # noqa: BLE001 - whatever it is, no answer came
+                    got, lost = None, error
+            elif type(step) is Put:
+                got = await ask_store_async(retries, step)
+            elif type(step) is Wait:
+                await wire.drop()
+                got = await retries.sleep_async(step.wait_ms)
+            else:
+                try:
+                    got = await wire.body()
+                except Exception as error:  # noqa: BLE001 - the answer broke off
+                    got, lost = None, error
+    except StopIteration as end:
+        return _ended(end.value, lost)
+    except BaseException:
+        await wire.drop()
+        raise
+    finally:
+        steps.close()

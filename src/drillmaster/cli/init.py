@@ -174,6 +174,34 @@ def gates(
     write_gates(folder, named, as_json=as_json, workflow=workflow)
 
 
+@command.command("guards")
+@click.option(
+    "--guard",
+    "named",
+    metavar="NAME",
+    multiple=True,
+    required=True,
+    help="A guard to write for; can be given again.",
+    shell_complete=completions.guards,
+)
+@_DIR
+@_JSON
+def guards(named: tuple[str, ...], folder: Path, as_json: bool) -> None:
+    """Write guards.yaml: the limits of guards that your workers go by, with blanks, each explained where it stands.
+
+    On a terminal document, owner and day for review are asked for; an empty answer leaves one open. Limits are never asked for and
+    have no defaults: they come from your contracts and runbooks. A file that is already there is left as it is.
+
+    \b
+    Examples:
+      drillmaster init guards --guard quota --guard retry
+      drillmaster init guards --guard webhook --dir config/ --json
+    """
+    from drillmaster.cli._init_guards import write_guards_file
+
+    write_guards_file(folder, named, as_json=as_json)
+
+
 def _make_kit(
     kit: str,
     folder: Path,

@@ -87,59 +87,27 @@ def command_of(tag: str) -> click.Command:
 def _describe(tag: str, *, as_json: bool) -> None:
     from drillmaster.cli import say_json
     from drillmaster.guards import find
+    from drillmaster.intake.guards_fields import fields_of
     from drillmaster.intake.guards_files import kind_of
 
     kind = kind_of(tag)
-    limits, facts = _rows(find(tag)), _rows(kind.facts)
+    limits, facts = fields_of(find(tag)), fields_of(kind.facts)
     if as_json:
         say_json({"guard": tag, "limits": limits, "facts": facts, "reasons": kind.reasons, "store": kind.by_law})
         return
     click.echo(f"{tag}: {(find(tag).__doc__ or '').partition(chr(10))[0]}")
     for title, rows in (("limits, from the guards file", limits), ("facts, from the worker", facts)):
         click.echo(f"\n{title}")
-        width = max((len(str(row["name"])) for row in rows), default=0)
+        width = max((len(row.name) for row in rows), default=0)
         for row in rows:
-            click.echo(f"  {row['name']:<{width}}  {row['type']}{'' if row['needed'] else ', may be left out'}")
+            click.echo(f"  {row.name:<{width}}  {row.type}{'' if row.needed else f'; left out: {row.default}'}")
+            if row.said:
+                click.echo(f"  {'':<{width}}    {row.said}")
     click.echo("\nreasons")
     for reason, said in kind.reasons.items():
         click.echo(f"  {reason}\n    {said}")
     counted = "in a store, which workers share" if kind.by_law else "in each process" if kind.state else "not at all"
     click.echo(f"\nit counts {counted}; more: drillmaster guard schema {tag}")
-
-
-def _rows(owner: Any) -> list[dict[str, Any]]:
-    """Give a type's fields: name, type in words, whether it has to be given. Of a choice between types, all of them."""
-    import typing
-
-    import msgspec
-
-    owners = typing.get_args(owner) or (owner,)
-    return [
-        {"name": field.encode_name, "type": _in_words(field.type), "needed": field.required}
-        for one in owners
-        for field in msgspec.structs.fields(one)
-    ]
-
-
-def _in_words(hint: Any) -> str:
-    """Say what kind of value a field takes, as JSON Schema has it."""
-    import msgspec
-
-    schema = msgspec.json.schema(hint)
-    found = [schema, *schema.get("anyOf", ())]
-    words = []
-    for one in found:
-        if "enum" in one or "const" in one:
-            words += [str(word) for word in one.get("enum", [one.get("const")])]
-        elif "type" in one:
-            bounds = (
-                (f"at least {one['minimum']}" if "minimum" in one else ""),
-                (f"at most {one['maximum']}" if "maximum" in one else ""),
-            )
-            words.append(" ".join([one["type"], *filter(None, bounds)]))
-        elif "$ref" in one:
-            words.append("object")
-    return " or ".join(dict.fromkeys(words)) or "value"
 
 
 def _decide(

@@ -2,7 +2,10 @@
 
 import json
 import logging
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +16,11 @@ import pytest
 from drillmaster.adapters.worker.mcp_client import Denied
 from drillmaster.adapters.worker.tools import Shelf, ToolSession
 from drillmaster.errors import Problem
+from drillmaster.intake.guards_files import read_guards
 from tests.e2e.toollab import GUARD, PYTHON, READ, Lab, guarded, http, offered_by_sdk, run
 
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
+YAML = re.compile(r"^```yaml\n(.*?)^```", re.M | re.S)
 pytestmark = [pytest.mark.e2e, pytest.mark.needs("ssh-keygen")]
 
 
@@ -392,3 +398,29 @@ def test_a_list_in_the_articles_form_stands_for_functions_of_the_workers_own(lab
     assert own.call("read_file", '{"path": "a", "x": 1}').decision.reason == "arguments-unknown"
     assert ToolSession(shelf, GUARD, "worker").call("read_file", "{}").decision.reason == "not-compared"
     shutil.rmtree(lab.folder / "keys")  # nothing is signed again
+
+
+# What the page says
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/howto/guard-tools.md"
+
+
+def test_the_program_of_the_page_runs_as_it_stands(lab: Lab) -> None:
+    """But for where files lie, and that the server is called `file` here."""
+    program = next(one for one in BLOCK.findall(PAGE.read_text("utf-8")) if "async def main" in one)
+    program = program.replace(".drillmaster/tools-policy.yaml", str(lab.policy)).replace(
+        "/etc/agent/allowed_signers", str(lab.allowed)
+    )
+    program = program.replace('"files"', '"file"').replace('"tools.allow.json"', repr(str(lab.list)))
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=lab.folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines() == ["['read_file']", "arguments-unknown"]
+
+
+def test_the_guards_file_of_the_page_is_one(tmp_path: Path) -> None:
+    text = next(one for one in YAML.findall(PAGE.read_text("utf-8")) if "kind: guards" in one)
+    (tmp_path / "guards.yaml").write_text(text)
+    found = read_guards(tmp_path / "guards.yaml", now_ns=1_796_054_400_000_000_000)
+    assert found.entries["tools"].granted == ("fs.read",)

@@ -100,8 +100,8 @@ READ = {
     "inputSchema": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
 }
 GUARD = Tools(
-    privileges=frozenset({"fs.read", "fs.write.limited"}),
-    granted=frozenset({"fs.read"}),
+    privileges=("fs.read", "fs.write.limited"),
+    granted=("fs.read",),
     wire="pinned",
     max_compared_ms=60_000,
     max_arguments_bytes=10_000,

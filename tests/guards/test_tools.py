@@ -15,8 +15,8 @@ from drillmaster.guards.tools import HALTS, REASONS, Session, Tools, ToolUse
 PIN = "sha256:" + "a" * 64
 OTHER = "sha256:" + "b" * 64
 LIMITS = Tools(
-    privileges=frozenset({"fs.read", "fs.write.limited"}),
-    granted=frozenset({"fs.read"}),
+    privileges=("fs.read", "fs.write.limited"),
+    granted=("fs.read",),
     wire="pinned",
     max_compared_ms=1_000,
     max_arguments_bytes=100,
@@ -154,7 +154,7 @@ def test_functions_of_the_workers_own_are_compared_with_no_server() -> None:
 
 def test_a_grant_that_is_no_privilege_is_refused() -> None:
     with pytest.raises(ValueError, match="granted"):
-        msgspec.structs.replace(LIMITS, granted=frozenset({"fs.all"}))
+        msgspec.structs.replace(LIMITS, granted=("fs.all",))
 
 
 def test_facts_have_no_field_for_an_argument_or_a_description() -> None:

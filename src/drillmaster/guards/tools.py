@@ -18,7 +18,7 @@ import msgspec
 
 from drillmaster.guards import Decision, Guard
 
-__all__ = ["HALTS", "REASONS", "Session", "ToolUse", "Tools", "guard"]
+__all__ = ["HALTS", "LIMITS", "REASONS", "Session", "ToolUse", "Tools", "guard"]
 
 REASONS: dict[str, str] = {
     "server-holds": "What is started, or offered, is what was signed.",
@@ -53,6 +53,16 @@ REASONS: dict[str, str] = {
     "arguments-misfit": "An argument is missing, or does not fit the contract.",
     "calls-exhausted": "The session has made as many calls as it may.",
 }
+LIMITS: dict[str, tuple[str, ...]] = {
+    "not-compared": ("wire",),
+    "listing-stale": ("max_compared_ms",),
+    "not-pinned": ("wire",),
+    "privilege-unknown": ("privileges",),
+    "privilege-not-granted": ("granted",),
+    "arguments-too-large": ("max_arguments_bytes",),
+    "calls-exhausted": ("max_calls",),
+}
+"""Which limits a reason was held against."""
 HALTS = frozenset({"program-changed", "tool-changed", "tool-removed", "tool-added", "pin-changed"})
 """Reasons that end a session."""
 
@@ -117,9 +127,9 @@ class Tools(Guard[Session, ToolUse], frozen=True, kw_only=True, tag="tools"):
     Cannot show: that a tool does what it says; that what a server offered when it was asked is what it runs a moment later.
     """
 
-    privileges: Annotated[frozenset[_Name], msgspec.Meta(min_length=1, max_length=100)]
+    privileges: Annotated[tuple[_Name, ...], msgspec.Meta(min_length=1, max_length=100)]
     """All privileges there are."""
-    granted: Annotated[frozenset[_Name], msgspec.Meta(max_length=100)]
+    granted: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=100)]
     """Those of this worker."""
     wire: Literal["pinned", "not compared"]
     """Whether what servers offer has to match pins; `not compared` is for tools that are functions of the worker itself."""
@@ -131,7 +141,7 @@ class Tools(Guard[Session, ToolUse], frozen=True, kw_only=True, tag="tools"):
     """Of one session."""
 
     def __post_init__(self) -> None:
-        more = sorted(self.granted - self.privileges)
+        more = sorted(set(self.granted) - set(self.privileges))
         if more:
             raise ValueError(f"granted: found {more[0]!r}, wanted words of `privileges`")
 
@@ -176,9 +186,9 @@ class Tools(Guard[Session, ToolUse], frozen=True, kw_only=True, tag="tools"):
                 return "pin-changed"
         if not facts.privileges:
             return "privileges-missing"
-        if not self.privileges.issuperset(facts.privileges):
+        if not set(self.privileges).issuperset(facts.privileges):
             return "privilege-unknown"
-        if not self.granted.issuperset(facts.privileges):
+        if not set(self.granted).issuperset(facts.privileges):
             return "privilege-not-granted"
         return self._arguments(facts) or ("calls-exhausted" if session.calls >= self.max_calls else "contract-holds")
 

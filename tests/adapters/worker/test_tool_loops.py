@@ -41,8 +41,8 @@ CONTRACT = {
     "wire_sha256": digest(WIRE),
 }
 GUARD = Tools(
-    privileges=frozenset({"fs.read"}),
-    granted=frozenset({"fs.read"}),
+    privileges=("fs.read",),
+    granted=("fs.read",),
     wire="pinned",
     max_compared_ms=1_000,
     max_arguments_bytes=1_000,

@@ -168,13 +168,13 @@ def status(path: Path, *, as_json: bool) -> None:
         raise SystemExit(Exit.FAIL)
 
 
-def drill(*, rounds: int, inbox: str | None, as_json: bool) -> None:
+def drill(*, rounds: int, inbox: str | None, wait_s: float, as_json: bool) -> None:
     from drillmaster.kits.webhook import rehearse
 
     if not as_json:
         where = "a file of its own" if inbox is None else screen_url(inbox)
         click.echo(f"five checks on {where}; {rounds} kills")
-    told = rehearse(rounds=rounds, inbox=inbox)
+    told = rehearse(rounds=rounds, inbox=inbox, wait_s=wait_s)
     if as_json:
         from drillmaster.cli import say_json
 

@@ -134,8 +134,15 @@ def status(settings: Path, as_json: bool) -> None:
 @click.option(
     "--inbox", metavar="URL", help="postgresql://USER@HOST/DATABASE of a database for rehearsals. Default: a file."
 )
+@click.option(
+    "--wait-s",
+    default=20.0,
+    show_default=True,
+    type=click.FloatRange(0.1, 3_600),
+    help="An answer or an effect that is not there after so long is missing.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def drill(rounds: int, inbox: str | None, as_json: bool) -> None:
+def drill(rounds: int, inbox: str | None, wait_s: float, as_json: bool) -> None:
     """Rehearse five checks with real processes: a bad signature, a model that hangs, a duplicate, a model that is away, a kill.
 
     A terminator and a worker are started on loopback with a key of the rehearsal's own. The last check kills the terminator
@@ -149,4 +156,4 @@ def drill(rounds: int, inbox: str | None, as_json: bool) -> None:
     """
     from drillmaster.cli import _webhook
 
-    _webhook.drill(rounds=rounds, inbox=inbox, as_json=as_json)
+    _webhook.drill(rounds=rounds, inbox=inbox, wait_s=wait_s, as_json=as_json)

@@ -24,7 +24,7 @@ from pathlib import Path
 import msgspec
 
 from drillmaster.errors import Problem, Refused
-from drillmaster.kits.webhook.ledger import granted, ledger
+from drillmaster.kits.webhook.ledger import LEDGER, granted
 from drillmaster.rules.webhook_schemes import SCHEMES, read_key, sign
 from drillmaster.stores.inbox import Connection
 from drillmaster.stores.inbox_opening import backend_of, open_inbox
@@ -37,10 +37,10 @@ BUDGET_S = 1.0
 """No answer may take longer: less than any provider waits."""
 _PATH = "/webhooks/rehearsal"
 _LEDGER = "drillmaster.kits.webhook.ledger"
-_WAIT_S = 20.0
 _KEY_NAME = "DRILL_WEBHOOK_KEY"
 _PREFIX = "rehearsal-"
 _NOTE_WITHIN_S = 0.3
+_END_S = 10.0
 _SETTINGS = """kind: webhook
 version: 1
 source: the rehearsal's own file
@@ -78,8 +78,11 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
         return all(check.passed for check in self.checks) and len(self.checks) == 5
 
 
-def rehearse(*, rounds: int, inbox: str | None = None) -> Rehearsal:
-    """Run the five checks. Raises Problem where something cannot be started, Refused for an inbox that is not a rehearsal's."""
+def rehearse(*, rounds: int, inbox: str | None = None, wait_s: float = 20.0) -> Rehearsal:
+    """Run the five checks. An answer or an effect that is not there after `wait_s` is missing.
+
+    Raises Problem where something cannot be started, Refused for an inbox that is not a rehearsal's.
+    """
     with tempfile.TemporaryDirectory(prefix="drillmaster-webhook-") as folder, contextlib.ExitStack() as stack:
         named = inbox or str(Path(folder) / "inbox.db")
         opened = stack.enter_context(open_inbox(named, within_s=5))
@@ -94,13 +97,13 @@ def rehearse(*, rounds: int, inbox: str | None = None) -> Rehearsal:
             )
         connection = backend_of(named, within_s=5).connect()
         stack.callback(connection.close)
-        connection.execute(ledger)
+        connection.execute(LEDGER)
         provider = f"{_PREFIX}{secrets.token_hex(6)}"
         settings = Path(folder) / "webhook.yaml"
         settings.write_text(
             _SETTINGS.format(provider=provider, path=_PATH, inbox=named, key=_KEY_NAME, note=_NOTE_WITHIN_S), "utf-8"
         )
-        return _Rehearsing(connection, provider, settings, stack).run(rounds)
+        return _Rehearsing(connection, provider, settings, stack, wait_s).run(rounds)
 
 
 class _Model:
@@ -132,11 +135,14 @@ class _Model:
 
 
 class _Rehearsing:
-    def __init__(self, connection: Connection, provider: str, settings: Path, stack: contextlib.ExitStack) -> None:
+    def __init__(
+        self, connection: Connection, provider: str, settings: Path, stack: contextlib.ExitStack, wait_s: float
+    ) -> None:
         self._ledger = connection
         self._provider = provider
         self._settings = settings
         self._stack = stack
+        self._wait_s = wait_s
         self._key_text = secrets.token_urlsafe(32)
         self._key = read_key(self._key_text, standard=False, place="the rehearsal's key")
         self._model = _Model(stack)
@@ -153,7 +159,7 @@ class _Rehearsing:
         with self._working():
             checks += [self._hangs(), self._duplicates(), self._is_away()]
             killed, kills = self._killed(rounds, dying)
-            self._settled(_WAIT_S + rounds * 0.2)
+            self._settled(self._wait_s + rounds * 0.2)
         lost, doubled = self._balance()
         right = not lost and not doubled
         said = f"{kills} kills between insert and answer, {len(self._sent)} events: {lost} lost, {doubled} doubled"
@@ -182,9 +188,9 @@ class _Rehearsing:
     def _hangs(self) -> Check:
         """A model that hangs holds no answer, and no effect."""
         first = self._send("evt_hang_1", 100)
-        met = _within(_WAIT_S, lambda: self._model.asked > 0)
+        met = _within(self._wait_s, lambda: self._model.asked > 0)
         second = self._send("evt_hang_2", 100)  # while the worker hangs on the first
-        done = self._settled(_WAIT_S)
+        done = self._settled(self._wait_s)
         slowest_s = max(first[1], second[1])
         passed = first[0] == second[0] == 202 and met and done and slowest_s < BUDGET_S
         said = f"{_statuses([first, second])} in at most {slowest_s * 1e3:.0f} ms; the model was asked {self._model.asked} times"
@@ -199,7 +205,7 @@ class _Rehearsing:
         body, headers = self._signed("evt_twice", 500)
         told = [self._post(body, headers), self._post(body, headers)]
         self._sent["evt_twice"] = 500
-        done = self._settled(_WAIT_S)
+        done = self._settled(self._wait_s)
         passed = all(status == 202 for status, _ in told) and done
         return Check(id="duplicate", passed=passed, said=f"{_statuses(told)}, one effect of 500")
 
@@ -207,7 +213,7 @@ class _Rehearsing:
         """A model that is not there is no 5xx, and takes no effect along."""
         self._model.close()
         told = self._send("evt_away", 700)
-        done = self._settled(_WAIT_S)
+        done = self._settled(self._wait_s)
         return Check(
             id="model-away", passed=told[0] == 202 and done, said=f"{told[0]}; effect: {'there' if done else 'missing'}"
         )
@@ -269,7 +275,7 @@ class _Rehearsing:
     def _post(self, body: bytes, headers: dict[str, str]) -> tuple[int, float]:
         """Post as a provider does: a status, 0 where there was no answer, and how long it took in seconds."""
         began = time.monotonic()
-        connection = HTTPConnection("127.0.0.1", self._port, timeout=_WAIT_S)
+        connection = HTTPConnection("127.0.0.1", self._port, timeout=self._wait_s)
         try:
             connection.request("POST", _PATH, body, {"content-type": "application/json", **headers})
             status = connection.getresponse().status
@@ -303,7 +309,7 @@ def _end(process: subprocess.Popen[str]) -> None:
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(_WAIT_S)
+            process.wait(_END_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

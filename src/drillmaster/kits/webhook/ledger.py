@@ -15,9 +15,9 @@ from typing import Any
 
 from drillmaster.stores.inbox import Connection, Effect, Event
 
-__all__ = ["ask", "grant", "granted", "ledger", "rule"]
+__all__ = ["LEDGER", "ask", "grant", "granted", "rule"]
 
-ledger = """CREATE TABLE IF NOT EXISTS drillmaster_rehearsal_ledger (
+LEDGER = """CREATE TABLE IF NOT EXISTS drillmaster_rehearsal_ledger (
   source TEXT NOT NULL, event_id TEXT NOT NULL, amount_minor BIGINT NOT NULL)"""
 
 _HANGS_S = 600

@@ -117,7 +117,9 @@ def take(spendings: dict[str, Spending] | None, asked: Take, now_us: int) -> Ste
             worst = n
     wait_us = tried[worst].wait_us
     if wait_us != 0:
-        return Step(spendings, Granted(allowed=False, wait_us=wait_us, left=tried[worst].left, limit=worst), None)
+        keep_us = max((one.until_us for one in was.values()), default=now_us) - now_us
+        told = Granted(allowed=False, wait_us=wait_us, left=tried[worst].left, limit=worst)
+        return Step(spendings, told, max(0, keep_us))
     after = {name: spending for name, spending in was.items() if spending.until_us > now_us}
     for one, limit in zip(tried, asked.limits, strict=True):
         after[limit.name] = one.after

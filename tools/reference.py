@@ -12,6 +12,7 @@ import inspect
 import re
 import sys
 import textwrap
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -22,7 +23,7 @@ import msgspec
 from drillmaster.cli import Verbs
 from drillmaster.dialects import Dialect
 from drillmaster.faults import Fault
-from tools import reference_faults, reference_gates
+from tools import reference_faults, reference_gates, reference_guards
 
 __all__ = ["CATALOGUES", "commands", "entries", "main", "pages"]
 
@@ -50,9 +51,15 @@ CATALOGUES: dict[str, tuple[str, str]] = {
     "guards": (
         "Guards",
         "What decides inside a running worker: pinned limits and a few facts in, one decision out, without a clock, a file or a "
-        "network. A guard's facts have no field for a body or a prompt, and its reasons are the ones listed here. "
-        "`from drillmaster.guards.retry import Retry, FailedCall`, then `Retry(...).step(state, call, now_ms)`. "
-        "What keeps the state between workers, and adapters for clients, do not exist yet. A new guard is one file in "
+        "network. A guard's facts have no field for a body or a prompt, and its reasons are the ones listed here. Limits stand in "
+        "a guards file, under an owner and a day for review: `drillmaster init guards --guard NAME` writes one, `drillmaster "
+        "guard check FILE` checks it. In Python a worker holds all guards of a file as one object ([guard a "
+        "worker](../howto/guard-a-worker.md)), or one alone: `from drillmaster.guards.quota import Quota, OutboundCall`. In other "
+        "languages it asks over loopback ([from another language](../howto/guard-from-another-language.md)). `drillmaster guard "
+        "NAME --explain FACTS` says what it would be told.\n\n"
+        "Where a guard *counts in a store*, `drillmaster.stores` carries its law out, in one round trip, in SQLite, PostgreSQL or "
+        "Redis; a store that gives no answer denies. A decision has `allowed`, `reason`, `wait_ms` (not before so long from now), "
+        "and where something is counted `left` and `limit` (how much is left, and of which limit). A new guard is one file in "
         "`src/drillmaster/guards/` and its test.",
     ),
     "dialects": (
@@ -233,9 +240,10 @@ def _fields(owner: type) -> Iterator[str]:
     said = _said_of_fields(owner)
     yield "| field | type | default | |"
     yield "|---|---|---|---|"
+    bare = typing.get_type_hints(owner)  # without the bounds, whose patterns would read as types
     for field in msgspec.structs.fields(owner):
         default = "must be given" if field.required else _default(field)
-        kind = _type_name(field.type).replace("|", "or").replace("None", "null")
+        kind = _type_name(bare.get(field.name, field.type)).replace("|", "or").replace("None", "null")
         yield f"| `{field.encode_name}` | {kind} | {default} | {said.get(field.name, '').replace('|', chr(92) + '|')} |"
     yield ""
 
@@ -265,16 +273,10 @@ def catalogue_page(catalogue: str) -> str:
     for tag, module in entries(catalogue):
         lines += [f"## {tag}", "", *_parts(page_text(module)), ""]
         owner = entry_class(module)
-        if owner is not None:
-            lines += reference_faults.fields(owner) if issubclass(owner, Fault) else _fields(owner)
         if catalogue == "guards":
-            lines += [
-                "",
-                "| reason | |",
-                "|---|---|",
-                *(f"| `{one}` | {said} |" for one, said in module.REASONS.items()),
-                "",
-            ]
+            lines += reference_guards.entry(tag, _fields)
+        elif owner is not None:
+            lines += reference_faults.fields(owner) if issubclass(owner, Fault) else _fields(owner)
         if catalogue == "dialects" and owner is not None:
             lines += _errors(owner())
     return "\n".join(lines).rstrip() + "\n"

@@ -11,7 +11,7 @@ DRILLS ?= 2
 TOOLS ?=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test e2e check format lint types imports docs reference bench bench-llm clean
+.PHONY: help setup demo test e2e soak check format lint types imports docs reference bench bench-llm clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -26,6 +26,9 @@ test: $(VENV)/.have-test ## run the hermetic tests: no sockets, no processes of 
 
 e2e: $(VENV)/.have-e2e ## run the tests over real sockets and processes, on loopback
 	$(PYTEST) -m e2e -n $(DRILLS) --dist worksteal
+
+soak: $(VENV)/.have-e2e ## play the drills that kill and pause 1,000 times instead of 50
+	DRILLMASTER_SOAK=1 $(PYTEST) -m e2e -k drill tests/e2e/test_lease_drill.py
 
 check: format lint types imports test docs ## all that must hold before a commit
 

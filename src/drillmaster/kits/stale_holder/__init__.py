@@ -101,18 +101,22 @@ def drill(url: str, course: Course, *, tell: Tell = lambda said: None) -> Result
         )
     _must_answer(url)
     run = secrets.token_hex(4)
-    lanes = [_Lane(url, course, f"{run}-{n}") for n in range(course.lanes)]
+    stop = threading.Event()
+    lanes = [_Lane(url, course, f"{run}-{n}", stop) for n in range(course.lanes)]
     left = iter(range(course.rounds))
     taking = threading.Lock()
 
     def take() -> int | None:
         with taking:
-            return next(left, None)
+            return None if stop.is_set() else next(left, None)
 
     try:
         with ThreadPoolExecutor(course.lanes) as pool:
-            done = [pool.submit(lane.play, take) for lane in lanes]
-            results = [one.result() for one in done]
+            try:
+                done = [pool.submit(lane.play, take) for lane in lanes]
+                results = [one.result() for one in done]
+            finally:
+                stop.set()
     finally:
         with open_effects(url) as effects:
             effects.forget([job for lane in lanes for job in lane.jobs], [lane.key for lane in lanes])
@@ -126,8 +130,8 @@ def drill(url: str, course: Course, *, tell: Tell = lambda said: None) -> Result
 class _Lane:
     """One pair of processes."""
 
-    def __init__(self, url: str, course: Course, name: str) -> None:
-        self._url, self._course, self._name = url, course, name
+    def __init__(self, url: str, course: Course, name: str, stop: threading.Event) -> None:
+        self._url, self._course, self._name, self._stop = url, course, name, stop
         self._guard = Lease(lease="drillmaster stale-holder drill", ttl_ms=course.ttl_ms, may_steal=())
         self.key = self._guard.key(name)
         self.jobs: list[str] = []
@@ -163,7 +167,7 @@ class _Lane:
             over = second.ask(acquire)
             if over.ok and late:
                 wrote = second.ask(Order(do="write", job=job, way=way)).ok
-            time.sleep(max(0.0, self._course.pause_ms / 1_000 - (time.monotonic() - stopped_s)))
+            self._stop.wait(max(0.0, self._course.pause_ms / 1_000 - (time.monotonic() - stopped_s)))
         stale = first.answer()
         if not over.ok:
             first.ask(Order(do="release"))

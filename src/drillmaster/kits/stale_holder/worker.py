@@ -5,6 +5,8 @@ the process, as a collector of garbage, a hypervisor or a full disk would.
 """
 
 import contextlib
+import ctypes
+import signal
 import sys
 
 import msgspec
@@ -15,6 +17,8 @@ from drillmaster.kits.stale_holder.effects import Effects, Way, open_effects
 from drillmaster.stores.opening import open_store
 
 __all__ = ["Order", "Said", "Start", "main"]
+
+_PR_SET_PDEATHSIG = 1
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +50,9 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def main() -> None:
-    """Work until stdin ends."""
+    """Work until stdin ends, or whoever started it does, however that comes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the drill ends its workers itself
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # one that is stopped reads no end of its stdin
     start = msgspec.json.decode(sys.stdin.readline(), type=Start)
     store = open_store(start.url, within_s=start.within_s)
     with contextlib.closing(store), open_effects(start.url) as effects:

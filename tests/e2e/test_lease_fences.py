@@ -1,0 +1,270 @@
+"""The predicate at the write on a real PostgreSQL and a real Redis: what waits for what, and what is refused."""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drillmaster.adapters.worker.lease import hold
+from drillmaster.guards.lease import Lease, LeaseRequest
+from drillmaster.stores import decide
+from drillmaster.stores.fences import (
+    FENCE_LUA,
+    fence,
+    fence_held,
+    fence_key,
+    fenced_delete,
+    fenced_delete_async,
+    fenced_set,
+    fenced_set_async,
+)
+from drillmaster.stores.opening import open_store
+from tests.e2e.leaselab import store_url
+from tests.rules.test_fence import NO_TOKENS
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+
+GUARD = Lease(lease="export", ttl_ms=200, may_steal=())
+
+
+@pytest.fixture(scope="module")
+def pg(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    import psycopg
+
+    with store_url("postgresql", tmp_path_factory.mktemp("pg")) as url:
+        with psycopg.connect(url) as db:
+            db.execute("CREATE TABLE jobs (id int PRIMARY KEY, token text, done_by text, fencing_token bigint)")
+            db.execute("INSERT INTO jobs (id) VALUES (1)")
+        yield url
+
+
+@pytest.fixture(scope="module")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with store_url("redis", tmp_path_factory.mktemp("redis")) as url:
+        yield url
+
+
+def held_write(token: str, item: str) -> tuple[bytes, dict[str, Any]]:
+    f = fence_held(token, key=GUARD.key(item), database="postgresql")
+    return f"UPDATE jobs SET done_by = %(who)s WHERE id = 1 AND {f.where}".encode(), {"who": "a", **f.params}
+
+
+@pytest.mark.needs("postgres")
+def test_a_takeover_waits_until_a_fenced_write_is_committed_and_a_renewal_does_not(pg: str) -> None:
+    import psycopg
+
+    guard = Lease(lease="export", ttl_ms=300, may_steal=())
+    granted_s: list[float] = []
+    with contextlib.closing(open_store(pg, within_s=5)) as store, psycopg.connect(pg) as db:
+
+        def take_over() -> None:
+            with hold(guard, store, by="b", item="waits", wait_s=20):
+                granted_s.append(time.monotonic())
+
+        request = LeaseRequest(action="acquire", source="lock-client", holder="h1", by="a", item="waits")
+        token = decide(guard, request, store).fencing_token  # type: ignore[attr-defined]  # it is granted
+        assert db.execute(*held_write(token, "waits")).rowcount == 1
+        # The transaction is open. Its own holder is not kept from renewing,
+        renew = LeaseRequest(
+            action="renew", source="lock-client", holder="h1", by="a", fencing_token=token, item="waits"
+        )
+        before_s = time.monotonic()
+        assert decide(guard, renew, store).reason == "renewed"
+        assert time.monotonic() - before_s < 0.2
+        other = threading.Thread(target=take_over)
+        other.start()
+        time.sleep(1.0)
+        assert not granted_s, "granted while a write of the token before is on its way"
+        assert db.execute(*held_write(token, "waits")).rowcount == 1
+        committed_s = time.monotonic()
+        db.commit()
+        other.join(20)
+        assert granted_s and granted_s[0] >= committed_s
+        assert db.execute(*held_write(token, "waits")).rowcount == 0
+
+
+@pytest.mark.needs("postgres")
+def test_a_release_waits_for_the_holders_own_write_too(pg: str) -> None:
+    import psycopg
+
+    with contextlib.closing(open_store(pg, within_s=0.3)) as store, psycopg.connect(pg) as db:
+        request = LeaseRequest(action="acquire", source="lock-client", holder="h1", by="a", item="own")
+        guard = Lease(lease="export", ttl_ms=60_000, may_steal=())
+        token = decide(guard, request, store).fencing_token  # type: ignore[attr-defined]  # it is granted
+        assert db.execute(*held_write(token, "own")).rowcount == 1
+        release = LeaseRequest(
+            action="release", source="lock-client", holder="h1", by="a", fencing_token=token, item="own"
+        )
+        assert decide(guard, release, store).reason == "store-unavailable"
+        db.commit()
+        assert decide(guard, release, store).reason == "released"
+        assert db.execute(*held_write(token, "own")).rowcount == 0
+
+
+@pytest.mark.needs("postgres")
+@pytest.mark.parametrize("isolation", ["READ_COMMITTED", "REPEATABLE_READ", "SERIALIZABLE"])
+def test_a_write_whose_transaction_began_before_the_takeover_is_not_taken(pg: str, isolation: str) -> None:
+    import psycopg
+
+    item = f"isolation {isolation}"
+    with contextlib.closing(open_store(pg, within_s=5)) as store, psycopg.connect(pg) as db:
+        db.isolation_level = psycopg.IsolationLevel[isolation]
+        with hold(GUARD, store, by="a", item=item) as lease:
+            token = lease.token
+            db.execute("SELECT done_by FROM jobs").fetchall()  # its snapshot is from now on
+        with hold(GUARD, store, by="b", item=item):
+            if isolation == "READ_COMMITTED":
+                assert db.execute(*held_write(token, item)).rowcount == 0
+            else:
+                with pytest.raises(psycopg.errors.SerializationFailure):
+                    db.execute(*held_write(token, item))
+        db.rollback()
+
+
+@pytest.mark.needs("postgres")
+def test_each_way_of_parameters_is_taken_by_its_driver(pg: str) -> None:
+    import psycopg
+    import sqlalchemy
+
+    with contextlib.closing(open_store(pg, within_s=5)) as store, hold(GUARD, store, by="a", item="drivers") as lease:
+        key = GUARD.key("drivers")
+        with psycopg.connect(pg, cursor_factory=psycopg.RawCursor, autocommit=True) as db:
+            for token, n in ((lease.token, 1), ("5", 0)):
+                f = fence_held(token, key=key, database="postgresql", style="dollar", first=2)
+                statement = f"UPDATE jobs SET done_by = $1 WHERE id = 1 AND {f.where}"
+                assert db.execute(statement.encode(), ["a", *f.values]).rowcount == n
+            f = fence("700", style="dollar", first=2)
+            statement = f"UPDATE jobs SET done_by = $1, {f.sets} WHERE id = 1 AND {f.where}"
+            assert db.execute(statement.encode(), ["a", *f.values]).rowcount == 1
+        engine = sqlalchemy.create_engine(pg.replace("postgresql://", "postgresql+psycopg://"))
+        with engine.begin() as connection:
+            for token, n in ((lease.token, 1), ("5", 0)):
+                f = fence_held(token, key=key, database="postgresql", schema="public", style="named")
+                said = sqlalchemy.text(f"UPDATE jobs SET done_by = :who WHERE id = 1 AND {f.where}")
+                assert connection.execute(said, {"who": "a", **f.params}).rowcount == n
+            for token, n in (("701", 1), ("700", 0), ("701", 1)):
+                f = fence(token, table="jobs", style="named")
+                said = sqlalchemy.text(f"UPDATE jobs SET done_by = :who, {f.sets} WHERE id = 1 AND {f.where}")
+                assert connection.execute(said, {"who": "a", **f.params}).rowcount == n
+        engine.dispose()
+
+
+@pytest.mark.needs("postgres")
+def test_columns_that_are_named_alike_are_not_meant(pg: str) -> None:
+    import psycopg
+
+    with contextlib.ExitStack() as stack:
+        store = stack.enter_context(contextlib.closing(open_store(pg, within_s=5)))
+        lease = stack.enter_context(hold(GUARD, store, by="a", item="alike"))
+        with psycopg.connect(pg, autocommit=True) as db:
+            db.execute("CREATE TABLE alike (key text, token bigint, until_us bigint, dm_l int)")
+            db.execute("INSERT INTO alike VALUES (%s, 5, 9, 1)", (GUARD.key("alike"),))
+            for token, n in (("5", 0), (lease.token, 1)):
+                f = fence_held(token, key=GUARD.key("alike"), database="postgresql")
+                assert db.execute(f"UPDATE alike SET dm_l = 2 WHERE {f.where}".encode(), f.params).rowcount == n
+            insert = fence_held(lease.token, key=GUARD.key("alike"), database="postgresql")
+            rows = db.execute(f"INSERT INTO alike SELECT 'x', 1, 1, 1 WHERE {insert.where}".encode(), insert.params)
+            assert rows.rowcount == 1
+
+
+@pytest.mark.needs("postgres")
+def test_many_claims_at_once_leave_the_highest_token(pg: str) -> None:
+    import psycopg
+
+    with psycopg.connect(pg, autocommit=True) as db:
+        db.execute("INSERT INTO jobs (id) VALUES (2)")
+
+    def claim(token: int) -> None:
+        f = fence(str(token))
+        with psycopg.connect(pg, autocommit=True) as db:
+            statement = f"UPDATE jobs SET done_by = %(who)s, {f.sets} WHERE id = 2 AND {f.where}"
+            db.execute(statement.encode(), {"who": str(token), **f.params})
+
+    threads = [threading.Thread(target=claim, args=(token,)) for token in (3, 9, 1, 12, 7, 10)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    with psycopg.connect(pg) as db:
+        assert db.execute("SELECT done_by, fencing_token FROM jobs WHERE id = 2").fetchone() == ("12", 12)
+
+
+@pytest.mark.needs("redis-server")
+def test_a_key_of_redis_takes_no_older_token(redis_url: str) -> None:
+    import redis
+
+    with contextlib.closing(redis.Redis.from_url(redis_url)) as client:
+        assert fenced_set(client, "export:7", "a", "99")
+        assert fenced_set(client, "export:7", "b", "100", expire_ms=60_000)
+        assert not fenced_set(client, "export:7", "a", "99")
+        assert not fenced_delete(client, "export:7", "99")
+        assert client.get("export:7") == b"b" and 0 < client.pttl("export:7") <= 60_000
+        assert fenced_delete(client, "export:7", "100") and client.get("export:7") is None
+        assert not fenced_set(client, "export:7", "a", "99"), "what was deleted is remembered"
+        assert client.ttl(fence_key("export:7")) == -1
+        top = str(2**63 - 1)
+        assert fenced_set(client, "{t7}:top", "b", top) and not fenced_set(client, "{t7}:top", "a", str(2**63 - 2))
+        with pytest.raises(ValueError, match="at least 1"):
+            fenced_set(client, "k", "v", "5", expire_ms=0)
+
+
+@pytest.mark.needs("redis-server")
+def test_a_script_of_ones_own_is_fenced_and_holds_what_it_is_told_against_the_grammar(redis_url: str) -> None:
+    import redis
+
+    script = (
+        FENCE_LUA + "if not drillmaster_fence(KEYS[2], ARGV[1]) then return 0 end return redis.call('INCR', KEYS[1])"
+    )
+    with contextlib.closing(redis.Redis.from_url(redis_url)) as client:
+        run = client.register_script(script)
+
+        def incr(token: Any) -> int:
+            return int(run(keys=["own", fence_key("own")], args=[token]))
+
+        bad = [str(one) for one in NO_TOKENS if isinstance(one, str)]
+        assert {incr(one.encode("utf-8", "surrogatepass")) for one in bad} == {0}
+        assert [incr("9"), incr("10"), incr("9"), incr("10")] == [1, 2, 0, 3]
+
+
+@pytest.mark.needs("redis-server")
+def test_an_event_loop_fences_alike(redis_url: str) -> None:
+    import redis.asyncio
+
+    async def go() -> None:
+        client = redis.asyncio.Redis.from_url(redis_url)
+        assert await fenced_set_async(client, "loop", "b", "100")
+        assert not await fenced_set_async(client, "loop", "a", "99")
+        assert not await fenced_set_async(client, "loop", "a", "007")
+        assert not await fenced_delete_async(client, "loop", "99") and not await fenced_delete_async(
+            client, "loop", "x"
+        )
+        assert await fenced_delete_async(client, "loop", "100")
+        await client.aclose()
+
+    asyncio.run(go())
+
+
+def test_a_write_of_sqlite_that_began_before_the_takeover_is_not_taken(tmp_path: Path) -> None:
+    import sqlite3
+
+    with store_url("sqlite", tmp_path) as url, contextlib.closing(open_store(url, within_s=5)) as store:
+        db = sqlite3.connect(tmp_path / "leases.sqlite", isolation_level=None)
+        db.execute("CREATE TABLE jobs (id INTEGER PRIMARY KEY, done_by TEXT)")
+        db.execute("INSERT INTO jobs VALUES (1, NULL)")
+        with hold(GUARD, store, by="a") as lease:
+            token = lease.token
+            db.execute("BEGIN")
+            db.execute("SELECT * FROM jobs").fetchall()
+        with hold(GUARD, store, by="b"):
+            f = fence_held(token, key=GUARD.key(), database="sqlite", style="named")
+            statement = f"UPDATE jobs SET done_by = 'a' WHERE id = 1 AND {f.where}"
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                db.execute(statement, f.params)
+            db.execute("ROLLBACK")
+            assert db.execute(statement, f.params).rowcount == 0
+        db.close()

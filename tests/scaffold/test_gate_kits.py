@@ -15,7 +15,7 @@ from drillmaster.intake.metrics import open_metrics
 from drillmaster.intake.prometheus import read_plan
 from drillmaster.judge import decode_gate, load_policy
 
-KITS = ["canary", "free-tier", "workspace"]
+KITS = ["cache-keys", "canary", "free-tier", "workspace"]
 
 
 def filled(text: str) -> str:

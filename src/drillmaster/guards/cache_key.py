@@ -32,6 +32,7 @@ class Lookup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """What a worker is about to ask its cache for. The key is compared and never kept."""
 
     key: str
+    """The string that is about to be used."""
     tenant: str
     """Of the request, as it was authenticated; never read out of the key."""
     use: str = "cache"

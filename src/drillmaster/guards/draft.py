@@ -82,7 +82,9 @@ class Offered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A draft, where it comes from, and what the model had been shown."""
 
     lane: str
+    """Which lane of a model it comes from."""
     draft: Draft
+    """What it returned, decoded."""
     shown: tuple[str, ...] = ()
     """Names that the worker gave: of workers in a redacted log, of fields in an answer of the lock's service."""
 

@@ -52,6 +52,7 @@ class Write(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """What is about to be written. There is no field for the bytes."""
 
     lane: str
+    """Who writes, as the policy calls it."""
     path: str
     """Below the working directory, as it was asked for."""
     leads: str
@@ -77,7 +78,9 @@ class Memory(Guard[None, Write], frozen=True, kw_only=True, tag="memory"):
     grants: dict[str, tuple[_Durable, ...]]
     """Which classes each lane writes. What is not said is denied."""
     max_bytes: Annotated[int, msgspec.Meta(ge=1, le=1 << 30)]
+    """Of one file."""
     personal: Literal["refuse", "report"]
+    """Whether addresses and card numbers deny a write."""
 
     def step(self, state: None, facts: Write, now_ms: int) -> tuple[None, Decision]:
         """Decide. There is no state."""

@@ -17,6 +17,7 @@ from drillmaster.adapters.worker.tool_loops import (
     Allowed,
     Denied,
     Desk,
+    StreamedInputs,
     anthropic_calls,
     chat_calls,
     offered_by_chat,
@@ -167,6 +168,39 @@ def test_what_the_anthropic_sdk_made_one_of_is_two_in_the_bytes(desk: Desk) -> N
         answer = raw.parse()
         assert answer.content[0].input == {"path": "/etc/secret"}  # type: ignore[union-attr]  # a call
         assert reasons(anthropic_calls(desk, answer, raw=raw.http_response.content)) == ["arguments-unreadable"]
+
+
+def test_a_stream_of_anthropics_is_judged_by_the_text_that_came(desk: Desk) -> None:
+    from tests.e2e.test_provider_sdks import answering
+
+    def events(text: str) -> bytes:
+        said = [
+            {"type": "message_start", "message": {
+                "id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None,
+                "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1}}},
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": f"t{len(text)}",
+                "name": "read_file", "input": {}}},
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": text[:9]}},
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": text[9:]}},
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": {"stop_reason": "tool_use", "stop_sequence": None},
+                "usage": {"output_tokens": 9}},
+            {"type": "message_stop"},
+        ]  # fmt: skip  # events
+        return b"".join(b"event: %b\ndata: %b\n\n" % (one["type"].encode(), json.dumps(one).encode()) for one in said)
+
+    for text, reason in (
+        ('{"path": "a"}', "contract-holds"),
+        ('{"path": "public", "path": "/etc/secret"}', "arguments-unreadable"),
+    ):
+        with answering(200, (("content-type", "text/event-stream"),), events(text)) as url:
+            client = anthropic.Anthropic(base_url=url, api_key="k", max_retries=0)
+            inputs = StreamedInputs()
+            with client.messages.stream(model="m", max_tokens=99, messages=ASK, tools=CLAUDE_TOOLS) as stream:
+                for event in stream:
+                    inputs.see(event)
+                answer = stream.get_final_message()
+            assert reasons(anthropic_calls(desk, answer, streamed=inputs)) == [reason]
 
 
 def test_two_calls_of_one_id_are_not_both_made(desk: Desk) -> None:

@@ -114,9 +114,9 @@ LABELS = {"type": "object", "properties": {"l": {"type": "object", "additionalPr
         (PAIR, {"l": [{"path": "a"}]}, (0, 0)),
         (PAIR, {"l": [{"path": "a", "z": 1}]}, (1, 0)),
         (NEEDS, {"a": "x", "b": "y"}, (0, 0)),
-        (NEEDS, {"a": "x"}, (0, 2)),  # by the older draft's word, and by the newer's
+        (NEEDS, {"a": "x"}, (0, 1)),
         (LABELS, {"l": {"env": "prod"}}, (0, 0)),  # what the values are was signed
-        (LABELS, {"l": {"env": 1}}, (0, 2)),
+        (LABELS, {"l": {"env": 1}}, (0, 1)),
         ({"type": "object", "properties": {"x": {}}}, {"x": {"y": 1}}, (1, 0)),
     ],
 )

@@ -1,5 +1,6 @@
 """Arguments against schemas, by `jsonschema-rs`, which fetches nothing: each schema as it is, and closed (`rules.tool_calls`)."""
 
+import itertools
 from typing import Any
 
 from drillmaster.errors import Problem
@@ -44,13 +45,10 @@ class Schemas:
         unknown = misfit = 0
         try:
             for validator in compiled:
-                for error in validator.iter_errors(value):
-                    if error.kind.name in _UNKNOWN:
-                        unknown += len(getattr(error.kind, "unexpected", None) or [0])
-                    else:
-                        misfit += 1
-                    if unknown + misfit >= _MOST:
-                        return unknown, misfit
+                kinds = [error.kind for error in itertools.islice(validator.iter_errors(value), _MOST)]
+                told = [len(getattr(one, "unexpected", None) or [0]) for one in kinds if one.name in _UNKNOWN]
+                # What both say is one thing.
+                unknown, misfit = max(unknown, sum(told)), max(misfit, len(kinds) - len(told))
         except (ValueError, RuntimeError, self._rs.ReferencingError):
             return None
         return unknown, misfit

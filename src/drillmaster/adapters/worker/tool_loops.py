@@ -12,7 +12,8 @@ for call in chat_calls(desk, answer):
 1. Each call of an answer gets one answer, in the order of the answer: `Allowed` with the arguments as they were read and judged, or
    `Denied` with a message of the API's own form. No argument, and no text of the model's, is in a denial.
 2. Arguments are read by strict rules from the text that came. Anthropic's SDK hands over what it has read already; give `raw`, the
-   bytes of the HTTP answer, and they are read from there. Without it a name that stood there twice cannot be seen.
+   bytes of the HTTP answer, or `streamed`, and they are read from there. Without either a name that stood there twice cannot be
+   seen.
 3. An answer that was cut off (`length`, `max_tokens`, `incomplete`) is one whose calls are not whole: all of them are denied.
 4. An id that was there before is denied: two results for one id are told apart by nobody.
 5. What the provider runs itself (searches, its own containers) is not a call of ours. What it asks the worker to run without a
@@ -34,6 +35,7 @@ __all__ = [
     "Allowed",
     "Denied",
     "Desk",
+    "StreamedInputs",
     "anthropic_calls",
     "chat_calls",
     "offered_by_anthropic",
@@ -158,12 +160,40 @@ def response_calls(desk: Desk, answer: Any) -> list[Allowed | Denied]:
     return found
 
 
-def anthropic_calls(desk: Desk, answer: Any, *, raw: bytes | None = None) -> list[Allowed | Denied]:
-    """Judge the calls of a `Message`. `raw` is the body of the HTTP answer that it was read from: rule 2.
+class StreamedInputs:
+    """The arguments of a stream's calls as they came: hand each event of the stream to `see`, and this to `anthropic_calls`."""
 
-    `client.messages.with_raw_response.create(...)` has both: `.parse()` and `.content`, or `.http_response.content`.
+    def __init__(self) -> None:
+        self._blocks: dict[int, tuple[str, str, list[str]]] = {}
+        self._size = 0
+
+    def see(self, event: Any) -> None:
+        """Take in one event; those that are about nothing of ours are passed over."""
+        kind, at = _of(event, "type"), _of(event, "index")
+        if kind == "content_block_start" and isinstance(at, int):
+            block = _of(event, "content_block")
+            self._blocks[at] = (str(_of(block, "id")), str(_of(block, "name")), [])
+        elif kind == "content_block_delta" and at in self._blocks:
+            text = _of(_of(event, "delta"), "partial_json")
+            if isinstance(text, str) and self._size < _ANSWER_CAP_BYTES:
+                self._size += len(text)
+                self._blocks[at][2].append(text)
+
+    def texts(self) -> dict[tuple[int, str, str], Any]:
+        """Give the text of each block. A call without arguments has no text, which stands for none."""
+        return {(at, id_, name): "".join(parts) or "{}" for at, (id_, name, parts) in self._blocks.items()}
+
+
+def anthropic_calls(
+    desk: Desk, answer: Any, *, raw: bytes | None = None, streamed: StreamedInputs | None = None
+) -> list[Allowed | Denied]:
+    """Judge the calls of a `Message`. `raw` is the body of the HTTP answer that it was read from, or `streamed` its stream: rule 2.
+
+    `client.messages.with_raw_response.create(...)` has both: `.parse()`, and `.http_response.content`.
     """
     inputs = None if raw is None else _inputs(raw)
+    if streamed is not None:
+        inputs = streamed.texts()
     finished = _of(answer, "stop_reason") in ("tool_use", "end_turn", "stop_sequence", "pause_turn")
     found = []
     for at, block in enumerate(_of(answer, "content") or ()):

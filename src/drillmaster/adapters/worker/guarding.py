@@ -33,6 +33,7 @@ REASONS = {
 """Beside those of the guard itself."""
 MOST_SESSIONS = 10_000
 _MOST_CALLS = 1_000_000
+_UNLISTED = "unlisted"
 
 
 class Guarding:
@@ -201,7 +202,7 @@ class Guarding:
         if kind is not None:
             self.recorder.record(name, kind.tag, facts, decision, route=route)
         else:  # whoever asks may have made the name up: it is not written down
-            self.recorder.record("unlisted", "unlisted", None, decision, route=route)
+            self.recorder.record(_UNLISTED, _UNLISTED, None, decision)
         return decision
 
 

@@ -7,6 +7,7 @@ import click
 
 from drillmaster.cli import Verb
 from drillmaster.cli import _completions as completions
+from drillmaster.cli._evidence_lease_lab import lease_lab
 from drillmaster.cli._quantities import Seconds
 from drillmaster.errors import Problem
 
@@ -18,13 +19,15 @@ __all__ = ["command"]
 
 @click.group("evidence", cls=Verb)
 def command() -> None:
-    """Write evidence that a gate can judge, by asking who counted."""
+    """Write evidence that a gate can judge, by asking who counted, or the host itself."""
 
 
 @command.group("new", cls=Verb)
 def new() -> None:
     """Take new evidence of one kind."""
 
+
+new.add_command(lease_lab)
 
 _OUT = click.option(
     "--out",

@@ -291,3 +291,21 @@ def test_a_wall_clock_that_is_set_ends_no_lease_and_takes_no_token_back(tmp_path
         assert ask("-3000d", "release", "h1", token) == ["released", "-"]
         reason, second = ask("-3000d", "acquire", "h2")
         assert reason == "granted" and int(second) > int(token)
+
+
+def test_each_decision_is_written_down_and_counted_where_a_recorder_is_given(tmp_path: Path) -> None:
+    from drillmaster.adapters.worker.recording import Recorder
+
+    recorder = Recorder(log=tmp_path / "timeline.jsonl")
+    with contextlib.ExitStack() as stack:
+        url = stack.enter_context(store_url("sqlite", tmp_path))
+        store = stack.enter_context(contextlib.closing(open_store(url, within_s=5)))
+        lease = stack.enter_context(hold(GUARD, store, by="a", recorder=recorder))
+        lease.renew()
+        with pytest.raises(LeaseNotGranted), hold(GUARD, store, by="b", recorder=recorder):
+            pass
+    counts = {reason: n for (_, _, reason, _), n in recorder.counts().items()}
+    assert counts["granted"] == counts["held"] == counts["released"] == 1 and counts["renewed"] >= 1
+    lines = (tmp_path / "timeline.jsonl").read_text()
+    assert lines.count('"guard_decision"') == sum(counts.values())
+    assert lease.token not in lines and lease.holder not in lines

@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 
+from drillmaster.adapters.worker.recording import Recorder
 from drillmaster.errors import Refused
 from drillmaster.guards import Decision
 from drillmaster.guards.lease import REASONS, Lease, LeaseDecision, LeaseRequest
@@ -56,8 +57,8 @@ class LeaseLost(Refused):
 class _Term:
     """One acquisition, from its first question on: who, under which token, and until when by the clock here."""
 
-    def __init__(self, guard: Lease, by: str, item: str) -> None:
-        self.guard, self.by, self.item = guard, by, item
+    def __init__(self, guard: Lease, by: str, item: str, recorder: Recorder | None) -> None:
+        self.guard, self.by, self.item, self._recorder = guard, by, item, recorder
         self.place = f"lease {guard.lease}{'/' if item else ''}{item}"
         self.holder = secrets.token_hex(16)
         self.token = ""
@@ -74,6 +75,19 @@ class _Term:
             fencing_token=self.token or None,
             item=self.item,
         )
+
+    def ask(self, action: str, store: Store) -> Decision:
+        request = self.request(action)
+        return self._recorded(request, decide(self.guard, request, store))
+
+    async def ask_async(self, action: str, store: AsyncStore) -> Decision:
+        request = self.request(action)
+        return self._recorded(request, await decide_async(self.guard, request, store))
+
+    def _recorded(self, request: LeaseRequest, decision: Decision) -> Decision:
+        if self._recorder is not None:
+            self._recorder.record(self.guard.lease, "lease", request, decision)
+        return decision
 
     def told(self, decision: Decision, sent_s: float) -> bool:
         """Take an answer; whether the lease is held now."""
@@ -112,8 +126,8 @@ class _Term:
 class _Asking:
     """How long to go on asking for a lease, and what comes next."""
 
-    def __init__(self, guard: Lease, by: str, item: str, wait_s: float) -> None:
-        self._args = guard, by, item
+    def __init__(self, guard: Lease, by: str, item: str, wait_s: float, recorder: Recorder | None) -> None:
+        self._args = guard, by, item, recorder
         self._until_s = _now_s() + wait_s
         self.term = _Term(*self._args)
 
@@ -170,7 +184,7 @@ class HeldLease:
     def renew(self) -> Decision:
         """Renew now, besides what the thread does, and say what the store said; what was lost stays lost."""
         sent_s = _now_s()
-        decision = decide(self._term.guard, self._term.request("renew"), self._store)
+        decision = self._term.ask("renew", self._store)
         if not self._term.told(decision, sent_s) and not decision.allowed:
             self._term.refused(decision)
         return decision
@@ -190,7 +204,7 @@ class HeldLease:
             self._thread.join()
         if self._term.ended():
             return False
-        told = decide(self._term.guard, self._term.request("release"), self._store)
+        told = self._term.ask("release", self._store)
         self._term.lost = "released"
         return told.allowed
 
@@ -200,7 +214,7 @@ class HeldLease:
             if term.ended():
                 break
             sent_s = _now_s()
-            decision = decide(term.guard, term.request("renew"), self._store)
+            decision = term.ask("renew", self._store)
             again = not term.told(decision, sent_s)
             if again and (term.ended() if decision.allowed else term.refused(decision)):
                 break
@@ -244,7 +258,7 @@ class AsyncHeldLease:
     async def renew(self) -> Decision:
         """Renew now, besides what the task does, and say what the store said; what was lost stays lost."""
         sent_s = _now_s()
-        decision = await decide_async(self._term.guard, self._term.request("renew"), self._store)
+        decision = await self._term.ask_async("renew", self._store)
         if not self._term.told(decision, sent_s) and not decision.allowed:
             self._term.refused(decision)
         return decision
@@ -263,7 +277,7 @@ class AsyncHeldLease:
             await self._task
         if self._term.ended():
             return False
-        told = await decide_async(self._term.guard, self._term.request("release"), self._store)
+        told = await self._term.ask_async("release", self._store)
         self._term.lost = "released"
         return told.allowed
 
@@ -274,7 +288,7 @@ class AsyncHeldLease:
             if term.ended():
                 break
             sent_s = _now_s()
-            decision = await decide_async(term.guard, term.request("renew"), self._store)
+            decision = await term.ask_async("renew", self._store)
             again = not term.told(decision, sent_s)
             if again and (term.ended() if decision.allowed else term.refused(decision)):
                 break
@@ -285,16 +299,24 @@ class AsyncHeldLease:
 
 @contextlib.contextmanager
 def hold(
-    guard: Lease, store: Store, *, by: str, item: str = "", wait_s: float = 0.0, on_lost: OnLost | None = None
+    guard: Lease,
+    store: Store,
+    *,
+    by: str,
+    item: str = "",
+    wait_s: float = 0.0,
+    on_lost: OnLost | None = None,
+    recorder: Recorder | None = None,
 ) -> Iterator[HeldLease]:
     """Hold a lease for as long as the block lasts. Raises LeaseNotGranted where it is not granted within `wait_s`.
 
     `by` names this worker in the store's log. `on_lost` is called once, from the renewing thread, with the reason.
+    `recorder` writes each decision down and counts it.
     """
-    asking = _Asking(guard, by, item, wait_s)
+    asking = _Asking(guard, by, item, wait_s, recorder)
     while True:
         sent_s = _now_s()
-        decision = decide(guard, asking.term.request("acquire"), store)
+        decision = asking.term.ask("acquire", store)
         if asking.term.told(decision, sent_s):
             break
         time.sleep(asking.next_s(decision))
@@ -307,13 +329,20 @@ def hold(
 
 @contextlib.asynccontextmanager
 async def hold_async(
-    guard: Lease, store: AsyncStore, *, by: str, item: str = "", wait_s: float = 0.0, on_lost: OnLost | None = None
+    guard: Lease,
+    store: AsyncStore,
+    *,
+    by: str,
+    item: str = "",
+    wait_s: float = 0.0,
+    on_lost: OnLost | None = None,
+    recorder: Recorder | None = None,
 ) -> AsyncIterator[AsyncHeldLease]:
     """Do as `hold` does, in an event loop; `on_lost` is called in it."""
-    asking = _Asking(guard, by, item, wait_s)
+    asking = _Asking(guard, by, item, wait_s, recorder)
     while True:
         sent_s = _now_s()
-        decision = await decide_async(guard, asking.term.request("acquire"), store)
+        decision = await asking.term.ask_async("acquire", store)
         if asking.term.told(decision, sent_s):
             break
         await asyncio.sleep(asking.next_s(decision))

@@ -292,3 +292,18 @@ def test_a_lab_that_finds_production_s_key_does_not_start_and_says_names_only(tm
     ended = run("lab", str(path), "--port", "0", *words, env=bare)
     assert ended.returncode == 2 and KEY_TEXT not in ended.stderr + ended.stdout
     assert {"named": "WEBHOOK_SECRET", "renamed": "SOMETHING_ELSE", "file": "old.env"}[where] in ended.stderr
+
+
+def test_answers_on_one_connection_do_not_wait_for_each_other_s_acknowledgement(hook: Served) -> None:
+    """Nagle's algorithm holds the second part of an answer for 40 ms."""
+    took = []
+    with hook.connect() as made:
+        for n in range(21):
+            body = b'{"id":"evt_prompt_%d"}' % n
+            began = time.monotonic()
+            made.sendall(head(body) + body)
+            said = made.recv(1_000)
+            while not said.endswith(b"accepted\n"):
+                said += made.recv(1_000)
+            took.append(time.monotonic() - began)
+    assert sorted(took)[10] < 0.03

@@ -177,14 +177,17 @@ class Webhook(Guard[None, Delivery], frozen=True, kw_only=True, tag="webhook"):
 
 def _unusable(facts: Delivery, now_ms: int) -> bool:
     """Whether a fact is none. Types are looked at too: a struct that was made in code is checked by nobody else."""
-    typed = ((facts.path_known, bool), (facts.method, str), (False if facts.complete is None else facts.complete, bool))
-    if any(type(one) is not kind for one, kind in typed):
-        return True
-    numbers = (now_ms, facts.body_bytes, *(() if facts.signed_s is None else (facts.signed_s,)))
-    if any(type(one) is not int or not 0 <= one <= _MOST for one in numbers):
-        return True
-    words = ((facts.signature, _SIGNATURES), (facts.document, _DOCUMENTS), (facts.stored, _STORED))
-    return any(word is not None and not (isinstance(word, str) and word in known) for word, known in words)
+    complete = False if facts.complete is None else facts.complete
+    for one, kind in ((facts.path_known, bool), (facts.method, str), (complete, bool)):
+        if type(one) is not kind:
+            return True
+    for number in (now_ms, facts.body_bytes, 0 if facts.signed_s is None else facts.signed_s):
+        if type(number) is not int or not 0 <= number <= _MOST:
+            return True
+    for word, known in ((facts.signature, _SIGNATURES), (facts.document, _DOCUMENTS), (facts.stored, _STORED)):
+        if word is not None and not (isinstance(word, str) and word in known):
+            return True
+    return False
 
 
 guard = Webhook

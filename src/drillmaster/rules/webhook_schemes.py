@@ -41,6 +41,7 @@ __all__ = [
 
 Signature = Literal["missing", "malformed", "wrong", "matched"]
 Form = Literal["pairs", "hex", "base64", "list"]
+Piece = Literal["id", "time", "body"] | bytes
 
 MOST_KEYS = 8
 _MOST_SIGNATURES = 16
@@ -64,7 +65,7 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True):
     """The header that holds the identifier, where the signature covers it."""
     id_at: tuple[str, ...] | None = None
     """Where the body holds the identifier; None with no `id_header`: the digest of the body stands for it (rule 5)."""
-    signed: tuple[str | bytes, ...] = ("body",)
+    signed: tuple[Piece, ...] = ("body",)
     tolerance_s: int | None = None
     """How far a signed time may be from now, either way; None: the scheme signs no time."""
     tolerance_source: str
@@ -176,13 +177,16 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     message_id: str | None = None
 
 
-class _Read(msgspec.Struct, frozen=True, kw_only=True):
-    time: bytes = b""
-    message_id: bytes = b""
-    macs: tuple[bytes, ...] = ()
-    public: tuple[bytes, ...] = ()
+class _Read(msgspec.Struct):
+    time: bytes
+    message_id: bytes
+    macs: Sequence[bytes]
+    public: Sequence[bytes]
     """Signatures that a public key checks."""
 
+
+_Signatures = tuple[bytes, Sequence[bytes], Sequence[bytes]]
+"""The time where it is in the signature's header, MACs, and signatures that a public key checks."""
 
 _MISSING = Checked(signature="missing")
 _MALFORMED = Checked(signature="malformed")
@@ -195,7 +199,7 @@ def check(scheme: Scheme, headers: Iterable[tuple[bytes, bytes]], body: bytes, k
         return read
     if not 0 < len(keys) <= MOST_KEYS:
         return Checked(signature="wrong")
-    text = b"".join(_pieces(scheme, read.message_id, read.time, body))
+    text = _signed(scheme, read.message_id, read.time, body)
     matched = False
     for key in keys:  # to the end, whatever matches: how long it takes says nothing
         if key.public:
@@ -218,13 +222,14 @@ def event_id(scheme: Scheme, checked: Checked, body: bytes, document: object) ->
         return checked.message_id
     if scheme.id_at is None:
         return f"sha256:{sha256(body).hexdigest()}"
-    found = document
+    found: Any = document
     for name in scheme.id_at:
         if not isinstance(found, dict):
             return None
         found = found.get(name)
-    usable = type(found) is str and 0 < len(found) <= _MOST_ID_CHARS and found.isprintable() and not found.isspace()
-    return found if usable else None
+    if not isinstance(found, str) or not 0 < len(found) <= _MOST_ID_CHARS:
+        return None
+    return found if found.isprintable() and not found.isspace() else None
 
 
 def same_digest(scheme: Scheme, body: bytes, document: object) -> str:
@@ -251,7 +256,7 @@ def sign(
     """Give the headers that a provider would send with a body, signed by each key. For drills, benches and tests."""
     time = b"%d" % time_s if "time" in scheme.signed else b""
     name = message_id.encode("ascii") if "id" in scheme.signed else b""
-    text = b"".join(_pieces(scheme, name, time, body))
+    text = _signed(scheme, name, time, body)
     macs = [digest(key.secret, text, "sha256") for key in keys]
     headers = [(scheme.signature, _written(scheme, time, macs))]
     if scheme.time is not None:
@@ -261,9 +266,13 @@ def sign(
     return headers
 
 
-def _pieces(scheme: Scheme, message_id: bytes, time: bytes, body: bytes) -> list[bytes]:
-    known = {"id": message_id, "time": time, "body": body}
-    return [piece if isinstance(piece, bytes) else known[piece] for piece in scheme.signed]
+def _signed(scheme: Scheme, message_id: bytes, time: bytes, body: bytes) -> bytes:
+    return b"".join(
+        [
+            body if piece == "body" else time if piece == "time" else message_id if piece == "id" else piece
+            for piece in scheme.signed
+        ]
+    )
 
 
 def _written(scheme: Scheme, time: bytes, macs: Sequence[bytes]) -> bytes:
@@ -281,49 +290,59 @@ def _written(scheme: Scheme, time: bytes, macs: Sequence[bytes]) -> bytes:
             return b" ".join(scheme.version + b"," + b64encode(mac) for mac in macs)
 
 
-def _read(scheme: Scheme, headers: Iterable[tuple[bytes, bytes]]) -> _Read | Checked:
+def _read(scheme: Scheme, headers: Iterable[Any]) -> _Read | Checked:
     """Read the headers of a scheme; a `Checked` where that cannot be done."""
+    wanted = _WANTED[scheme.signature]
     found: dict[bytes, bytes] = {}
-    wanted = [name for name in (scheme.signature, scheme.time, scheme.id_header) if name is not None]
     for pair in headers:
-        if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(type(one) is bytes for one in pair)):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
             return _MALFORMED
         name, value = pair
-        if name not in wanted:
-            continue
-        if name in found or len(value) > _MOST_HEADER_BYTES:
+        if type(name) is not bytes or type(value) is not bytes:
             return _MALFORMED
-        found[name] = value
-    if any(not found.get(name) for name in wanted):
+        if name in wanted:
+            if name in found or len(value) > _MOST_HEADER_BYTES:
+                return _MALFORMED
+            found[name] = value
+    if len(found) < len(wanted) or not all(found.values()):
         return _MISSING
     read = _signatures(scheme, found[scheme.signature])
     if read is None:
         return _MALFORMED
-    time = found[scheme.time] if scheme.time is not None else read.time
+    time, macs, public = read
+    if scheme.time is not None:
+        time = found[scheme.time]
     message_id = found[scheme.id_header] if scheme.id_header is not None else b""
     if ("time" in scheme.signed) != bool(time) or (time and _TIME.fullmatch(time) is None):
         return _MALFORMED
     if message_id and _ID.fullmatch(message_id) is None:
         return _MALFORMED
-    return msgspec.structs.replace(read, time=time, message_id=message_id)
+    return _Read(time, message_id, macs, public)
 
 
-def _signatures(scheme: Scheme, value: bytes) -> _Read | None:
+_WANTED = {
+    row.signature: frozenset(name for name in (row.signature, row.time, row.id_header) if name is not None)
+    for row in SCHEMES.values()
+}
+
+
+def _signatures(scheme: Scheme, value: bytes) -> _Signatures | None:
     match scheme.form:
         case "pairs":
             return _pairs(scheme, value)
         case "hex":
             mac = value[len(scheme.version) :]
             exact = value.startswith(scheme.version) and _HEX.fullmatch(mac)
-            return _Read(macs=(bytes.fromhex(mac.decode("ascii")),)) if exact else None
+            return (b"", (bytes.fromhex(mac.decode("ascii")),), ()) if exact else None
         case "base64":
             one = base64_exact(value, _DIGEST_BYTES)
-            return None if one is None else _Read(macs=(one,))
+            return None if one is None else (b"", (one,), ())
         case "list":
             return _list(scheme, value)
 
 
-def _pairs(scheme: Scheme, value: bytes) -> _Read | None:
+def _pairs(scheme: Scheme, value: bytes) -> _Signatures | None:
+    timed = "time" in scheme.signed
     times: list[bytes] = []
     macs: list[bytes] = []
     parts = value.split(b",")
@@ -334,18 +353,18 @@ def _pairs(scheme: Scheme, value: bytes) -> _Read | None:
         if match is None:
             return None
         name, said = match.groups()
-        if name == b"t" and "time" in scheme.signed:
+        if name == b"t" and timed:
             times.append(said)
         elif name == scheme.version:
             if _HEX.fullmatch(said) is None:
                 return None
             macs.append(bytes.fromhex(said.decode("ascii")))
-    if not macs or len(times) != ("time" in scheme.signed):
+    if not macs or len(times) != timed:
         return None
-    return _Read(time=times[0] if times else b"", macs=tuple(macs))
+    return times[0] if times else b"", macs, ()
 
 
-def _list(scheme: Scheme, value: bytes) -> _Read | None:
+def _list(scheme: Scheme, value: bytes) -> _Signatures | None:
     macs: list[bytes] = []
     public: list[bytes] = []
     entries = value.split(b" ")
@@ -357,14 +376,12 @@ def _list(scheme: Scheme, value: bytes) -> _Read | None:
             return None
         version, said = match.groups()
         if version == scheme.version:
-            one = base64_exact(said, _DIGEST_BYTES)
-            into = macs
+            one, into = base64_exact(said, _DIGEST_BYTES), macs
         elif version == scheme.version + b"a":
-            one = base64_exact(said, _ED25519_BYTES)
-            into = public
+            one, into = base64_exact(said, _ED25519_BYTES), public
         else:
             continue
         if one is None:
             return None
         into.append(one)
-    return _Read(macs=tuple(macs), public=tuple(public)) if macs or public else None
+    return (b"", macs, public) if macs or public else None

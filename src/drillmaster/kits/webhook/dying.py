@@ -57,11 +57,14 @@ def main(path: Path) -> None:
         os._exit(0)
 
     signal.signal(signal.SIGTERM, end)
+    parent = os.getpid()
     while True:
         child = os.fork()
         if child == 0:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             _die_with_parent()
+            if os.getppid() != parent:  # it was gone before this
+                os._exit(0)
             keeper = _DyingKeeper.of(
                 settings.inbox,
                 lambda: open_inbox(settings.inbox, within_s=settings.store_within_s),

@@ -12,12 +12,13 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
+from mcp import Client
 
-from drillmaster.adapters.worker.mcp_client import Denied
+from drillmaster.adapters.worker.mcp_client import Denied, GuardedSession, on_change
 from drillmaster.adapters.worker.tools import Shelf, ToolSession
 from drillmaster.errors import Problem
 from drillmaster.intake.guards_files import read_guards
-from tests.e2e.toollab import GUARD, PYTHON, READ, Lab, guarded, http, offered_by_sdk, run
+from tests.e2e.toollab import GUARD, PYTHON, READ, Lab, guarded, http, offered_by_sdk, run, wire
 
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
 YAML = re.compile(r"^```yaml\n(.*?)^```", re.M | re.S)
@@ -362,6 +363,37 @@ def test_a_server_of_the_sdk_that_changes_and_says_so_is_halted(notes: Lab, over
     else:
         with http(notes) as url:
             run(lambda: act(url))
+
+
+def test_the_sdks_client_of_the_newest_protocol_is_guarded_too(lab: Lab) -> None:
+    """With a tool whose argument goes into a header as well, which the SDK knows from its own listing alone."""
+    plain = "def note_read(name: str) -> str:"
+    mirrored = 'def note_read(name: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Name"})]) -> str:'
+    text = lab.sdk.read_text().replace(plain, mirrored)
+    lab.sdk.write_text(
+        text.replace("from mcp.server", "from typing import Annotated\nfrom pydantic import Field\nfrom mcp.server")
+    )
+    lab.write_policy()
+
+    async def act(url: str) -> None:
+        async with Client(url, mode="auto") as client:
+            lab.write_list({"sdk": await wire(client.session)})
+        shelf = lab.shelf()
+        shelf.load()
+        held = ToolSession(shelf, msgspec.structs.replace(GUARD, max_compared_ms=0), "sdk")
+        async with Client(url, mode="auto", message_handler=on_change(held)) as client:
+            assert client.protocol_version == "2026-07-28"
+            tools = GuardedSession(client.session, held)
+            await tools.open()
+            assert (await tools.call_tool("note_read", {"name": "a"})).content[0].text == "note a"  # type: ignore[union-attr]  # a text
+            with pytest.raises(Denied, match="arguments-unknown"):
+                await tools.call_tool("note_read", {"name": "a", "x": 1})
+            await tools.call_tool("note_turn", {"how": "changed", "tell": False})
+            with pytest.raises(Denied, match="tool-changed"):
+                await tools.call_tool("note_read", {"name": "a"})
+
+    with http(lab) as url:
+        run(lambda: act(url))
 
 
 def test_a_denial_ends_up_in_no_log_with_what_it_was_about(lab: Lab) -> None:

@@ -149,7 +149,7 @@ class Lab:
             "min_tools": 1,
             **more,
         }
-        head = {"kind": "policy", "version": 1, "source": "runbook", "owner": "ada", "review_by": "2099-06-30"}
+        head = {"kind": "policy", "version": 1, "source": "agent-runbook", "owner": "ada", "review_by": "2099-06-30"}
         self.policy.write_text(json.dumps({**head, "gates": [limits]}))
         sign(self.policy, self.keys.private("ada"), namespace=POLICY)
 

@@ -14,7 +14,9 @@ async with ClientSession(read, write, message_handler=on_change(held)) as sessio
 2. The list is asked for again when the server says that it changed, when the last comparison is older than the guard allows, and
    when another signed list was put in force. A change that comes while the answer is on its way makes it ask once more.
 3. What was judged is what is sent: the arguments as they were read, not the caller's own object.
-4. A denial raises `Denied`; nothing was sent. So does a session that is halted, on every call from then on.
+4. A list_changed of the protocol 2026-07-28 comes to whoever listens (`Client.listen`), and to `on_change` too. Without a
+   listener nothing is pushed, and the age of the comparison is all there is. `Client(...).session` is a `ClientSession`.
+5. A denial raises `Denied`; nothing was sent. So does a session that is halted, on every call from then on.
 """
 
 from collections.abc import Awaitable, Callable
@@ -132,6 +134,19 @@ class GuardedSession:
         assert decision is not None
         if not decision.allowed:
             raise Denied(self._held.server, decision)
+        if any(_mirrors(one.get("inputSchema")) for one in self._held.allowed()):
+            await self._note_headers()
+
+    async def _note_headers(self) -> None:
+        """Have the SDK list the tools as well: from what it listed last it knows which arguments go into headers."""
+        from mcp.types import PaginatedRequestParams
+
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            params = None if cursor is None else PaginatedRequestParams(cursor=cursor)
+            cursor = (await self._session.list_tools(params=params)).next_cursor
+            if cursor is None:
+                return
 
     async def _offered(self) -> list[Any] | None:
         """Read the whole list, as it came; None: it cannot be read."""
@@ -161,3 +176,17 @@ class GuardedSession:
                 return None
             cursors.add(cursor)
         return None
+
+
+def _mirrors(schema: Any) -> bool:
+    """Whether an argument of a tool is to be repeated in a header (`x-mcp-header`, protocol 2026-07-28)."""
+    waiting = [schema]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            if "x-mcp-header" in one:
+                return True
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+    return False

@@ -24,6 +24,8 @@ REPORTS = [
     "subscription renewal reminder emails failed",
     "stakeholder summary",
     "threshold alerts",
+    "the retry count was high",
+    "the worker restart failed",
     "household energy prices report",
     "deadlock warnings",
     "The file extension was unknown",
@@ -59,6 +61,22 @@ extends
 the lock extends
 lease extends
 worker 7 extends
+the row extends
+coverage extends for 30 minutes
+the warranty extends for 30 minutes
+the warranty extends by 30 s
+tax extends until noon
+tax extends at 02:10
+export results before 02:10
+write results
+read results before 02:10
+process results
+queue results
+call reports
+empty queue messages
+restart timeline
+retry count
+restart alerts
 the worker extends the lease
 keep the hold alive
 please keep the hold alive

@@ -4,15 +4,16 @@
    the other way round. A text is let through where it can be read, whole, as a report by the grammar below, over words that
    are all listed. An order is not found and refused; it cannot be written.
 2. A report is a title or a statement. A title is a noun phrase whose last noun is what reports are made of (timeout, error,
-   summary, notes). A statement has a subject first, and a verb from a list of what is observed, in the past, or a form of
-   "be" with a state.
+   summary, notes); where its first word could be a command ("export"), what happened has to stand in it ("export timeout", and
+   not "export results"). A statement has a subject first, and a verb from a list of what is observed, in the past, or a form
+   of "be" with a state.
 3. What an order needs has no word: no verb in the form that commands, no must, may, will, should or let, no please, no you,
    we or I, no if, no until, no more, longer, again or still, no question mark. No noun of a right (lock, lease, hold, owner,
    token, deadline), no adjective that gives one (active, sole, valid, current, next), and no verb of keeping, taking, giving
    or moving one.
 4. Some such words stand inside a fixed phrase that means something else: press release, release notes, renewable energy,
-   stealth mode, certificate renewal; "extends" behind a noun that cannot hold anything (tax, warranty, schema). Alone they
-   are unknown.
+   stealth mode, certificate renewal; "extends" behind a noun that cannot hold anything (tax, warranty, schema), and without a
+   time. Alone they are unknown.
 5. Names are known where the worker itself showed them, and hold no word of an order. A number stands before what it counts,
    before a unit behind a preposition or "took" and its like, or behind what is numbered (worker 7). "timeout 900" is no
    report.
@@ -49,13 +50,17 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+_EVENT = _words(
+    "timeout timeouts time-out time-outs error errors failure failures fault faults outage outages crashes exception "
+    "exceptions latency latencies incident incidents refusal refusals denial denials disconnects backlog 4xx 5xx "
+    "regression regressions"
+)
+"""What happened, and nobody does on purpose."""
 _TITLE = _words(
-    "timeout timeouts time-out time-outs error errors failure failures fault faults outage outages crash crashes "
-    "exception exceptions warning warnings alert alerts incident incidents summary summaries notes log logs report "
-    "reports trace traces latency latencies count counts status symptom symptoms causes reason reasons explanation "
-    "explanations overview description descriptions timeline timelines result results case cases finding findings backlog "
-    "percentile percentiles histogram histograms metric metrics graph graphs message messages refusal refusals denial "
-    "denials disconnect disconnects 4xx 5xx stacktrace postmortem regression regressions"
+    "crash warning warnings alert alerts summary summaries notes log logs report reports trace traces count counts status "
+    "symptom symptoms causes reason reasons explanation explanations overview description descriptions timeline timelines "
+    "result results case cases finding findings percentile percentiles histogram histograms metric metrics graph graphs "
+    "message messages disconnect stacktrace postmortem"
 )
 _THING = _words(
     "export exports import imports request requests response responses worker workers replica replicas host hosts node "
@@ -77,18 +82,26 @@ _THING = _words(
     "reminder reminders news weather film films song songs house houses solar wind power plant plants grid price prices "
     "bill bills game games retries attempts restarts"
 )
-_BEHIND_A_WORD = _words("process processes read write connect call calls disk-read restart retry note")
-"""Things that would be an order at the head of a title: a word has to stand before them, or one of `_TITLE` right behind."""
+_COMMAND = _words(
+    "export import request service model queue cache batch stream page file record field table invoice test harness "
+    "source document map class list part port code script query sample probe mail email book film power plant price bill "
+    "press store partition shard zone proxy value number version build function line phase pipeline host lab wind log "
+    "report trace count alert crash message graph result reason disconnect step case task request process title store "
+    "letter"
+)
+"""Nouns that are a command where a title begins with them: it then has to have a word of `_EVENT` ("export timeout")."""
+_NEVER_FIRST = _words("process processes read write connect call calls disk-read note restart retry")
+"""What is a command in front of anything: a word has to stand before it."""
 _LABELLED = _words(
     "worker replica host node shard partition region zone attempt request line part step batch job phase status code page "
     "port version column row case test fixture build pod container task"
 )
 _QUALITY = _words(
-    "renewable redacted slow partial internal external nightly daily weekly hourly average median mean high low empty "
-    "unknown invalid missing malformed unexpected repeated early late cold previous earlier failed broken incomplete "
-    "local remote public private big small large short brief plain raw first second third last many few several some "
-    "failing transient intermittent sporadic full total whole single green red blue annual quarterly monthly upcoming "
-    "recent unfamiliar p50 p90 p95 p99"
+    "renewable redacted partial internal external nightly daily weekly hourly average median mean high unknown invalid "
+    "missing malformed unexpected repeated early late cold previous earlier failed broken incomplete local remote public "
+    "private big small large short brief plain raw first second third last many few several some failing transient "
+    "intermittent sporadic full total whole single green red blue annual quarterly monthly upcoming recent unfamiliar p50 "
+    "p90 p95 p99 low"
 )
 _STATE = _words(
     "slow late early empty unavailable unreachable unknown missing invalid malformed idle busy overloaded full down "
@@ -118,9 +131,7 @@ _OF_TIME = _words("after before within over under about between around")
 _ABOUT = _words("about roughly nearly approximately almost")
 _JOIN = _words("and or but while when because , as")
 _ADVERB = _words("twice once early late slowly today yesterday overnight")
-_INERT = _words(
-    "tax taxes warranty coverage map table schema class list article document summary column row road house grid network"
-)
+_INERT = _words("tax taxes warranty road schema class article house")
 """What cannot hold anything, and so may extend."""
 
 _PHRASES: dict[tuple[str, ...], str] = {
@@ -153,10 +164,20 @@ _PHRASES: dict[tuple[str, ...], str] = {
     ("browser", "extension"): "N",
     ("phone", "extension"): "N",
     ("extended", "family"): "N",
-    ("connection", "reset"): "T",
-    ("stream", "reset"): "T",
-    ("connection", "resets"): "T",
+    ("connection", "reset"): "G",
+    ("stream", "reset"): "G",
+    ("connection", "resets"): "G",
     ("response", "time"): "T",
+    ("read", "timeout"): "G",
+    ("read", "timeouts"): "G",
+    ("read", "error"): "G",
+    ("read", "errors"): "G",
+    ("write", "timeout"): "G",
+    ("write", "timeouts"): "G",
+    ("write", "error"): "G",
+    ("write", "errors"): "G",
+    ("connect", "timeout"): "G",
+    ("connect", "timeouts"): "G",
     ("response", "times"): "T",
     ("the", "cause"): "T",
     ("a", "cause"): "T",
@@ -172,10 +193,11 @@ _PHRASES: dict[tuple[str, ...], str] = {
 
 _LISTS: tuple[tuple[str, frozenset[str]], ...] = (
     ("T", _TITLE),
+    ("G", _EVENT),
     ("N", _THING),
     ("L", _LABELLED),
     ("I", _INERT),
-    ("B", _BEHIND_A_WORD),
+    ("Z", _NEVER_FIRST),
     ("Q", _QUALITY),
     ("S", _STATE),
     ("D", _DID),
@@ -275,23 +297,35 @@ def _word(word: str, names: Collection[str]) -> str:
     if _DIGITS.fullmatch(word):
         return "n"
     found = "".join(kind for kind, words in _LISTS if word in words)
+    if word in _COMMAND:
+        found = found.translate(_AS_COMMAND)
     return found + "N" if word in names else found
 
 
-# The grammar, over one letter a word: T a title's noun, N another, L one that is numbered, I one that may extend, B one that
-# needs a word before it; Q quality, S state, A article, n number, U unit, C time of day, H about; D did, O did to, K took, V be,
-# M not, E extends; P preposition, W one of time, F one of things, J join, X adverb.
-_NOUN = "(T|N|I|L|Ln)"
-_MORE = f"(Q|B|{_NOUN})"
-_TITLE_PHRASE = f"A?n?(B|(Q|{_NOUN}){_MORE}*)?T"
-_BARE = f"{_NOUN}({_MORE}*(B|{_NOUN}))?"
-_THINGS = f"(nF)?({_TITLE_PHRASE}|A?n?Q*{_BARE}|(An?|n|Q)Q*B({_MORE}*(B|{_NOUN}))?)"
+# The grammar, over one letter a word: T a title's noun, G an event, N another noun, L one that is numbered, I one that may
+# extend; t, y, l the same as T, N, L where a title that begins with it would command; Z a noun that is never first; Q quality,
+# S state, A article, n number, U unit, C time of day, H about; D did, O did to, K took, V be, M not, E extends; P preposition,
+# W one of time, F one of things, J join, X adverb.
+_AS_COMMAND = str.maketrans({"T": "t", "N": "y", "L": "l", "I": ""})
+_NOUN = "(T|t|G|N|I|L|Ln|y|ln)"
+_WORD = f"(Q|Z|{_NOUN})"
+_HEAD = "(T|t|G)"
+_CALM = "(T|G|N|I|L|Ln)"
+_TITLE_PHRASE = (
+    f"((An?|n|A?n?Q){_WORD}*{_HEAD}"  # something stands before
+    f"|{_CALM}{_WORD}*{_HEAD}|T|G"
+    f"|(y|t){_WORD}*G({_WORD}*{_HEAD})?)"  # a command, if it were not for the event
+)
+_BARE = f"{_NOUN}({_WORD}*(Z|{_NOUN}))?"
+_THINGS = f"(nF)?({_TITLE_PHRASE}|A?n?Q*{_BARE}|(An?|n|Q)Q*Z({_WORD}*(Z|{_NOUN}))?)"
 _MEASURE = "(H?nU)"
 _BESIDE = f"((P|W)({_MEASURE}|C(JC)?|{_THINGS})|F{_THINGS})"  # a title
 _WHEN = f"((P|W|F)({_MEASURE}|C(JC)?|{_THINGS}))"
 _VERB = f"(D|O({_THINGS}|W?{_MEASURE})|K{_MEASURE}|VM?S|V{_TITLE_PHRASE})"
 _PREDICATE = f"{_VERB}(X|{_WHEN})*"
-_SAID = f"({_TITLE_PHRASE}{_BESIDE}*|{_THINGS}(J{_THINGS})?{_WHEN}*{_PREDICATE}(J{_PREDICATE})*|A?Q*IE{_WHEN}*)"
+_SAID = (
+    f"({_TITLE_PHRASE}{_BESIDE}*|{_THINGS}(J{_THINGS})?{_WHEN}*{_PREDICATE}(J{_PREDICATE})*|A?Q*IE((P|W|F){_THINGS})*)"
+)
 GRAMMAR = f"{_SAID}(J{_SAID})*"
 """A regular expression of letters, `|`, `*`, `?` and brackets."""
 

@@ -249,7 +249,15 @@ def test_an_order_is_not_a_report_however_it_is_worded(text: str) -> None:
 @pytest.mark.parametrize("report", ["export timed out", "redacted timeout summary", "The provider returned 3 errors"])
 def test_nor_behind_or_before_a_report(text: str, report: str) -> None:
     # what is no report alone can be the subject of one: "the export worker and export timed out"
-    subjects = {"worker 7", "replica 2", "the export worker", "export queue", "errors, export file"}
+    subjects = {
+        "worker 7",
+        "replica 2",
+        "the export worker",
+        "export queue",
+        "errors, export file",
+        "queue results",
+        "process results",
+    }
     for join in (". ", "; ", ": ", "\n", ", ", " and ", " while "):
         assert fault_of(f"{report}{join}{text}") in FAULTS
         assert fault_of(f"{text}{join}{report}") in FAULTS or text in subjects

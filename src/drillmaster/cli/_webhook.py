@@ -12,7 +12,8 @@ from typing import Any
 
 import click
 
-from drillmaster.adapters.worker.webhook import Endpoint, Keeper, Terminator
+from drillmaster.adapters.worker.recording import Recorder
+from drillmaster.adapters.worker.webhook import Endpoint, Keeper, Terminator, Told
 from drillmaster.adapters.worker.webhook_server import bind
 from drillmaster.adapters.worker.webhook_server import serve as serve_app
 from drillmaster.adapters.worker.webhook_settings import (
@@ -26,6 +27,7 @@ from drillmaster.adapters.worker.webhook_settings import (
 from drillmaster.adapters.worker.webhook_worker import Worker
 from drillmaster.clock import SystemClock
 from drillmaster.errors import Exit, Problem, Refused, one_line
+from drillmaster.guards import Decision
 from drillmaster.screen import screen_url
 from drillmaster.standins import check_host, say
 from drillmaster.stores.inbox import Inbox
@@ -85,7 +87,12 @@ def _serve(settings: Settings, endpoint: Endpoint, named: str, *, host: str, por
         inbox.counts()  # not prepared, or not there: said now, and not to a provider
     listening = bind(host, port)
     keeper = Keeper.of(named, opened, within_s=settings.store_within_s)
-    app = Terminator(endpoint, keeper)
+    recorder = Recorder()
+
+    def recorded(told: Told) -> None:
+        recorder.record(endpoint.source, told.guard, None, Decision(allowed=told.allowed, reason=told.reason))
+
+    app = Terminator(endpoint, keeper, on_decision=recorded)
     where = f"[{host}]" if ":" in host else host
     line = f"{what} http://{where}:{listening.getsockname()[1]}{settings.path}"
     serve_app(app, listening, head_within_s=settings.read_within_s, ready=lambda: say(line))

@@ -23,6 +23,7 @@ def main() -> int:
         "retries.py",
         "workspace.py",
         "gates.py",
+        "lease.py",
     ):
         print(f"\n## bench/{script}\n", flush=True)
         codes.append(subprocess.run([sys.executable, HERE / script], check=False).returncode)

@@ -23,6 +23,7 @@ def main() -> int:
         "retries.py",
         "workspace.py",
         "gates.py",
+        "webhook.py",
         "lease.py",
     ):
         print(f"\n## bench/{script}\n", flush=True)

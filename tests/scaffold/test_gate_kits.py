@@ -15,7 +15,9 @@ from drillmaster.intake.metrics import open_metrics
 from drillmaster.intake.prometheus import read_plan
 from drillmaster.judge import decode_gate, load_policy
 
-KITS = ["cache-keys", "canary", "free-tier", "workspace"]
+KITS = ["cache-keys", "canary", "free-tier", "leases", "retries", "webhook-path", "workspace"]
+
+_OPTIONAL = ("baseline", "exceptions", "model_hosts", "other_names")
 
 
 def filled(text: str) -> str:
@@ -43,7 +45,7 @@ def test_every_limit_is_a_blank_with_an_example(kit: str) -> None:
     (text,) = template(kit).values()
     told = blanks(text)
     assert all(told.values()), [pointer for pointer, example in told.items() if not example]
-    fields = {field for field in find(kit).__struct_fields__ if field not in ("baseline", "exceptions")}
+    fields = {field for field in find(kit).__struct_fields__ if field not in _OPTIONAL}
     assert fields <= {pointer.removeprefix("/gates/0/").partition("/")[0] for pointer in told}
 
 
@@ -86,7 +88,16 @@ def test_so_do_its_limits_where_only_they_are_blank(kit: str) -> None:
 HOWTO = Path(__file__).parents[2] / "docs" / "howto"
 
 
-@pytest.mark.parametrize(("page", "kit"), [("canary", "canary"), ("leave-a-free-tier", "free-tier")])
+@pytest.mark.parametrize(
+    ("page", "kit"),
+    [
+        ("canary", "canary"),
+        ("judge-retries", "retries"),
+        ("keep-a-lab-off-locks", "leases"),
+        ("leave-a-free-tier", "free-tier"),
+        ("trace-a-webhook", "webhook-path"),
+    ],
+)
 def test_the_policy_on_its_page_is_whole(page: str, kit: str) -> None:
     text = (HOWTO / f"{page}.md").read_text("utf-8")
     (block,) = [one for one in re.findall(r"```yaml\n(.*?)```", text, re.S) if "kind: policy" in one]

@@ -43,8 +43,11 @@ NEXT: dict[str, str] = {
     "cutover": "drillmaster gate cutover cutover/plan.json --base origin/main",
     "free-tier": 'drillmaster ledger open --job "JOB" --by NAME, then drillmaster gate free-tier runs',
     "imports": "name the modules that decide in its policy, commit it, then drillmaster gate imports --base origin/main",
+    "leases": "drillmaster evidence new lease-lab --out lease-lab.json on the lab host, then drillmaster gate leases FILE",
     "oracle": "name oracles in .oracle-owners, commit it, then drillmaster gate oracle --base origin/main",
+    "retries": "have workers write their decisions, then drillmaster gate retries soak.jsonl",
     "tools": "drillmaster gate tools tools.allow.json",
+    "webhook-path": "replay signed webhooks with tracing on, then drillmaster gate webhook-path spans.json",
     "workspace": "drillmaster gate workspace DIR",
 }
 """What it takes to a gate's first verdict, with the command last."""

@@ -28,7 +28,7 @@ e2e: $(VENV)/.have-e2e ## run the tests over real sockets and processes, on loop
 	$(PYTEST) -m e2e -n $(DRILLS) --dist worksteal
 
 soak: $(VENV)/.have-e2e ## play the drills that kill and pause 1,000 times instead of 50
-	DRILLMASTER_SOAK=1 $(PYTEST) -m e2e -k drill tests/e2e/test_lease_drill.py
+	DRILLMASTER_SOAK=1 $(PYTEST) -m e2e -k drill tests/e2e/test_lease_drill.py tests/e2e/test_webhook_drill.py
 
 check: format lint types imports test docs ## all that must hold before a commit
 

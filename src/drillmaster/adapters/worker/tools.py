@@ -15,6 +15,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -66,19 +67,25 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str] = {}
 
 
-class SignedList(msgspec.Struct, frozen=True, kw_only=True):
+class SignedList(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """An allow-list in force, and who signed it."""
 
     listing: Listing
     sha256: str
     signers: tuple[str, ...]
 
+    @cached_property
+    def _by_name(self) -> dict[tuple[str, str], dict[str, Any]]:
+        found: dict[tuple[str, str], dict[str, Any]] = {}
+        for one in self.listing.tools:
+            name, server = one.get("name"), one.get("server", "") if self.listing.ours else ""
+            if isinstance(name, str) and isinstance(server, str):
+                found.setdefault((server, name), one)
+        return found
+
     def contract(self, server: str, tool: str) -> dict[str, Any] | None:
         """Give the contract of that very name. In the article's form a tool is of no server."""
-        for one in self.listing.tools:
-            if one.get("name") == tool and (not self.listing.ours or one.get("server", "") == server):
-                return one
-        return None
+        return self._by_name.get((server if self.listing.ours else "", tool))
 
     def like(self, server: str, tool: str) -> bool:
         """Whether a name that the list does not have looks like one that it has."""

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from drillmaster.cli import _code_of, _root
 from drillmaster.gates import names
 
-FILES = {"canary": "metrics.json", "cutover": "plan.json", "interview": "interview.json", "tools": "tools.allow.json"}
+FILES = {
+    "canary": "metrics.json",
+    "cutover": "plan.json",
+    "interview": "interview.json",
+    "leases": "lease-lab.json",
+    "retries": "soak.jsonl",
+    "tools": "tools.allow.json",
+    "webhook-path": "spans.json",
+}
 """Gates that judge one file."""
 FOLDERS = ("eviction", "free-tier", "interview")
 

@@ -20,6 +20,11 @@ def test_a_pin_with_document_owner_and_day_is_sound() -> None:
         ("source", "Chat transcript of Tuesday"),
         ("source", "written by a model"),
         ("source", "LLM notes"),
+        ("source", "contract-"),
+        ("source", "runbook"),
+        ("source", "contract-PROMPT-88"),
+        ("source", "contract-gpt-session"),
+        ("source", "contract-chat-export-88"),
         ("owner", ""),
         ("review_by", ""),
         ("review_by", "soon"),
@@ -38,7 +43,16 @@ def test_the_review_day_itself_still_holds() -> None:
     assert pin_problems(Pin(**{**GOOD, "review_by": "2026-11-29"}), now_ns=NOW_NS) == []
 
 
-@pytest.mark.parametrize("source", ["contract-2026-q3", "runbook: remodelling of the API", "chatham-house-agreement"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "contract-2026-q3",
+        "runbook: remodelling of the API",
+        "chatham-house-agreement",
+        "contract-remodel-2026",
+        "contract-prompt-payment-terms",
+    ],
+)
 def test_a_human_document_with_an_innocent_name_is_taken(source: str) -> None:
     assert pin_problems(Pin(**{**GOOD, "source": source}), now_ns=NOW_NS) == []
 

@@ -13,11 +13,13 @@ import msgspec
 
 from drillmaster.clock import parse_rfc3339
 
-__all__ = ["GuardsFile", "Pin", "Policy", "pin_problems", "seconds_text", "share_text"]
+__all__ = ["GuardsFile", "Pin", "Policy", "names_a_model", "pin_problems", "seconds_text", "share_text"]
 
 _NOT_A_DOCUMENT = re.compile(
-    r"\b(prompt|chat|model|llm|gpt|chatgpt|completion|transcript|assistant)\b|^(prompt|chat|model)-", re.IGNORECASE
+    r"\b(prompt(?!.?payment)|chat|model|llm|gpt|chatgpt|completion|transcript|assistant)\b|^(prompt|chat|model)-",
+    re.IGNORECASE,
 )
+_NO_NAME = re.compile(r"(contract|runbook)[-_: ]*", re.IGNORECASE)
 
 
 class Pin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -64,8 +66,14 @@ class GuardsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 def pin_problems(pin: Pin, *, now_ns: int) -> list[tuple[str, str, str]]:
     """Say what is wrong with a pin, as (field, found, wanted). `now_ns` is wall time."""
     problems = []
-    if not pin.source.strip():
-        problems.append(("source", "nothing", "the name of the human document the numbers come from"))
+    if not pin.source.strip() or _NO_NAME.fullmatch(pin.source.strip()):
+        problems.append(
+            (
+                "source",
+                repr(pin.source) if pin.source.strip() else "nothing",
+                "the name of the human document the numbers come from",
+            )
+        )
     elif _NOT_A_DOCUMENT.search(pin.source):
         problems.append(("source", repr(pin.source), "a human document; text that a model wrote owns no number"))
     if not pin.owner.strip():
@@ -78,6 +86,11 @@ def pin_problems(pin: Pin, *, now_ns: int) -> list[tuple[str, str, str]]:
             ("review_by", f"{pin.review_by}, which has passed", "a review: read the numbers again and set a new day")
         )
     return problems
+
+
+def names_a_model(text: str) -> bool:
+    """Whether a text names a prompt, a chat or a model. What it does not name it may still be: a name proves nothing."""
+    return _NOT_A_DOCUMENT.search(text) is not None
 
 
 def share_text(ratio: float) -> str:

@@ -62,7 +62,7 @@ def read_leases(url: str) -> list[Standing]:
                 lease=lease, item=item, token=str(token), holder=holder, by=by,
                 since_us=int(since_us), until_us=int(until_us), now_us=now_us,
             )
-        )  # fmt: skip
+        )  # fmt: skip  # fields in pairs
     return sorted(found, key=lambda one: (one.lease, one.item))
 
 
@@ -77,7 +77,7 @@ def read_log(url: str, *, key: str | None, last: int) -> list[LogRow]:
                 lease=lease, item=item, at_us=int(at_us), action=action, holder=holder, by=by, asked=str(asked or ""),
                 allowed=bool(int(allowed)), reason=reason, token=str(token or ""),
             )
-        )  # fmt: skip
+        )  # fmt: skip  # fields in pairs
     return found
 
 

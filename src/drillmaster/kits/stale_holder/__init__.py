@@ -83,7 +83,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
             _none("holder-knows", self.unaware, n, "holders went on believing", "holders knew that they had lost it"),
             _none("renewal", self.renewed, n, "stale renewals were granted", "stale renewals, each refused"),
             _none("token-rises", self.lower_tokens, n, "tokens were no higher", "takeovers, each under a higher token"),
-        )  # fmt: skip
+        )  # fmt: skip  # fields in pairs
 
     @property
     def passed(self) -> bool:

@@ -64,7 +64,7 @@ def open_effects(url: str) -> Iterator[Effects]:
         raise Problem(
             screen_url(url), found=one_line(str(error)), wanted="a store in which a drill may write",
             remedy="name a store for drills: --store URL",
-        ) from None  # fmt: skip
+        ) from None  # fmt: skip  # fields in pairs
     try:
         yield opened
     finally:

@@ -423,3 +423,10 @@ def test_random_keys_in_random_text_never_survive() -> None:
         text = "".join(rng.choices(string.printable, k=rng.randint(0, 80)))
         line = f"{text} {key} {text}"
         assert key not in screen_text(line)
+
+
+@pytest.mark.parametrize(
+    "text", ["the webhook answers", '{"guard":"cache-key","allowed":true}', '{"tokens":500}', "a token, or none"]
+)
+def test_what_only_looks_as_if_is_given_back_as_the_same_object(text: str) -> None:
+    assert screen_text(text) is text  # who writes lines goes by that: it screens part by part where it is another

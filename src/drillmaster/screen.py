@@ -152,7 +152,8 @@ def screen_text(text: str, *, keep_length: bool = False) -> str:
     if not _suspicious(text):
         return text
     core = _Core(keep_length=keep_length)
-    return "".join(core.feed(text)) + "".join(core.close())
+    screened = "".join(core.feed(text)) + "".join(core.close())
+    return text if screened == text else screened
 
 
 def screen_value(text: str, max_chars: int = 1_000) -> str:

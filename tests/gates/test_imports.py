@@ -54,6 +54,8 @@ PYTHON_MODELS = [
     "lambda: __import__('langchain_openai')",
     "async def f():\n    from llama_index.llms import openai",
     "import ollama",
+    "import google\ngoogle.genai.Client()",
+    "import google as g\ng.generativeai.configure()",
     "import agents",
 ]
 
@@ -100,6 +102,7 @@ WAYS: dict[str, dict[str, str]] = {
         "src/bin/run.py": "import helper\n",
         "src/bin/helper.py": "import openai\n",
     },
+    "by an attribute of a package": {"src/app/clock.py": "import app\napp.client.ask()\n"},
     "in a circle": {"src/app/clock.py": "import app.a\n", "src/app/a.py": "import app.clock, app.model\n"},
 }
 
@@ -137,6 +140,8 @@ PYTHON_DYNAMIC = [
     "f.__globals__",
     "import importlib.util\nimportlib.util.spec_from_file_location('a', 'b')",
     "from importlib.machinery import SourceFileLoader as L\nL('a', 'b')",
+    "import pickle",
+    "from ctypes import CDLL",
 ]
 
 
@@ -210,6 +215,8 @@ PYTHON_NETWORK = [
     "import asyncio\nasync def f(): await asyncio.open_connection('a', 1)",
     "import aiohttp.client",
     "import boto3",
+    "import urllib\nurllib.request.urlopen(x)",
+    "from posix import system",
 ]
 
 
@@ -277,6 +284,11 @@ def test_a_module_next_door_that_cannot_be_read_is_refused_too() -> None:
         **{"src/app/fast.cpython-311-x86_64-linux-gnu.so": b"\x7fELF", "src/app/clock.py": "import app.fast\n"}
     )  # type: ignore[arg-type]  # bytes are fine
     assert red(binary) == {"scannable"}
+
+
+def test_a_link_or_a_submodule_where_a_package_should_be_is_refused() -> None:
+    evidence = repository(**{"src/app/lib": "../../elsewhere", "src/app/clock.py": "from app.lib.model import now\n"})
+    assert red(msgspec.structs.replace(evidence, links=frozenset({"src/app/lib"}))) == {"scannable"}
 
 
 def test_a_file_that_was_not_read_is_refused() -> None:
@@ -424,6 +436,12 @@ def test_a_script_is_followed_through_the_repository() -> None:
     assert "web.ts > a.ts > index.mjs" in found["model-import"].why
     assert found["unpinned-import"].status == "pass"
     assert "unpinned-import" in red(repository(**files))
+
+
+def test_a_bare_name_that_leads_to_a_file_of_the_repository_is_followed() -> None:
+    files = {TS: 'import { a } from "app/lib/a"\n', "src/app/lib/a.ts": 'import "openai"\n'}
+    assert red(repository(**files)) == {"model-import", "unpinned-import"}
+    assert red(repository(**{TS: 'import { a } from "app-lib/a"\n'})) == set()
 
 
 @pytest.mark.parametrize("source", ["@/llm", "#llm", "~/llm", "/llm", "./gone", ""])

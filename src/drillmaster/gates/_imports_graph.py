@@ -2,8 +2,9 @@
 
 1. Python: a dotted name is looked for below each root of the policy, and beside a module that lies in no package, where a
    script would find it. Loading `a.b.c` loads `a` and `a.b` first. What was taken from a package may be a module of it.
-2. Scripts: a relative specifier leads to a file, with one of the suffixes behind it, or to a folder's `index`. One that begins like
-   an alias of a build (`@/`, `~/`, `#`, `/`) leads somewhere that only the build knows: it cannot be resolved here.
+2. Scripts: a relative specifier leads to a file, with one of the suffixes behind it, or to a folder's `index`; a bare one
+   does where it leads there from a root. One that begins like an alias of a build (`@/`, `~/`, `#`, `/`) leads somewhere that
+   only the build knows: it cannot be resolved here.
 3. What is loaded is followed through the repository's own modules to the end. A package of somebody else's is not opened.
 """
 
@@ -122,9 +123,15 @@ class Paths:
 
     def script(self, path: str, specifier: str) -> str:
         """Give the file of the repository that a specifier leads to; "": none."""
-        if not specifier.startswith("."):
+        plain = specifier.partition("?")[0]
+        if not plain or plain.startswith(_ALIASES):
             return ""
-        base = posixpath.normpath(posixpath.join(posixpath.dirname(path), specifier.partition("?")[0]))
+        # A build can look for bare names below its base: app/llm is src/app/llm.ts where that is there.
+        folders = (posixpath.dirname(path),) if plain.startswith(".") else (*self._roots, "")
+        return next((one for folder in folders if (one := self._script(posixpath.join(folder, plain)))), "")
+
+    def _script(self, place: str) -> str:
+        base = posixpath.normpath(place)
         stem, suffix = posixpath.splitext(base)
         # TypeScript is written with the name of what it will be: ./a.js is a.ts.
         also = {".js": (".ts", ".tsx"), ".mjs": (".mts",), ".cjs": (".cts",), ".jsx": (".tsx",)}.get(suffix, ())
@@ -168,6 +175,8 @@ class Paths:
         for part in parts:
             here = posixpath.join(here, part)
             found = [here + suffix for suffix in PYTHON if here + suffix in self._paths]
+            if here in self._paths:  # no folder, where one is looked for: a link or a submodule
+                found.append(here)
             if here in self._binaries:
                 found.append(self._binaries[here])
             steps.append([*found, *self._inits(here)])

@@ -50,7 +50,7 @@ NETWORK = frozenset(
         "asyncssh", "tornado", "twisted", "treq", "httplib2", "niquests", "curl_cffi", "requests_html", "pyppeteer", "playwright",
         "selenium", "mcp", "fastmcp", "zmq", "nats", "pika", "aio_pika", "kafka", "confluent_kafka", "aiokafka", "redis", "valkey",
         "psycopg", "psycopg2", "asyncpg", "pymongo", "motor", "pymysql", "aiomysql", "sqlalchemy", "subprocess",
-        "multiprocessing", "pty", "pexpect", "sh", "plumbum", "_posixsubprocess", "asyncio.subprocess", "webbrowser",
+        "multiprocessing", "pty", "pexpect", "sh", "plumbum", "_posixsubprocess", "posix", "asyncio.subprocess", "webbrowser",
     }
 )  # fmt: skip  # words
 """What reaches over a network, and what starts a program that can."""

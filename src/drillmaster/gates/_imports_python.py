@@ -2,7 +2,8 @@
 
 1. Every import counts, wherever it stands: in a function, under a condition, under `TYPE_CHECKING`.
 2. `importlib.import_module`, `__import__` and their kin with a constant are an import; with anything else, or handed around under
-   another name, they are something that nobody can follow. So are `exec`, `eval`, `sys.modules`, `sys.path` and `__dict__`.
+   another name, they are something that nobody can follow. So are `exec`, `eval`, `sys.modules`, `sys.path`, `__dict__`, and
+   modules that run what they are handed (`pickle`, `ctypes`).
 3. Names are followed through `import a as b` and `from a import b as c`, and through a plain `x = importlib`.
 4. A read is `.NAME`, `["NAME"]`, `.get("NAME")`, `getattr(x, "NAME")`, `attrgetter("NAME")`, a pattern of `match`, a parameter, a
    field or an imported name. `getattr` with a computed name could be any of them.
@@ -38,6 +39,9 @@ _RUNS_BY_NAME = frozenset(
     }
 )  # fmt: skip  # words
 _OF_SYS = frozenset({"sys.modules", "sys.path", "sys.meta_path", "sys.path_hooks"})
+_LOADERS = frozenset({"ctypes", "_ctypes", "cffi", "pickle", "_pickle", "marshal", "dill", "cloudpickle", "shelve", "imp",
+                      "zipimport", "code", "codeop"})  # fmt: skip  # words
+"""Modules that run what they are handed, or load it from anywhere."""
 _GETTERS = frozenset({"get", "pop", "setdefault", "getlist", "get_all", "__getitem__", "__getattr__"})
 _BY_KEY = frozenset({"operator.attrgetter", "operator.itemgetter", "operator.methodcaller"})
 _OF_OS = ("os.system", "os.popen", "os.exec", "os.spawn", "os.posix_spawn", "os.fork")
@@ -86,8 +90,14 @@ class _Walk:
         for node in self._nodes:
             if isinstance(node, ast.Call):
                 self._call(node)
+        inner = {id(node.value) for node in self._nodes if isinstance(node, ast.Attribute)}
         for node in self._nodes:
             self._other(node)
+            # `import a` and then `a.b.c`: what was loaded elsewhere is reached without an import of its own.
+            if isinstance(node, ast.Attribute) and id(node) not in inner:
+                full = self._full(node)
+                if full and self._root(node) in self._modules:
+                    self.imports.append(Imported(node.lineno, full))
         return Scan(
             imports=_in_order(self.imports),
             bare=all(map(_binds_nothing, self._tree.body)),
@@ -100,15 +110,22 @@ class _Walk:
         for alias in node.names:
             if isinstance(node, ast.Import):
                 self.imports.append(Imported(node.lineno, alias.name))
+                self._loader(node.lineno, alias.name)
                 self._modules.add(alias.asname or alias.name.partition(".")[0])
                 self._names[alias.asname or alias.name.partition(".")[0]] = (
                     alias.name if alias.asname else alias.name.partition(".")[0]
                 )
                 continue
             self.imports.append(Imported(node.lineno, node.module or "", node.level, alias.name))
+            if not node.level:
+                self._loader(node.lineno, node.module or "")
             self._names[alias.asname or alias.name] = f"{node.module or ''}.{alias.name}"
             if alias.name in PARAMETERS:
                 self.reads.append(Hit(node.lineno, alias.name))
+
+    def _loader(self, line: int, name: str) -> None:
+        if name.partition(".")[0] in _LOADERS:
+            self.dynamic.append(Hit(line, name))
 
     def _follow(self) -> None:
         """Follow `x = importlib.import_module` and the like, twice."""
@@ -131,6 +148,11 @@ class _Walk:
             inner = self._full(node.value)
             return f"{inner}.{node.attr}" if inner else ""
         return ""
+
+    def _root(self, node: ast.expr) -> str:
+        while isinstance(node, ast.Attribute):
+            node = node.value
+        return node.id if isinstance(node, ast.Name) else ""
 
     def _call(self, node: ast.Call) -> None:
         full = self._full(node.func)

@@ -118,7 +118,14 @@ class _Walk:
         given = node.child_by_field_name("arguments")
         values = [one for one in given.named_children if one.type != "comment"] if given is not None else []
         first = _string(values[0]) if values else None
-        if name in ("require", "import", "require.resolve", "module.require", "import.meta.resolve"):
+        if name in (
+            "require",
+            "import",
+            "require.resolve",
+            "module.require",
+            "import.meta.resolve",
+            "process.getBuiltinModule",
+        ):
             if called is not None:
                 self._tell(called)
             if first is None:

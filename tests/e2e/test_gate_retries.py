@@ -69,6 +69,38 @@ def soak(folder: Path, planted: int, voter: str = "pinned-map") -> Path:
     return log
 
 
+ADAPTED = """
+import sys, threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import httpx
+from drillmaster import mark
+from drillmaster.adapters.worker.recording import Recorder
+from drillmaster.adapters.worker.retry import Refused, Retries
+from drillmaster.adapters.worker.retry_httpx import retrying
+from drillmaster.guards.retry import Retry
+from drillmaster.stores.one_process import OneProcess
+
+class Handler(BaseHTTPRequestHandler):
+    n = 0
+    def do_POST(self):
+        Handler.n += 1
+        self.send_response(503 if Handler.n <= int(sys.argv[1]) else 200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+    def log_message(self, *args): pass
+
+server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+guard = Retry(max_calls=3, deadline_ms=5000, base_ms=1, cap_ms=5, budget_tokens=1000, refund=1, route="refund")
+retries = Retries(guard, OneProcess(), recorder=Recorder())
+with httpx.Client(transport=retrying(httpx.HTTPTransport(), retries)) as client:
+    for n in range(100):
+        mark("user_request", id=f"r{n}")
+        client.post(f"http://127.0.0.1:{server.server_address[1]}/", headers={"idempotency-key": f"k{n}"})
+server.shutdown()
+"""
+
+
 def gate(folder: Path, *words: str) -> tuple[int, str]:
     done = subprocess.run(
         [sys.executable, "-m", "drillmaster", "gate", "retries", *words],
@@ -105,6 +137,16 @@ def test_a_soak_with_three_planted_failures_passes_and_with_nine_fails(tmp_path:
     code, said = gate(tmp_path, soak(tmp_path, 9).name, "--policy", policy(tmp_path, max_reason_ratio={}))
     assert code == 1, said
     assert re.search(r"FAIL at most 0.05 retries for each request: 6 of 100", said)
+
+
+@pytest.mark.parametrize(("planted", "code"), [(4, 0), (12, 1)])
+def test_what_our_own_adapter_writes_for_httpx_is_judged(tmp_path: Path, planted: int, code: int) -> None:
+    env = {**os.environ, "DRILL_LOG": str(tmp_path / "soak.jsonl")}
+    subprocess.run([sys.executable, "-c", ADAPTED, str(planted)], check=True, timeout=60, env=env)
+    found, said = gate(tmp_path, "soak.jsonl", "--policy", policy(tmp_path, max_reason_ratio={}))
+    assert found == code, said
+    # Three calls each: two of them are retries.
+    assert f"{planted // 3 * 2 + planted % 3} of 100" in said
 
 
 def test_a_model_that_votes_in_the_worker_stops_the_ship(tmp_path: Path) -> None:

@@ -119,6 +119,14 @@ def test_a_sample_of_decisions_is_told_as_one(tmp_path: Path) -> None:
     assert (seen.decided.sampled, seen.decided.goes) == (1, 3)
 
 
+def test_a_fact_that_the_guard_denies_is_read_as_that_denial(tmp_path: Path) -> None:
+    seen = read(
+        tmp_path, decision(reason="facts-unusable", attempt=-5), decision(reason="facts-unusable", attempt=True)
+    )
+    assert (seen.unusable, seen.decided.denied) == (0, {"facts-unusable": 2})
+    assert read(tmp_path, decision(reason="facts-unusable", attempt=-5, allowed=True)).unusable == 1
+
+
 def test_what_our_own_recorder_writes_is_read(tmp_path: Path) -> None:
     log = tmp_path / "soak.jsonl"
     recorder = Recorder(log, allowed_share=1)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from drillmaster.adapters.worker.memory import STEPS, Workspace
+from drillmaster.adapters.worker.recording import Recorder
 from drillmaster.clock import parse_rfc3339
 from drillmaster.errors import Problem
 from drillmaster.guards.memory import Memory
@@ -313,3 +314,23 @@ def test_a_folder_that_is_not_there_is_a_problem_for_whoever_may_write_there(pla
     with pytest.raises(Problem, match="no such folder"):
         place.workspace.write("runner", "notes/deep/memory.md", b"{}")
     assert place.said("free_lane", "nowhere/memory.json") == "class-denied"
+
+
+def test_each_decision_is_written_down_and_counted_without_a_path(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    recorder = Recorder(tmp_path / "timeline.jsonl")
+    workspace = Workspace(place.root, GUARD, sums=place.sums, recorder=recorder, entry="agent-memory")
+    workspace.write("runner", "memory.json", b"{}")
+    workspace.write("free_lane", "memory-of-ada.json", b"{}")
+    workspace.move("runner", "memory.json", "notes/memory.md")
+    lines = [json.loads(line) for line in (tmp_path / "timeline.jsonl").read_text().splitlines() if line.strip()]
+    assert [(one["event"], one["reason"], one["lane"]) for one in lines] == [
+        ("guard_decision", "may-write", "runner"),
+        ("guard_decision", "class-denied", "free_lane"),
+        ("guard_decision", "may-write", "runner"),
+    ]
+    assert "ada" not in (tmp_path / "timeline.jsonl").read_text()
+    assert recorder.counts() == {
+        ("agent-memory", "memory", "may-write", True): 2,
+        ("agent-memory", "memory", "class-denied", False): 1,
+    }

@@ -37,6 +37,7 @@ from drillmaster.rules.secrets import look, look_at_name
 from drillmaster.timeline.opening import complaint
 
 if TYPE_CHECKING:
+    from drillmaster.adapters.worker.recording import Recorder
     from drillmaster.intake.judging import Asked
     from drillmaster.verdict import Verdict
 
@@ -89,6 +90,12 @@ class _Looked(msgspec.Struct, frozen=True):
     unread: int
 
 
+class _Lane(msgspec.Struct, frozen=True):
+    """What of a write is written down."""
+
+    lane: str
+
+
 class _Folder(msgspec.Struct):
     """A folder that was opened: its descriptor, and the steps that led to it. -1: it leads elsewhere."""
 
@@ -100,10 +107,16 @@ class _Folder(msgspec.Struct):
 class Workspace:
     """The one way in which tools write into an agent's working directory."""
 
-    def __init__(self, root: Path, guard: Memory, *, sums: Path) -> None:
-        """Keep checksums in the file `sums`, which lies outside of `root`, where no lane writes. Raises Problem."""
+    def __init__(
+        self, root: Path, guard: Memory, *, sums: Path, recorder: "Recorder | None" = None, entry: str = "memory"
+    ) -> None:
+        """Keep checksums in the file `sums`, which lies outside of `root`, where no lane writes. Raises Problem.
+
+        Each decision goes to `recorder`, where there is one, under the name `entry`: the lane and the reason, and no path.
+        """
         self._root = Path(os.path.realpath(root))
         self._guard = guard
+        self._recorder, self._entry = recorder, entry
         self._sums = Path(os.path.realpath(sums))
         if self._sums == self._root or self._sums.is_relative_to(self._root):
             raise Refused(
@@ -115,6 +128,9 @@ class Workspace:
 
     def write(self, lane: str, path: str, data: bytes, *, at: Step = lambda step: None) -> Decision:
         """Write a file, or say why not. Raises Problem where it is allowed and the disk does not do it."""
+        return self._recorded(lane, self._write(lane, path, data, at))
+
+    def _write(self, lane: str, path: str, data: bytes, at: Step) -> Decision:
         looked = _looked(path, data)
         denied = self._denied(lane, path, looked)
         if denied is not None:
@@ -128,6 +144,9 @@ class Workspace:
 
     def move(self, lane: str, source: str, target: str, *, at: Step = lambda step: None) -> Decision:
         """Move a file, or say why not: the target is written and the source taken away, and the lane may do both."""
+        return self._recorded(lane, self._move(lane, source, target, at))
+
+    def _move(self, lane: str, source: str, target: str, at: Step) -> Decision:
         nothing = _looked(source, b"")
         denied = self._denied(lane, source, nothing) or self._denied(lane, target, _looked(target, b""))
         if denied is not None:
@@ -185,6 +204,11 @@ class Workspace:
             faults=tuple(faults),
             verdict=verdict,
         )
+
+    def _recorded(self, lane: object, decision: Decision) -> Decision:
+        if self._recorder is not None:
+            self._recorder.record(self._entry, "memory", _Lane(lane if type(lane) is str else ""), decision)
+        return decision
 
     # What is there
 

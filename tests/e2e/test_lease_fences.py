@@ -107,16 +107,21 @@ def test_a_release_waits_for_the_holders_own_write_too(pg: str) -> None:
 
 
 @pytest.mark.needs("postgres")
+@pytest.mark.parametrize("renewals", [0, 1, 3])
 @pytest.mark.parametrize("isolation", ["READ_COMMITTED", "REPEATABLE_READ", "SERIALIZABLE"])
-def test_a_write_whose_transaction_began_before_the_takeover_is_not_taken(pg: str, isolation: str) -> None:
+def test_a_write_whose_transaction_began_before_the_takeover_is_not_taken(
+    pg: str, isolation: str, renewals: int
+) -> None:
     import psycopg
 
-    item = f"isolation {isolation}"
+    item = f"isolation {isolation} {renewals}"
     with contextlib.closing(open_store(pg, within_s=5)) as store, psycopg.connect(pg) as db:
         db.isolation_level = psycopg.IsolationLevel[isolation]
         with hold(GUARD, store, by="a", item=item) as lease:
             token = lease.token
             db.execute("SELECT done_by FROM jobs").fetchall()  # its snapshot is from now on
+            for _ in range(renewals):  # versions of the lease's row between that and the takeover
+                assert lease.renew().allowed
         with hold(GUARD, store, by="b", item=item):
             if isolation == "READ_COMMITTED":
                 assert db.execute(*held_write(token, item)).rowcount == 0
@@ -124,6 +129,62 @@ def test_a_write_whose_transaction_began_before_the_takeover_is_not_taken(pg: st
                 with pytest.raises(psycopg.errors.SerializationFailure):
                     db.execute(*held_write(token, item))
         db.rollback()
+
+
+@pytest.mark.needs("postgres")
+def test_no_write_is_taken_after_a_newer_token_whatever_runs_beside_it(pg: str) -> None:
+    import psycopg
+
+    thieves = Lease(lease="export", ttl_ms=60_000, may_steal=("thief",))
+    with psycopg.connect(pg, autocommit=True) as db:
+        db.execute("CREATE TABLE taken (n bigserial PRIMARY KEY, token bigint)")
+    with contextlib.closing(open_store(pg, within_s=20)) as store:
+
+        def ask(action: str, holder: str, token: str | None) -> str:
+            request = LeaseRequest(
+                action=action, source="lock-client", holder=holder, by="thief", fencing_token=token, item="beside"
+            )
+            told = decide(thieves, request, store)
+            assert told.allowed, told
+            return str(told.fencing_token)  # type: ignore[attr-defined]  # it is granted
+
+        tokens = [ask("acquire", "h0", None)]
+        ends = time.monotonic() + 4
+
+        def write(which: int) -> None:
+            with psycopg.connect(pg, autocommit=True) as db:
+                while time.monotonic() < ends:
+                    token = tokens[max(0, len(tokens) - which)]
+                    f = fence_held(token, key=thieves.key("beside"), database="postgresql")
+                    db.execute(f"INSERT INTO taken (token) SELECT %(dm_token)s WHERE {f.where}".encode(), f.params)
+
+        def renew() -> None:
+            while time.monotonic() < ends:
+                n = len(tokens)
+                request = LeaseRequest(
+                    action="renew",
+                    source="lock-client",
+                    holder=f"h{n - 1}",
+                    by="thief",
+                    fencing_token=tokens[n - 1],
+                    item="beside",
+                )
+                assert decide(thieves, request, store).reason in ("renewed", "stale-token")
+
+        threads = [threading.Thread(target=write, args=(which,)) for which in (1, 1, 2)] + [
+            threading.Thread(target=renew)
+        ]
+        for one in threads:
+            one.start()
+        while time.monotonic() < ends:
+            tokens.append(ask("steal", f"h{len(tokens)}", tokens[-1]))
+            time.sleep(0.005)
+        for one in threads:
+            one.join()
+    with psycopg.connect(pg) as db:
+        taken = [token for (token,) in db.execute("SELECT token FROM taken ORDER BY n").fetchall()]
+    assert len(set(taken)) > 10, "too few takeovers met a write to show anything"
+    assert taken == sorted(taken)
 
 
 @pytest.mark.needs("postgres")

@@ -309,3 +309,31 @@ def test_each_decision_is_written_down_and_counted_where_a_recorder_is_given(tmp
     lines = (tmp_path / "timeline.jsonl").read_text()
     assert lines.count('"guard_decision"') == sum(counts.values())
     assert lease.token not in lines and lease.holder not in lines
+
+
+@pytest.mark.needs("redis-server")
+def test_a_replica_that_was_behind_gives_higher_tokens_than_the_one_before_it() -> None:
+    import redis
+
+    guard = Lease(lease="behind", ttl_ms=60_000, may_steal=())
+    with (
+        redis_server("--save", "", "--appendonly", "no") as server,
+        contextlib.closing(open_store(server.url, within_s=5)) as store,
+    ):
+        store.prepare()
+        with hold(guard, store, by="a"):
+            pass
+        with contextlib.closing(redis.Redis.from_url(server.url)) as client:
+            client.save()  # what came over to the replica; the rest never did
+        tokens = []
+        for n in range(5):
+            with hold(guard, store, by=f"b{n}") as lease:
+                tokens.append(int(lease.token))
+        server.kill()
+        server.start()
+        with hold(guard, store, by="c", wait_s=5) as lease:
+            assert int(lease.token) > max(tokens)
+        assert [row.by for row in read_log(server.url, key=guard.key(), last=100) if row.reason == "granted"] == [
+            "a",
+            "c",
+        ]

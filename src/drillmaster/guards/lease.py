@@ -66,7 +66,9 @@ class Lease(Guard[Held, LeaseRequest], frozen=True, kw_only=True, tag="lease"):
     LAW: ClassVar[AnyLaw] = LAW
 
     lease: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    """What is held, by name: nightly-export."""
     ttl_ms: Annotated[int, msgspec.Meta(ge=1, le=31 * 86_400_000)]
+    """How long it lasts unless it is renewed: long enough for a slow store, short enough to wait for after a crash."""
     may_steal: tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=200)], ...]
     """Names of workers or people; empty: nobody steals."""
 

@@ -1,7 +1,9 @@
 """Which string names one object of one tenant, and what no key can be."""
 
 import hashlib
+import json
 import re
+from importlib.resources import files
 from typing import Any
 
 import msgspec
@@ -305,3 +307,15 @@ def test_a_type_that_would_make_no_good_keys_is_refused(changed: dict[str, Any])
 def test_a_schema_and_version_are_declared_once() -> None:
     assert types_fault((CART, PAGE)) == ""
     assert types_fault((CART, PAGE, CART)) == "cart-v3 is declared twice"
+
+
+TABLE = json.loads(files("drillmaster.rules").joinpath("_cases/cache_keys.json").read_text(encoding="utf-8"))
+DECLARED = {one.name: one for one in msgspec.convert(TABLE["types"], list[KeyType])}
+
+
+@pytest.mark.parametrize("case", TABLE["cases"], ids=lambda case: case["name"])
+def test_the_table_of_cases_holds(case: dict[str, Any]) -> None:
+    kind = DECLARED[case["type"]]
+    secret = TABLE["secrets"][kind.keyed].encode() if kind.keyed else None
+    minted = mint(kind, case["tenant"], case["fields"], secret=secret)
+    assert (minted.key, minted.fault) == (case["key"], case["fault"])

@@ -207,6 +207,10 @@ def test_what_is_no_accept_span(one: Span) -> None:
 
 def test_an_accept_span_may_say_its_route_in_its_name_alone_or_have_a_name_of_its_own() -> None:
     assert LIMITS.is_accept(span("31", "POST /webhooks/billing", 0, 1, kind="server"))
+    assert LIMITS.is_accept(span("31", "POST", 0, 1, kind="server", path="/webhooks/billing", route="/webhooks/{who}"))
+    routed = limits(accept_paths=("/webhooks/{who}",))
+    assert routed.is_accept(span("31", "POST", 0, 1, kind="server", path="/webhooks/x", route="/webhooks/{who}"))
+    assert not LIMITS.is_accept(span("31", "POST /webhooks/billing", 0, 1, kind="server", path="/elsewhere"))
     gate = limits(accept_paths=(), accept_names=("webhook.accept",))
     assert gate.is_accept(span("31", "webhook.accept", 0, 1))
 

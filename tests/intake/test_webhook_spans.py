@@ -69,7 +69,7 @@ def test_what_the_sdk_writes_is_read_as_what_it_is(tmp_path: Path, form: str) ->
     top, insert, asked, work = (
         seen[one] for one in ("POST /webhooks/billing", "INSERT events", "chat gpt-4o", "process evt")
     )
-    assert (top.kind, top.method, top.path, top.status, top.parent) == ("server", "POST", "/webhooks/billing", 202, "")
+    assert (top.kind, top.method, top.route, top.status, top.parent) == ("server", "POST", "/webhooks/billing", 202, "")
     assert (insert.parent, insert.stores, asked.parent) == (top.id, True, top.id)
     assert "gen_ai.operation.name" in asked.signals and model_of(asked) and not model_of(insert)
     assert work.trace != top.trace and work.links == ((top.trace, top.id),) and work.kind == "consumer"
@@ -82,10 +82,10 @@ def test_both_forms_of_one_trace_say_the_same_but_for_the_grain_of_time(tmp_path
     otlp, console = read(traced(tmp_path, "otlp")), read(traced(tmp_path, "console"))
     for name, one in otlp.items():
         other = console[name]
-        assert (one.kind, one.signals, one.path, one.status, one.stores) == (
+        assert (one.kind, one.signals, one.route, one.status, one.stores) == (
             other.kind,
             other.signals,
-            other.path,
+            other.route,
             other.status,
             other.stores,
         )
@@ -214,6 +214,30 @@ def test_a_file_that_holds_no_spans_is_refused_by_its_name_where_it_has_one(
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Problem, match="no such file"):
         open_spans([tmp_path / "spans.json"], now_ns=NOW_NS)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "path", "route", "host"),
+    [
+        (
+            {"url.path": "/webhooks/billing", "http.route": "/webhooks/{who}"},
+            "/webhooks/billing",
+            "/webhooks/{who}",
+            "",
+        ),
+        ({"http.target": "/webhooks/billing?token=hunter2"}, "/webhooks/billing", "", ""),
+        ({"url.full": "https://u:hunter2@api.openai.com:443/v1/x?k=hunter2"}, "/v1/x", "", "api.openai.com"),
+        ({"http.url": "http://[::1", "server.address": "10.0.0.7"}, "", "", "10.0.0.7"),
+        ({"net.peer.name": "llm.internal", "http.host": "x:8080"}, "", "", "llm.internal"),
+    ],
+)
+def test_of_a_url_the_path_and_the_host_are_kept(
+    tmp_path: Path, attributes: dict[str, str], path: str, route: str, host: str
+) -> None:
+    pairs = [{"key": key, "value": {"stringValue": value}} for key, value in attributes.items()]
+    (span,) = one(tmp_path, otlp(attributes=pairs)).spans
+    assert (span.path, span.route, span.host) == (path, route, host)
+    assert "hunter2" not in repr(span)
 
 
 @pytest.mark.parametrize(

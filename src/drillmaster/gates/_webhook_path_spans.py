@@ -64,7 +64,9 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     """Names of attributes and events that only models' spans have."""
     method: str = ""
     path: str = ""
-    """Route or path, without a query."""
+    """Without a query."""
+    route: str = ""
+    """What the path was matched by, where a framework says so: `/webhooks/{provider}`."""
     host: str = ""
     status: int | None = None
     answered: bool = False

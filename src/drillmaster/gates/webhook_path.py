@@ -60,7 +60,7 @@ class WebhookPath(Gate[Spans], frozen=True, kw_only=True, tag="webhook-path"):
     ARTICLE_CODES: ClassVar[dict[str, int]] = {}
 
     accept_paths: tuple[Annotated[str, msgspec.Meta(pattern=r"\A/", max_length=200)], ...]
-    """Routes that webhooks come in by: `/webhooks/billing`."""
+    """Paths or routes that webhooks come in by: `/webhooks/billing`, `/webhooks/{provider}`."""
     accept_names: tuple[_Name, ...]
     """Names of accept spans that are no server's, such as `webhook.accept`; []: there are none."""
     statuses: Annotated[tuple[Annotated[int, msgspec.Meta(ge=200, le=599)], ...], msgspec.Meta(min_length=1)]
@@ -128,7 +128,8 @@ class WebhookPath(Gate[Spans], frozen=True, kw_only=True, tag="webhook-path"):
         if span.name in self.accept_names:
             return True
         named = span.name.partition(" ")[2] or span.name
-        there = span.path in self.accept_paths or (not span.path and named in self.accept_paths)
+        said = [one for one in (span.path, span.route) if one] or [named]
+        there = not set(self.accept_paths).isdisjoint(said)
         return span.kind == "server" and there and span.method in ("", "POST")
 
     def _paths(self, seen: Spans) -> list[_Path]:

@@ -273,6 +273,7 @@ def _span(attributes: dict[str, Any], inner: list[str], where: str, **fields: An
         or (("rpc.service",) if "bedrock" in _text(attributes, "rpc.service").lower() else ()),
         method=_text(attributes, "http.request.method", "http.method").upper()[:20],
         path=_path(attributes),
+        route=_text(attributes, "http.route")[:200],
         host=_host(attributes),
         status=_status(attributes, where),
         answered=_text(attributes, "asgi.event.type") == "http.response.start",
@@ -286,10 +287,8 @@ def _text(attributes: dict[str, Any], *names: str) -> str:
 
 
 def _path(attributes: dict[str, Any]) -> str:
-    """Give the route where there is one, else the path; without a query."""
-    said = _text(attributes, "http.route", "url.path") or _text(attributes, "http.target")
-    if not said:
-        said = _url(_text(attributes, "url.full", "http.url")).path
+    """Give the path, without a query."""
+    said = _text(attributes, "url.path", "http.target") or _url(_text(attributes, "url.full", "http.url")).path
     return said.partition("?")[0].partition("#")[0][:200]
 
 

@@ -54,6 +54,8 @@ MOST_BODY_BYTES = retry_after.MAX_BODY_BYTES
 _NESTED_FIELD = "x-stainless-retry-count"
 _KEPT = frozenset({"retry-after-over-cap", "deadline"})
 _MOST_WAIT_US = later.MOST_US
+_LAST_BYTE_MS = 10
+"""An answer is heard here by its head; where it comes from, it may end so much later, and the wait counts from there."""
 _job: contextvars.ContextVar[str] = contextvars.ContextVar("drillmaster_job", default="")
 
 
@@ -258,7 +260,7 @@ class Retries:
                 return Outcome(decision=decision, calls=calls, kept=kept)
             if holder:
                 yield from self._says("wait", key, holder, decision.wait_ms)
-            if not (yield Wait(decision.wait_ms)):
+            if not (yield Wait(decision.wait_ms + (_LAST_BYTE_MS if facts.asked_wait_ms else 0))):
                 if holder:
                     yield from self._says("leave", key, holder)
                 raise self.stops()

@@ -178,6 +178,31 @@ def test_a_program_that_changed_after_the_load_is_not_started(lab: Lab) -> None:
     assert ToolSession(shelf, GUARD, "another").start().decision.reason == "command-not-listed"
 
 
+def test_a_server_elsewhere_is_reached_by_its_listed_url_or_not_at_all(lab: Lab) -> None:
+    url = "https://mcp.example.com/mcp"
+    value = lab.listing().value
+    value["servers"].append({"name": "far", "url": url})
+    lab.write_policy(urls=[url])
+    lab.put(value, "ada")
+    shelf = lab.shelf()
+    shelf.load()
+    assert ToolSession(shelf, GUARD, "far").start().url == url
+    lab.write_policy(urls=[])
+    fresh = lab.shelf()
+    assert "remote-server" in fresh.keep()
+
+
+def test_a_servers_environment_is_what_the_list_gives_it_and_is_in_no_text(lab: Lab) -> None:
+    value = lab.listing().value
+    value["servers"][0]["env"] = {"NOTES_TOKEN": "${MY_TOKEN}", "NOTES_MODE": "quiet", "NOTES_LOST": "${NOT_SET}"}
+    lab.put(value, "ada")
+    shelf = lab.shelf()
+    shelf.load()
+    command = ToolSession(shelf, GUARD, "file").start({"MY_TOKEN": "hunter2", "OTHER": "x"})
+    assert command.env == {"NOTES_TOKEN": "hunter2", "NOTES_MODE": "quiet"}
+    assert "hunter2" not in f"{command!r} {command}"
+
+
 # Calls
 
 

@@ -13,6 +13,7 @@
 
 import logging
 import os
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -27,7 +28,7 @@ from drillmaster.adapters.worker.recording import Recorder
 from drillmaster.clock import Clock, SystemClock
 from drillmaster.errors import Problem, Refused
 from drillmaster.gates._tools_change import of_offered
-from drillmaster.gates._tools_contract import of_command
+from drillmaster.gates._tools_contract import of_command, url_wrong
 from drillmaster.gates.tools import Listing, Offered, Tools, ToolsGate
 from drillmaster.guards import Decision
 from drillmaster.guards import tools as law
@@ -60,11 +61,18 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """Words to start a server by, each program by the path whose digest was just looked at; None where it is denied."""
+    """How a server is reached: words to start it by, each program by the path whose digest was just looked at, or a URL.
+
+    Neither is there where it is denied. `env` is for its process alone, and is in no text of this.
+    """
 
     decision: Decision
     words: tuple[str, ...] | None = None
+    url: str | None = None
     env: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"Command({self.decision.reason}, {self.words or ''})"
 
 
 class SignedList(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -300,22 +308,31 @@ class ToolSession:
         """The reason that ended the session; "": it goes on."""
         return "" if self._state is None else self._state.halted
 
-    def start(self) -> Command:
-        """Judge the words that start the server, and the digests of its programs, right before they are run."""
+    def start(self, environ: Mapping[str, str] = os.environ) -> Command:
+        """Judge the words that start the server, and the digests of its programs, right before they are run; or its URL.
+
+        What the list writes as `${NAME}` in the server's `env` is taken from `environ`; nothing else of that goes along.
+        """
         with self._lock:
-            signed = self._shelf.list
-            entry = self._entry(signed)
-            words = entry.get("command") if entry is not None else None
-            listed = isinstance(words, list) and bool(words) and all(isinstance(word, str) for word in words)
-            command = [str(word) for word in words] if listed and isinstance(words, list) else []
-            faults = len(list(of_command(command, self.server, self._shelf.gate))) if listed else 0
-            resolved, changed = self._resolved(command) if listed and not faults else ([], 0)
+            entry = self._entry(self._shelf.list) or {}
+            url, said = entry.get("url"), entry.get("command")
+            words = [word for word in said if isinstance(word, str)] if isinstance(said, list) else []
+            resolved: list[str] = []
+            changed = 0
+            if isinstance(url, str) and said is None:
+                faults = int(bool(url_wrong(url)) or url not in self._shelf.gate.urls)
+            else:
+                url = None
+                faults = len(list(of_command(said, self.server, self._shelf.gate)))
+                if words and not faults:
+                    resolved, changed = self._resolved(words)
+            listed = bool(words) or url is not None
             decision = self._step(self._facts("start", listed=listed, command_faults=faults, programs_changed=changed))
         if not decision.allowed:
             return Command(decision=decision)
-        env = entry.get("env") if entry is not None else None
-        given = {key: one for key, one in env.items() if isinstance(one, str)} if isinstance(env, dict) else {}
-        return Command(decision=decision, words=tuple(resolved), env=given)
+        if url is not None:
+            return Command(decision=decision, url=url)
+        return Command(decision=decision, words=tuple(resolved), env=_given(entry.get("env"), environ))
 
     def opened(self, tools: Sequence[Any] | None, *, asked_in: int | None = None) -> Decision:
         """Compare what the server offers with the list. None: it could not be read.
@@ -522,6 +539,18 @@ class ToolSession:
 
     def _now_ms(self) -> int:
         return self._clock.mono_ns() // 1_000_000
+
+
+def _given(env: object, environ: Mapping[str, str]) -> dict[str, str]:
+    """Give what a server's process gets in its environment: texts of the list, and what they refer to by name."""
+    found = {}
+    for name, value in env.items() if isinstance(env, dict) else ():
+        refers = re.fullmatch(r"\$\{([A-Za-z_]\w*)\}", value) if isinstance(value, str) else None
+        if refers is not None and refers[1] in environ:
+            found[name] = environ[refers[1]]
+        elif isinstance(value, str) and "$" not in value:
+            found[name] = value
+    return found
 
 
 def _pin(entry: dict[str, Any] | None) -> str:

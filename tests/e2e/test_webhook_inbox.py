@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import contextlib
+import json
 import os
 import random
 import signal
@@ -23,12 +24,13 @@ from drillmaster.adapters.worker.webhook import Keeper
 from drillmaster.kits.webhook.ledger import LEDGER, granted
 from drillmaster.stores.inbox import Arrival, Inbox, Unkept
 from drillmaster.stores.inbox_opening import backend_of, open_inbox
-from tests.e2e.hooklab import environ, settings
+from tests.e2e.hooklab import environ, run, settings
 from tests.e2e.pglab import postgres
 from tests.stores.inbox_machine import InboxMachine
 
 pytestmark = [pytest.mark.e2e, pytest.mark.needs("postgres"), pytest.mark.timeout(180)]
 
+MODULE = "drillmaster.kits.webhook.ledger"
 TABLES = ("inbox", "inbox_other", "inbox_effects", "inbox_notes", "rehearsal_ledger")
 
 
@@ -144,7 +146,6 @@ def test_two_at_once_never_claim_one_event(named: str) -> None:
     assert sorted(names) == [f"e{n:03}" for n in range(100)]
 
 
-MODULE = "drillmaster.kits.webhook.ledger"
 # A rule that is slow at times, so that a kill finds a worker in the middle of one.
 SLOW = f"""\
 import random, time
@@ -206,6 +207,27 @@ def test_workers_that_are_killed_over_and_over_grant_each_event_once(named: str,
     connection = backend_of(named, within_s=5).connect()
     assert granted(connection, "acme") == {f"e{n:03}": [n + 1] for n in range(total)}
     connection.close()
+
+
+def test_what_waits_for_a_person_is_told_and_closed_from_the_command_line(named: str, tmp_path: Path) -> None:
+    path = settings(tmp_path, inbox=named)
+    with open_inbox(named, within_s=5) as inbox:
+        inbox.keep_all([arrival("e1"), arrival("e1", digest="other"), arrival("e2", amount=0), arrival("e3")])
+    worked = run("work", str(path), "--rule", f"{MODULE}:rule", "--apply", f"{MODULE}:grant", "--once")
+    assert worked.returncode == 0 and worked.stdout == "effect 2; parked 1\n", worked.stderr
+    told = run("status", str(path), "--json")
+    assert told.returncode == 1
+    assert {(one["kind"], one["event_id"]) for one in json.loads(told.stdout)["open"]} == {
+        ("other-body", "e1"),
+        ("parked", "e2"),
+    }
+    assert run("again", str(path), "e2", "--by", "ada").returncode == 0
+    assert run("work", str(path), "--rule", f"{MODULE}:rule", "--once").stdout == "parked 1\n"
+    assert run("looked", str(path), "e2", "--by", "ada").returncode == 0
+    assert run("looked", str(path), "e1", "--by", "ada").returncode == 0
+    assert run("looked", str(path), "e1", "--by", "ada").returncode == 2
+    assert run("status", str(path)).returncode == 0
+    assert run("forget", str(path), "--days", "1").stdout == "0 bodies emptied\n"
 
 
 def test_connections_that_are_cut_lose_nothing_and_double_nothing(server: str) -> None:

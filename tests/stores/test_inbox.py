@@ -129,3 +129,52 @@ def test_the_effect_of_an_event_that_has_one_is_not_written_twice(tmp_path: Path
         other.commit()
         other.close()
     assert len(ran) == 1 and inbox.counts().effects == 1
+
+
+def test_what_waits_for_a_person_is_listed_until_one_looked(tmp_path: Path) -> None:
+    inbox = made(tmp_path / "i.db")
+    for name, digest in (("e1", "a"), ("e1", "b"), ("e1", "b"), ("e2", "a")):
+        inbox.keep(arrival(name, digest))
+    for _ in range(2):
+        event = inbox.claim(lease_ms=1_000)
+        assert event is not None and inbox.park(event, reason="effect-unusable")
+    told = [(one.kind, one.event_id, one.why, one.times) for one in inbox.open()]
+    assert sorted(told) == [
+        ("other-body", "e1", "b", 2),
+        ("parked", "e1", "effect-unusable", 1),
+        ("parked", "e2", "effect-unusable", 1),
+    ]
+    assert inbox.again("acme", "e2", by="ada") and not inbox.again("acme", "e2", by="ada")
+    event = inbox.claim(lease_ms=1_000)
+    assert event is not None and (event.event_id, event.attempt) == ("e2", 1)
+    assert inbox.looked("acme", "e1", by="ada") and not inbox.looked("acme", "e1", by="ada")
+    assert inbox.open() == [] and inbox.counts().other_bodies == inbox.counts().parked == 0
+    assert inbox.keep(arrival("e1", "a")) == "known" and inbox.keep(arrival("e1", "c")) == "other-body"
+    assert [one.why for one in inbox.open()] == ["c"]  # another one is another alarm
+    assert not inbox.looked("other", "e1", by="ada")
+
+
+def test_bodies_are_emptied_when_they_are_old_and_no_event_comes_a_second_time(tmp_path: Path) -> None:
+    clock = ManualClock()
+    inbox = Inbox(SQLite(str(tmp_path / "i.db"), within_s=1, clock=clock))
+    inbox.prepare()
+    for name in ("e1", "e2"):
+        inbox.keep(arrival(name))
+    event = inbox.claim(lease_ms=1_000)
+    assert event is not None
+    inbox.settle(event, None, reason="x")
+    assert inbox.forget(older_than_ms=1_000) == 0
+    clock.advance(2)
+    assert inbox.forget(older_than_ms=1_000) == 1 and inbox.forget(older_than_ms=1_000) == 0
+    rows = (
+        sqlite3.connect(tmp_path / "i.db").execute("SELECT event_id, body FROM drillmaster_inbox ORDER BY 1").fetchall()
+    )
+    assert rows == [("e1", b""), ("e2", b"{}")]
+    assert inbox.keep(arrival("e1")) == "known"
+
+
+def test_an_inbox_is_its_owner_s_alone_to_read(tmp_path: Path) -> None:
+    made(tmp_path / "i.db").keep(arrival())
+    assert {path.stat().st_mode & 0o077 for path in tmp_path.iterdir()} == {0}
+    with pytest.raises(Unkept, match="No such file"):
+        made(tmp_path / "nowhere" / "i.db")

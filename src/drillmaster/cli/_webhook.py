@@ -25,7 +25,7 @@ from drillmaster.adapters.worker.webhook_settings import (
     read_settings,
 )
 from drillmaster.adapters.worker.webhook_worker import Worker
-from drillmaster.clock import SystemClock
+from drillmaster.clock import SystemClock, rfc3339
 from drillmaster.errors import Exit, Problem, Refused, one_line
 from drillmaster.guards import Decision
 from drillmaster.screen import screen_url
@@ -33,7 +33,7 @@ from drillmaster.standins import check_host, say
 from drillmaster.stores.inbox import Inbox
 from drillmaster.stores.inbox_opening import open_inbox
 
-__all__ = ["drill", "lab", "prepare", "serve", "status", "work"]
+__all__ = ["again", "drill", "forget", "lab", "looked", "prepare", "serve", "status", "work"]
 
 
 def prepare(path: Path) -> None:
@@ -163,16 +163,46 @@ def _not(named: str, option: str, wanted: str) -> Problem:
 def status(path: Path, *, as_json: bool) -> None:
     settings = read_settings(path, clock=SystemClock())
     with open_inbox(settings.inbox, within_s=settings.store_within_s) as inbox:
-        counts = inbox.counts()
+        counts, waiting = inbox.counts(), inbox.open()
     if as_json:
         from drillmaster.cli import say_json
 
-        say_json(counts)
+        say_json({"counts": counts, "open": waiting})
     else:
         for name in counts.__struct_fields__:
             click.echo(f"{name.replace('_', ' '):14} {getattr(counts, name)}")
-    if counts.parked or counts.other_bodies:
+        for one in waiting:
+            line = f"{rfc3339(one.at_ms * 1_000_000, digits=0)}  {one.kind:10}  {one.event_id}  {one.why}, {one.times} times"
+            click.echo(one_line(line))
+    if waiting:
         raise SystemExit(Exit.FAIL)
+
+
+def again(path: Path, event_id: str, *, by: str) -> None:
+    settings = read_settings(path, clock=SystemClock())
+    with open_inbox(settings.inbox, within_s=settings.store_within_s) as inbox:
+        if not inbox.again(settings.provider, event_id, by=by):
+            raise _not_open(event_id, "an event that is parked")
+    click.echo(one_line(f"{event_id}: waiting again"))
+
+
+def looked(path: Path, event_id: str, *, by: str) -> None:
+    settings = read_settings(path, clock=SystemClock())
+    with open_inbox(settings.inbox, within_s=settings.store_within_s) as inbox:
+        if not inbox.looked(settings.provider, event_id, by=by):
+            raise _not_open(event_id, "one of which something is open")
+    click.echo(one_line(f"{event_id}: closed"))
+
+
+def _not_open(event_id: str, wanted: str) -> Problem:
+    return Problem(event_id, found="no such event", wanted=wanted, remedy="drillmaster webhook status lists them")
+
+
+def forget(path: Path, *, days: int) -> None:
+    settings = read_settings(path, clock=SystemClock())
+    with open_inbox(settings.inbox, within_s=settings.store_within_s) as inbox:
+        count = inbox.forget(older_than_ms=days * 86_400_000)
+    click.echo(f"{count} bodies emptied")
 
 
 def drill(*, rounds: int, inbox: str | None, wait_s: float, as_json: bool) -> None:

@@ -112,11 +112,16 @@ def work(settings: Path, rule: str, model: str | None, apply: str | None, once: 
     _webhook.work(settings, rule=rule, model=model, apply=apply, once=once)
 
 
+_by = click.option("--by", required=True, metavar="NAME", help="Who looked at it.")
+
+
 @command.command()
 @_settings
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def status(settings: Path, as_json: bool) -> None:
-    """Count what is in the inbox. Exit code 1 where something waits for a person: parked events, or other bodies.
+    """Count what is in the inbox, and list what waits for a person. Exit code 1 where something does.
+
+    That is an event that is parked, and a body that came under the identifier of another one.
 
     \b
     Examples:
@@ -125,6 +130,53 @@ def status(settings: Path, as_json: bool) -> None:
     from drillmaster.cli import _webhook
 
     _webhook.status(settings, as_json=as_json)
+
+
+@command.command()
+@_settings
+@click.argument("event_id")
+@_by
+def again(settings: Path, event_id: str, by: str) -> None:
+    """Let an event that is parked be worked on again, with its attempts counted anew.
+
+    \b
+    Examples:
+      drillmaster webhook again webhook.yaml evt_1Nv0 --by ada
+    """
+    from drillmaster.cli import _webhook
+
+    _webhook.again(settings, event_id, by=by)
+
+
+@command.command()
+@_settings
+@click.argument("event_id")
+@_by
+def looked(settings: Path, event_id: str, by: str) -> None:
+    """Say that a person looked at what is open of an event. It is closed without an effect; bodies stay.
+
+    \b
+    Examples:
+      drillmaster webhook looked webhook.yaml evt_1Nv0 --by ada
+    """
+    from drillmaster.cli import _webhook
+
+    _webhook.looked(settings, event_id, by=by)
+
+
+@command.command()
+@_settings
+@click.option("--days", required=True, type=click.IntRange(1, 3_650), help="Longer ago than so many days.")
+def forget(settings: Path, days: int) -> None:
+    """Empty the bodies of events that ended long ago. Identifiers, digests and effects stay, so that none comes a second time.
+
+    \b
+    Examples:
+      drillmaster webhook forget webhook.yaml --days 90
+    """
+    from drillmaster.cli import _webhook
+
+    _webhook.forget(settings, days=days)
 
 
 @command.command()

@@ -32,6 +32,7 @@ __all__ = [
     "Inbox",
     "Kept",
     "Noted",
+    "Open",
     "Settled",
     "Unkept",
     "effect_fault",
@@ -96,7 +97,20 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     effects: int
     notes: int
     other_bodies: int
-    """Events that came under an identifier that had another body."""
+    """Bodies that came under an identifier that had another one, and that nobody looked at yet."""
+
+
+class Open(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that waits for a person: an event that is parked, or another body under its identifier."""
+
+    kind: Literal["parked", "other-body"]
+    source: str
+    event_id: str
+    why: str
+    """The reason; of another body its digest."""
+    times: int
+    """Attempts; of another body how often it came."""
+    at_ms: int
 
 
 def effect_fault(effect: object) -> str:
@@ -169,12 +183,28 @@ _EFFECT_OF = (
     "SELECT kind, account, amount_minor, currency FROM drillmaster_inbox_effects WHERE source = ? AND event_id = ?"
 )
 _SOURCES = "SELECT DISTINCT source FROM drillmaster_inbox ORDER BY source"
+_OPEN = (
+    "SELECT 'parked', source, event_id, reason, attempts, ended_ms FROM drillmaster_inbox WHERE state = 'parked' UNION ALL"
+    " SELECT 'other-body', source, event_id, digest, times, first_ms FROM drillmaster_inbox_other WHERE looked_by = ''"
+    " ORDER BY 6, 3 LIMIT ?"
+)
+_AGAIN = (
+    "UPDATE drillmaster_inbox SET state = 'waiting', attempts = 0, not_before_ms = NULL, reason = ?"
+    " WHERE source = ? AND event_id = ? AND state = 'parked'"
+)
+_CLOSED = (
+    "UPDATE drillmaster_inbox SET state = 'closed', reason = ? WHERE source = ? AND event_id = ? AND state = 'parked'"
+)
+_LOOKED = "UPDATE drillmaster_inbox_other SET looked_by = ? WHERE source = ? AND event_id = ? AND looked_by = ''"
+_FORGET = (
+    "UPDATE drillmaster_inbox SET body = ? WHERE state IN ('done', 'closed') AND ended_ms < {now} - ? AND body <> ?"
+)
 _COUNTS = (
     "SELECT (SELECT count(*) FROM drillmaster_inbox WHERE state = 'waiting'),"
     " (SELECT count(*) FROM drillmaster_inbox WHERE state = 'done'),"
     " (SELECT count(*) FROM drillmaster_inbox WHERE state = 'parked'),"
     " (SELECT count(*) FROM drillmaster_inbox_effects), (SELECT count(*) FROM drillmaster_inbox_notes),"
-    " (SELECT count(*) FROM drillmaster_inbox_other)"
+    " (SELECT count(*) FROM drillmaster_inbox_other WHERE looked_by = '')"
 )
 
 
@@ -283,6 +313,29 @@ class Inbox:
 
         return self._asked(counted)
 
+    def open(self, *, most: int = 1_000) -> list[Open]:
+        """List what waits for a person, the oldest first. Raises Unkept."""
+
+        def listed(connection: Connection) -> list[Open]:
+            rows = self._run(connection, _OPEN, (most,)).fetchall()
+            return [Open(**dict(zip(Open.__struct_fields__, row, strict=True))) for row in rows]
+
+        return self._asked(listed)
+
+    def again(self, source: str, event_id: str, *, by: str) -> bool:
+        """Let an event that is parked be worked on again; False: none is. Raises Unkept."""
+        return self._wrote(_AGAIN, (f"again by {by}", source, event_id))
+
+    def looked(self, source: str, event_id: str, *, by: str) -> bool:
+        """Say that a person looked at what is open of an event: it is closed, without an effect. False: nothing is open."""
+        parked = self._wrote(_CLOSED, (f"closed by {by}", source, event_id))
+        other = self._count(_LOOKED, (by, source, event_id))
+        return parked or other > 0
+
+    def forget(self, *, older_than_ms: int) -> int:
+        """Empty the bodies of events that ended longer ago than that. Identifier, digest and effect stay. Raises Unkept."""
+        return self._count(_FORGET, (b"", older_than_ms, b""))
+
     def effect_of(self, source: str, event_id: str) -> Effect | None:
         """Give an event's effect; None: it has none. Raises Unkept."""
 
@@ -324,11 +377,15 @@ class Inbox:
 
     def _wrote(self, query: str, words: Sequence[Any]) -> bool:
         """Whether a statement found its row."""
+        return self._count(query, words) == 1
 
-        def wrote(connection: Connection) -> bool:
-            return bool(self._run(connection, query, words).rowcount == 1)
+    def _count(self, query: str, words: Sequence[Any]) -> int:
+        """How many rows a statement found."""
 
-        return self._asked(wrote)
+        def counted(connection: Connection) -> int:
+            return int(self._run(connection, query, words).rowcount)
+
+        return self._asked(counted)
 
     def _run(self, connection: Connection, query: str, params: Sequence[Any] = ()) -> Any:
         said = self._said.get(query)

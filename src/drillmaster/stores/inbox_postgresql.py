@@ -17,13 +17,14 @@ _TABLES = (
     """CREATE TABLE IF NOT EXISTS drillmaster_inbox (
   seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, source TEXT NOT NULL, event_id TEXT NOT NULL, digest TEXT NOT NULL,
   body BYTEA NOT NULL, received_ms BIGINT NOT NULL,
-  state TEXT NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'done', 'parked')), reason TEXT NOT NULL DEFAULT '',
+  state TEXT NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'done', 'parked', 'closed')), reason TEXT NOT NULL DEFAULT '',
   attempts INTEGER NOT NULL DEFAULT 0, claim TEXT, claimed_ms BIGINT, claim_until_ms BIGINT, not_before_ms BIGINT, ended_ms BIGINT,
   UNIQUE (source, event_id))""",
     "CREATE INDEX IF NOT EXISTS drillmaster_inbox_waiting ON drillmaster_inbox (seq) WHERE state = 'waiting'",
     """CREATE TABLE IF NOT EXISTS drillmaster_inbox_other (
   source TEXT NOT NULL, event_id TEXT NOT NULL, digest TEXT NOT NULL, body BYTEA NOT NULL, first_ms BIGINT NOT NULL,
-  last_ms BIGINT NOT NULL, times BIGINT NOT NULL, UNIQUE (source, event_id, digest))""",
+  last_ms BIGINT NOT NULL, times BIGINT NOT NULL, looked_by TEXT NOT NULL DEFAULT '',
+  UNIQUE (source, event_id, digest))""",
     """CREATE TABLE IF NOT EXISTS drillmaster_inbox_effects (
   source TEXT NOT NULL, event_id TEXT NOT NULL, kind TEXT NOT NULL, account TEXT NOT NULL,
   amount_minor BIGINT NOT NULL CHECK (amount_minor > 0), currency TEXT NOT NULL, made_ms BIGINT NOT NULL,

@@ -4,6 +4,7 @@ Its clock is the host's, by the function `inbox_ms()` that each connection bring
 beginning, and is on disk before it ends (WAL, synchronous = FULL).
 """
 
+import os
 import sqlite3
 from pathlib import Path
 
@@ -16,13 +17,14 @@ __all__ = ["SQLite"]
 _TABLES = (
     """CREATE TABLE IF NOT EXISTS drillmaster_inbox (
   seq INTEGER PRIMARY KEY AUTOINCREMENT, source TEXT NOT NULL, event_id TEXT NOT NULL, digest TEXT NOT NULL, body BLOB NOT NULL,
-  received_ms INTEGER NOT NULL, state TEXT NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'done', 'parked')),
+  received_ms INTEGER NOT NULL, state TEXT NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'done', 'parked', 'closed')),
   reason TEXT NOT NULL DEFAULT '', attempts INTEGER NOT NULL DEFAULT 0, claim TEXT, claimed_ms INTEGER, claim_until_ms INTEGER,
   not_before_ms INTEGER, ended_ms INTEGER, UNIQUE (source, event_id))""",
     "CREATE INDEX IF NOT EXISTS drillmaster_inbox_waiting ON drillmaster_inbox (seq) WHERE state = 'waiting'",
     """CREATE TABLE IF NOT EXISTS drillmaster_inbox_other (
   source TEXT NOT NULL, event_id TEXT NOT NULL, digest TEXT NOT NULL, body BLOB NOT NULL, first_ms INTEGER NOT NULL,
-  last_ms INTEGER NOT NULL, times INTEGER NOT NULL, UNIQUE (source, event_id, digest))""",
+  last_ms INTEGER NOT NULL, times INTEGER NOT NULL, looked_by TEXT NOT NULL DEFAULT '',
+  UNIQUE (source, event_id, digest))""",
     """CREATE TABLE IF NOT EXISTS drillmaster_inbox_effects (
   source TEXT NOT NULL, event_id TEXT NOT NULL, kind TEXT NOT NULL, account TEXT NOT NULL,
   amount_minor INTEGER NOT NULL CHECK (amount_minor > 0), currency TEXT NOT NULL, made_ms INTEGER NOT NULL,
@@ -47,6 +49,8 @@ class SQLite:
         self._clock = clock or SystemClock()
 
     def connect(self, *, making: bool = False) -> Connection:
+        if making:  # bodies are nobody else's to read; what SQLite puts beside the file gets its mode
+            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         mode = "rwc" if making else "rw"  # rule 5: only `prepare` makes a file
         connection = sqlite3.connect(
             f"{self._path.absolute().as_uri()}?mode={mode}", uri=True, timeout=self._within_s, isolation_level=None
@@ -59,4 +63,4 @@ class SQLite:
         connection.execute("PRAGMA journal_mode = WAL")
 
     def fault(self, error: BaseException) -> str | None:
-        return str(error) if isinstance(error, sqlite3.Error) else None
+        return str(error) if isinstance(error, sqlite3.Error | OSError) else None

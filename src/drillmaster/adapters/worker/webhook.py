@@ -245,7 +245,8 @@ class Terminator:
         return self._ask(msgspec.structs.replace(facts, stored=stored)), False
 
     def _is_ours(self, scope: Scope, headers: Sequence[tuple[bytes, bytes]]) -> bool:
-        if scope.get("raw_path", b"") != self._path or scope.get("query_string"):
+        path = scope.get("raw_path")  # a server need not say it
+        if (scope["path"].encode() if path is None else path) != self._path or scope.get("query_string"):
             return False
         wanted = self._endpoint.hostname
         if wanted is None:

@@ -21,7 +21,6 @@ def test_a_pin_with_document_owner_and_day_is_sound() -> None:
         ("source", "written by a model"),
         ("source", "LLM notes"),
         ("source", "contract-"),
-        ("source", "runbook"),
         ("source", "contract-PROMPT-88"),
         ("source", "contract-gpt-session"),
         ("source", "contract-chat-export-88"),

@@ -19,7 +19,7 @@ _NOT_A_DOCUMENT = re.compile(
     r"\b(prompt(?!.?payment)|chat|model|llm|gpt|chatgpt|completion|transcript|assistant)\b|^(prompt|chat|model)-",
     re.IGNORECASE,
 )
-_NO_NAME = re.compile(r"(contract|runbook)[-_: ]*", re.IGNORECASE)
+_NO_NAME = re.compile(r"\w+[-_:]+", re.IGNORECASE)
 
 
 class Pin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,0 +1,183 @@
+"""The order of one call, told step by step, without a socket or a clock that runs."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drillmaster.adapters.worker.retry import Body, Ledger, Outcome, Put, Refused, Retries, Send, Wait, job, outcome_of
+from drillmaster.adapters.worker.retry_loops import failed, status_of
+from drillmaster.guards import Decision
+from drillmaster.guards.retry import REASONS, Retry
+from drillmaster.rules.later import Word
+from drillmaster.stores.one_process import OneProcess
+
+LIMITS = Retry(max_calls=3, deadline_ms=60_000, base_ms=100, cap_ms=5_000, budget_tokens=10, refund=0.5)
+KEPT = msgspec.structs.replace(LIMITS, hold_ms=60_000, keep_ms=3_600_000)
+
+
+def told(status: int, **fields: str) -> Any:
+    return status, lambda: [(name.replace("_", "-"), value) for name, value in fields.items()]
+
+
+def played(retries: Retries, answers: list[Any], *, key: str = "k", stops: bool = False, body: Any = b"") -> list[Any]:
+    """Carry out a call by hand, with these answers one after another: its steps, and at the end what it returned or raised."""
+    store, seen = OneProcess(), []
+    steps = retries.call("POST", key, replayable=True)
+    got: Any = None
+    try:
+        while True:
+            step = steps.send(got)
+            seen.append(step)
+            if isinstance(step, Put):
+                got = store.ask(step.law, step.ask.key, step.ask.question)
+            elif isinstance(step, Send):
+                got = answers.pop(0)
+            elif isinstance(step, Body):
+                got = body
+            else:
+                got = not stops
+    except StopIteration as end:
+        seen.append(end.value)
+    except Refused as refused:
+        seen.append(refused.decision)
+    return seen
+
+
+def words(steps: list[Any]) -> list[str]:
+    def word(step: Any) -> str:
+        if isinstance(step, Put):
+            return str(getattr(step.ask.question, "what", step.law.name))
+        return f"wait {step.wait_ms}" if isinstance(step, Wait) else type(step).__name__.lower()
+
+    return [word(step) for step in steps[:-1]]
+
+
+def test_a_call_that_goes_well_asks_nobody() -> None:
+    retries = Retries(LIMITS, None)
+    assert words(played(retries, [told(200)])) == ["send"]
+    assert retries.ledger.ratio() == 0.0
+
+
+def test_a_retry_is_one_question_and_waits_as_asked() -> None:
+    steps = played(Retries(LIMITS, None), [told(503, retry_after="3"), told(200)])
+    assert words(steps)[:3] == ["send", "retry_budget", "wait 3010"]  # the answer may end a little after its head
+    assert words(steps)[3:] == ["send"] and steps[-1] is None
+
+
+def test_good_calls_are_paid_back_once_they_come_to_a_token() -> None:
+    retries = Retries(LIMITS, None)
+    assert [words(played(retries, [told(200)])) for _ in range(4)] == [["send"], ["send", "retry_budget"]] * 2
+
+
+def test_a_kept_key_is_told_as_it_begins_waits_and_is_let_go() -> None:
+    steps = played(Retries(KEPT, None), [told(503, retry_after="1"), told(404)])
+    assert words(steps) == ["begin", "send", "retry_budget", "wait", "wait 1010", "begin", "send", "leave"]
+    assert steps[-1] == Outcome(decision=Decision(allowed=False, reason="status-not-retryable"), calls=2)
+    assert words(played(Retries(KEPT, None), [told(200)], key="")) == ["send"]
+
+
+def test_a_call_without_an_answer_is_never_sent_again() -> None:
+    steps = played(Retries(LIMITS, None), [None])
+    assert words(steps) == ["send"] and steps[-1].decision.reason == "status-not-retryable"
+
+
+def test_a_job_is_kept_where_a_wait_is_over_the_cap_and_nowhere_else() -> None:
+    retries = Retries(LIMITS, None, queue="later")
+    with job("job-7"):
+        steps = played(retries, [told(429, retry_after="3600")])
+    assert steps[-1].kept == "job-7" and steps[-1].decision.wait_ms == 3_600_000
+    put = steps[-2]
+    assert put.ask.key == "later" and put.ask.question == Word(what="put", name="job-7", span_us=3_600_000_000)
+    with job("job-7"):
+        assert words(played(retries, [told(404)])) == ["send"]
+        assert words(played(Retries(LIMITS, None), [told(429, retry_after="3600")])) == ["send"]
+    assert played(retries, [told(429, retry_after="3600")])[-1].kept == ""
+
+
+def test_a_body_is_read_where_the_pinned_dialect_says_so() -> None:
+    wait = b'{"error":{"details":[{"@type":"google.rpc.RetryInfo","retryDelay":"2s"}]}}'
+    gemini = msgspec.structs.replace(LIMITS, dialect="gemini")
+    steps = played(Retries(gemini, None), [told(429), told(200)], body=wait)
+    assert words(steps) == ["send", "body", "retry_budget", "wait 2010", "send"]
+    assert words(played(Retries(gemini, None), [told(500)], body=wait)) == ["send"]
+    assert played(Retries(gemini, None), [told(429)], body=None)[-1].decision.reason == "retry-after-unreadable"
+    assert "body" not in words(played(Retries(LIMITS, None), [told(429), told(200)], body=wait))
+
+
+def test_a_worker_that_stops_lets_the_key_go() -> None:
+    steps = played(Retries(KEPT, None), [told(503)], stops=True)
+    assert words(steps)[-1] == "leave" and steps[-1].reason == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("fields", "refused"),
+    [({}, False), *(({"x-stainless-retry-count": one}, one not in ("", "0")) for one in ("", "0", "1", "2", "x"))],
+)
+def test_what_the_library_above_calls_its_retry_is_refused(fields: dict[str, str], refused: bool) -> None:
+    retries = Retries(LIMITS, None)
+    if refused:
+        with pytest.raises(Refused, match="nested-retries"):
+            retries.check_nested(fields)
+    else:
+        retries.check_nested(fields)
+    assert retries.ledger.counts()["nested-retries"] == refused
+
+
+@given(st.lists(st.sampled_from([200, 503, 429, 404, 500, None]), min_size=4, max_size=4), st.booleans())
+def test_whatever_comes_the_calls_are_within_the_limits_and_each_decision_is_counted(
+    statuses: list[int | None], keyed: bool
+) -> None:
+    retries = Retries(LIMITS, None)
+    steps = played(retries, [None if one is None else told(one) for one in statuses], key="k" if keyed else "")
+    sent = sum(isinstance(one, Send) for one in steps)
+    assert sent <= (LIMITS.max_calls if keyed else 1)
+    assert (retries.ledger.requests, retries.ledger.retries) == (1, sent - 1)
+    counts = retries.ledger.counts()
+    assert set(counts) == set(REASONS)
+    assert counts["pinned-status"] == sent - 1
+    failed_calls = sum(one is None or one >= 400 for one in statuses[:sent])
+    assert sum(counts.values()) == failed_calls
+
+
+def test_jitter_is_over_the_whole_of_the_wait() -> None:
+    waits = []
+    for _ in range(300):
+        steps = played(Retries(LIMITS, None), [told(503), told(200)])
+        waits.append(next(one.wait_ms for one in steps if isinstance(one, Wait)))
+    assert 0 <= min(waits) < 20 and 80 < max(waits) <= 100 and len(set(waits)) > 40
+
+
+def test_a_ledger_without_requests_has_no_ratio() -> None:
+    assert Ledger().ratio() is None
+
+
+def test_an_outcome_is_found_where_each_library_keeps_it() -> None:
+    outcome = Outcome(decision=Decision(allowed=False, reason="deadline"), calls=1)
+
+    class Answer:
+        def __init__(self, **held: Any) -> None:
+            self.__dict__.update(held)
+
+    assert outcome_of(Answer(extensions={"drillmaster": outcome})) is outcome
+    assert outcome_of(Answer(response=Answer(drillmaster=outcome))) is outcome
+    assert outcome_of(Answer(extensions={}, drillmaster="prose")) is None
+    assert outcome_of(None) is None
+
+
+def test_a_loop_is_told_method_and_key_by_the_request_or_the_caller() -> None:
+    class Answer:
+        status_code = 503
+        headers = {"retry-after": "3"}  # noqa: RUF012 - an answer
+        request = type("Request", (), {"method": "PUT", "headers": {"idempotency-key": "k-9"}})()
+
+    error = type("Failed", (Exception,), {"response": Answer()})()
+    retries = Retries(LIMITS, None)
+    facts = failed(retries, error, method="", key="", attempt=2, elapsed_s=1.5)
+    assert (facts.method, facts.idempotency_key, facts.code, facts.asked_wait_ms) == ("PUT", "k-9", 503, 3_000)
+    assert (facts.attempt, facts.elapsed_ms) == (2, 1_500)
+    bare = failed(retries, ValueError("no"), method="", key="", attempt=1, elapsed_s=0.0)
+    assert (bare.method, bare.code) == ("", None) and status_of(ValueError()) is None
+    assert failed(retries, error, method="POST", key="mine", attempt=1, elapsed_s=0.0).method == "POST"

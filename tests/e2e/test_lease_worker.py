@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -263,6 +264,7 @@ def test_a_redis_that_came_back_empty_denies_until_it_is_prepared_and_then_gives
 
 SET_CLOCK = """\
 import sys
+import threading
 from drillmaster.guards.lease import Lease, LeaseRequest
 from drillmaster.stores import decide
 from drillmaster.stores.opening import open_store
@@ -337,3 +339,16 @@ def test_a_replica_that_was_behind_gives_higher_tokens_than_the_one_before_it() 
             "a",
             "c",
         ]
+
+
+def test_leases_that_are_given_back_at_once_leave_no_thread_and_no_memory(tmp_path: Path) -> None:
+    from drillmaster.adapters.worker import lease as adapter
+
+    with store_url("sqlite", tmp_path) as url, contextlib.closing(open_store(url, within_s=5)) as store:
+        guard = Lease(lease="short", ttl_ms=60_000, may_steal=())
+        before = threading.active_count()
+        for _ in range(300):
+            with hold(guard, store, by="a"):
+                pass
+        assert threading.active_count() <= before + 1
+        assert len(adapter._watch()._due) < 200

@@ -13,6 +13,8 @@
 
 import asyncio
 import contextlib
+import functools
+import heapq
 import os
 import random
 import secrets
@@ -99,8 +101,12 @@ class _Term:
         self._ends_s = sent_s + (decision.lasts_ms or 0) / 1_000
         return self.left_s() > 0
 
+    def ours(self) -> bool:
+        """Whether this process acquired it, and not one that forked this one."""
+        return self._pid == os.getpid()
+
     def left_s(self) -> float:
-        if self.lost or self._pid != os.getpid():
+        if self.lost or not self.ours():
             return 0.0
         return max(0.0, self._ends_s - _now_s())
 
@@ -148,15 +154,84 @@ class _Asking:
         return min(pause_s, left_s)
 
 
+class _Watch:
+    """One thread of a process that waits for the first renewal of each lease, which then gets a thread of its own.
+
+    A lease that is given back before that costs no thread. Where a store hangs, only its own lease waits.
+    """
+
+    def __init__(self) -> None:
+        self._fresh()
+        os.register_at_fork(after_in_child=self._fresh)
+
+    def _fresh(self) -> None:
+        self._changed = threading.Condition()
+        self._due: list[tuple[float, int, HeldLease]] = []
+        self._added = self._dropped = 0
+        self._thread: threading.Thread | None = None
+
+    def add(self, due_s: float, lease: "HeldLease") -> None:
+        with self._changed:
+            self._added += 1
+            entry = due_s, self._added, lease
+            heapq.heappush(self._due, entry)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="drillmaster leases", daemon=True)
+                self._thread.start()
+            elif self._due[0] is entry:
+                self._changed.notify()
+
+    def drop(self) -> None:
+        """Say that a lease was given back before its first renewal. They are swept out when most of them are such."""
+        with self._changed:
+            self._dropped += 1
+            if self._dropped > 64 and self._dropped * 2 > len(self._due):
+                self._due = [entry for entry in self._due if not entry[2].done]
+                heapq.heapify(self._due)
+                self._dropped = 0
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                wait_s = self._due[0][0] - _now_s() if self._due else None
+                if wait_s is None or wait_s > 0:
+                    self._changed.wait(wait_s)
+                    continue
+                lease = heapq.heappop(self._due)[2]
+            try:
+                lease.begin()
+            except RuntimeError:  # no more threads just now; the lease goes on to its deadline
+                self.add(_now_s() + 0.05, lease)
+
+
+@functools.cache
+def _watch() -> _Watch:
+    return _Watch()
+
+
 class HeldLease:
-    """A lease that is held, and renewed from a thread of its own until it is released or lost."""
+    """A lease that is held, and renewed from a thread until it is released or lost."""
 
     def __init__(self, term: _Term, store: Store, on_lost: OnLost | None) -> None:
         self._term, self._store, self._on_lost = term, store, on_lost
         self._done = threading.Event()
         self._lost = threading.Event()
-        self._thread = threading.Thread(target=self._renew, name=f"drillmaster {term.place}", daemon=True)
-        self._thread.start()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        _watch().add(_now_s() + term.pause_s(again=False), self)
+
+    @property
+    def done(self) -> bool:
+        """Whether it was given back, or tried to be."""
+        return self._done.is_set()
+
+    def begin(self) -> None:
+        """Start renewing, in a thread; called once, by what waits for that."""
+        with self._lock:
+            if not self._done.is_set():
+                thread = threading.Thread(target=self._renew, name=f"drillmaster {self._term.place}", daemon=True)
+                thread.start()
+                self._thread = thread
 
     @property
     def token(self) -> str:
@@ -197,10 +272,14 @@ class HeldLease:
         """Give it back. False: it was not this holder's any more, or the store did not answer; then it ends at its deadline."""
         if self._done.is_set():
             return False
-        self._done.set()
-        if self._term._pid != os.getpid():
+        if not self._term.ours():
+            self._done.set()
             return False
-        if threading.current_thread() is not self._thread:
+        with self._lock:
+            self._done.set()
+        if self._thread is None:
+            _watch().drop()
+        elif threading.current_thread() is not self._thread:
             self._thread.join()
         if self._term.ended():
             return False

@@ -57,9 +57,10 @@ class _ArticleQuota(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             raise ValueError(f"burst at most maxRequestsPerWindow: found {self.burst} over {self.maxRequestsPerWindow}")
 
 
-def file_of(place: str, data: bytes) -> File:
-    """Read a guards file, or one in the article's form. Raises Problem."""
+def file_of(place: str, data: bytes, *, at: str = "") -> File:
+    """Read a guards file, or one in the article's form, as it was `at` a version. Raises Problem."""
     fmt = format_of(place)
+    place = f"{place} at {at}" if at else place
     value = strict.load(data, place=place, fmt=fmt, cap_bytes=_CAP_BYTES)
     if isinstance(value, list) or (isinstance(value, dict) and "kind" not in value and "windowSeconds" in value):
         return _of_article(place, value)
@@ -166,7 +167,7 @@ class QuotaIntake:
             now_ns=asked.now_ns,
             source=None if document is None else source.document(document),
             since=since,
-            before=None if before is None else file_of(f"{source.place} at {since}", before),
+            before=None if before is None else file_of(source.place, before, at=since),
             signing=signing,
             why=why,
             signers=signers,

@@ -65,6 +65,15 @@ def test_a_real_accept_path_is_told_from_one_that_asks_a_model(
     assert "summarise" not in told and "invoice paid" not in told
 
 
+def test_our_own_terminator_asks_no_model_and_answers_by_its_table(tmp_path: Path) -> None:
+    out = tmp_path / "spans.json"
+    subprocess.run([sys.executable, str(TERMINATOR.with_name("traced_of_ours.py")), str(out)], check=True, timeout=60)
+    # Its threads write to the inbox, which no instrumentation here sees.
+    code, said = gate(tmp_path, out.name, min_accepts=2, min_model_spans=0, store_span=False)
+    assert code == 0, said
+    assert "3 accepts, 2 of them with 202" in said and "STORE NOT TRACED" in said
+
+
 def test_a_worker_that_is_not_traced_leaves_nothing_to_see_and_is_refused(tmp_path: Path) -> None:
     out = traced(tmp_path, "worker", "otlp")
     kept = [line for line in out.read_text().splitlines() if "gen_ai" not in line]

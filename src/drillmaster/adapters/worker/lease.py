@@ -130,7 +130,7 @@ class _Term:
 
 
 class _Asking:
-    """How long to go on asking for a lease, and what comes next."""
+    """How long to go on asking for a lease, and what comes next: each half second at least, since it may be released any time."""
 
     def __init__(self, guard: Lease, by: str, item: str, wait_s: float, recorder: Recorder | None) -> None:
         self._args = guard, by, item, recorder
@@ -144,7 +144,7 @@ class _Asking:
             self.term = _Term(*self._args)
             pause_s = 0.0
         elif decision.reason in ("held", "store-unavailable"):
-            most_s = max(0.02, self.term.guard.ttl_ms / 10_000)
+            most_s = min(0.5, max(0.02, self.term.guard.ttl_ms / 10_000))
             wait_s = decision.wait_ms / 1_000 if decision.wait_ms else most_s
             pause_s = min(wait_s, most_s * random.uniform(0.5, 1.0))  # noqa: S311 - so that those who wait do not come at once
         else:

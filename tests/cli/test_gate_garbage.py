@@ -15,6 +15,7 @@ FILES = {
     "cutover": "plan.json",
     "interview": "interview.json",
     "leases": "lease-lab.json",
+    "cache-keys": "keys.json",
     "retries": "soak.jsonl",
     "tools": "tools.allow.json",
     "webhook-path": "spans.json",

@@ -21,7 +21,7 @@ import msgspec
 from drillmaster.clock import rfc3339
 from drillmaster.gates import Gate
 from drillmaster.policy import seconds_text
-from drillmaster.rules.cache_keys import KeyType, parse, types_fault
+from drillmaster.rules.cache_keys import MAX_KEY, KeyType, parse, types_fault
 from drillmaster.screen import key_hash, screen_text
 from drillmaster.verdict import Absent, Check, Cite, Exact, Measure, Role, Status, Verdict
 
@@ -285,7 +285,7 @@ class _Sorted:
         for kind in self._types:
             at = text.find(f"{kind.head}:")
             while at >= 0:
-                rest = text[at:]
+                rest = text[at : at + MAX_KEY]  # no key is longer
                 if any(not parse(self._types, part).fault for part in _beginnings(rest)):
                     return True
                 at = text.find(f"{kind.head}:", at + 1)

@@ -38,6 +38,7 @@ _CUTOVER = re.compile(r"(?:^|/)[\w.-]*(?:cutover|dual[-_]?write)[\w.-]*\.json$",
 _AGENT = re.compile(r"(?:^|/)(?:agents?|\.agent|workspace|scratch)/", re.IGNORECASE)
 
 NEXT: dict[str, str] = {
+    "cache-keys": "list the store's keys, redis-cli --scan > keys.txt, then drillmaster gate cache-keys keys.txt --taken-at TIME",
     "canary": "drillmaster evidence new canary --prometheus URL --service NAME --artifact sha256:... --out canary-metrics.json",
     "contract": "drillmaster contract lock, commit it, then drillmaster gate contract --base origin/main",
     "cutover": "drillmaster gate cutover cutover/plan.json --base origin/main",

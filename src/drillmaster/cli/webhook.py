@@ -55,7 +55,7 @@ def serve(settings: Path, host: str, allow_host: str | None, port: int) -> None:
 
     \b
     Examples:
-      WEBHOOK_SECRET=... drillmaster webhook serve webhook.yaml --port 8080
+      drillmaster webhook serve webhook.yaml --port 8080
     """
     from drillmaster.cli import _webhook
 

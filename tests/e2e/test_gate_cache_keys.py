@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -35,8 +36,8 @@ gates:
 """
 
 
-def judged(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "DRILLMASTER_STATE": str(folder / "state")}
+def judged(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "DRILLMASTER_STATE": str(folder / "state"), **more}
     line = [sys.executable, "-m", "drillmaster", "gate", "cache-keys", *words, "--policy", "policy.yaml"]
     return subprocess.run(line, cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False)
 
@@ -105,6 +106,31 @@ def test_an_empty_redis_and_one_that_is_not_there_are_refused(folder: Path, serv
     assert gone.returncode == 2 and "no answer" in gone.stderr
     other = judged(folder, "--redis", "redis://192.0.2.7:6379/0", "--etags", "etags.txt")
     assert other.returncode == 2 and "another machine" in other.stderr
+
+
+def test_over_tcp_a_password_comes_from_the_environment_alone(folder: Path) -> None:
+    import redis
+
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as lent:
+        port = lent.getsockname()[1]
+    secret = "s3cret-of-the-test"
+    with redis_server("--port", str(port), "--bind", "127.0.0.1", "--save", "") as server:
+        with contextlib.closing(redis.Redis(unix_socket_path=str(server.socket))) as client:
+            client.set(key(NORTH, "a"), b"1")
+            client.set(key(SOUTH, "a"), b"1")
+            client.xadd("carts", {"a": "b"})
+            client.config_set("requirepass", secret)
+        words = ("--redis", f"redis://127.0.0.1:{port}/0", "--etags", "etags.txt", "--locks", "etags.txt")
+        without = judged(folder, *words, REDIS_PASSWORD="")
+        assert without.returncode == 2 and "no answer (AuthenticationError)" in without.stderr
+        wrong = judged(folder, *words, REDIS_PASSWORD="another")
+        assert wrong.returncode == 2 and "another" not in wrong.stderr.replace("another machine", "")
+        said = judged(folder, *words, REDIS_PASSWORD=secret)
+        assert said.returncode == 0, said.stdout + said.stderr
+        named = judged(folder, "--redis", f"redis://localhost:{port}/0", *words[2:], REDIS_PASSWORD=secret)
+        assert named.returncode == 0, named.stdout + named.stderr
+        shown = judged(folder, "--redis", f"redis://:{secret}@127.0.0.1:{port}/0", *words[2:])
+        assert shown.returncode == 2 and secret not in shown.stdout + shown.stderr
 
 
 def test_a_file_of_lines_is_judged_with_its_time(folder: Path) -> None:

@@ -1,15 +1,18 @@
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from drillmaster import strict
 from drillmaster.clock import parse_rfc3339
 from drillmaster.errors import Problem, Refused
 from drillmaster.guards import Decision, names
 from drillmaster.guards.quota import Quota
-from drillmaster.intake.guards_files import check_pin, decode_guards, kind_of, read_facts, read_guards
+from drillmaster.intake.guards_files import Kind, _quick, check_pin, decode_guards, kind_of, read_facts, read_guards
 
 NOW_NS = parse_rfc3339("2026-11-29T15:30:00Z") or 0
 QUOTA = {
@@ -146,6 +149,68 @@ def test_facts_that_are_none_say_where(data: bytes, where: str) -> None:
         read_facts(data, kind_of("retry"), place="facts")
     assert told.value.place.startswith("facts")
     assert where in told.value.place
+
+
+class Flat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    a: int
+    b: float | None = None
+    c: str = ""
+    d: bool = False
+    e: tuple[str, ...] = ()
+    f: Literal["x", "y"] = "x"
+
+
+FLAT = Kind(tag="flat", guard=Quota, facts=Flat, state=None, reasons={}, limits_of={})
+_NUMBERS = (
+    "1", "1.0", "1.5", "-0", "01", "1e2", "1E400", "1e-999", "9007199254740993", "123456789012345", "99999999999999999999", "NaN",
+    "Infinity", "true", "null", '"1"',
+)  # fmt: skip  # words
+_TEXTS = ('"x"', '"a"', '"\\u0061"', '"\\ud800"', '"\x7f"', '"\u202e"', '"\x01"', '"x","a":2,"c":"z"', '"b"')
+_NAMES = ('"a"', '"b"', '"c"', '"d"', '"e"', '"f"', '"g"', '"\\u0061"', '"A"', '""')
+_pairs = st.lists(
+    st.tuples(
+        st.sampled_from(_NAMES),
+        st.one_of(
+            st.sampled_from(_NUMBERS),
+            st.sampled_from(_TEXTS),
+            st.sampled_from(("[]", '["x"]', "[1]", "{}", '["a","a"]')),
+        ),
+    ),
+    max_size=7,
+)
+
+
+@given(pairs=_pairs, extra=st.sampled_from(("", ",", " x", "\n", "\x00", "}")), cut=st.integers(0, 3))
+@example(pairs=[('"a"', "1"), ('"a"', "2")], extra="", cut=0)
+@example(pairs=[('"a"', "1"), ('"\\u0061"', "2")], extra="", cut=0)
+@example(pairs=[('"a"', "9007199254740993")], extra="", cut=0)
+def test_the_quick_way_of_reading_facts_takes_what_the_strict_one_takes(
+    pairs: list[tuple[str, str]], extra: str, cut: int
+) -> None:
+    text = "{" + ",".join(f"{name}:{value}" for name, value in pairs) + "}" + extra
+    data = text.encode("utf-8", "surrogatepass")[cut:]
+    try:
+        wanted: object = strict.load_as(data, Flat, place="facts", fmt="json")
+    except Problem as problem:
+        wanted = str(problem)
+    try:
+        found: object = read_facts(data, FLAT, place="facts")
+    except Problem as problem:
+        found = str(problem)
+    assert type(found) is type(wanted)
+    if isinstance(found, Flat):
+        assert found == wanted
+
+
+def test_facts_of_flat_guards_are_read_the_quick_way_and_others_are_not() -> None:
+    assert _quick(kind_of("retry").facts) is not None
+    assert _quick(kind_of("quota").facts) is not None
+
+    class Nested(msgspec.Struct):
+        inner: Flat
+
+    assert _quick(Nested) is None
+    assert _quick(Flat | None) is None
 
 
 def test_a_decision_has_what_the_recorder_and_the_command_line_read() -> None:

@@ -7,14 +7,17 @@
 4. Any guard of the catalogue will do: its facts, its state and its reasons are asked of the guard, and listed nowhere else.
 """
 
+import contextlib
+import functools
 import importlib
 import os
 import re
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
+from msgspec import inspect as types
 
 from drillmaster import strict
 from drillmaster.errors import Problem, Refused
@@ -154,13 +157,47 @@ def check_pin(guards: Guards, *, now_ns: int) -> None:
 
 
 def read_facts(data: bytes, kind: Kind, *, place: str) -> Any:
-    """Decode the facts of one question, from JSON, exactly. Raises Problem with the place of what is none."""
+    """Decode the facts of one question, from JSON, exactly. Raises Problem with the place of what is none.
+
+    A worker waits for this. Where the text is such that `msgspec` alone reads it as `strict` does, it reads it, at a tenth of the
+    cost: no field's name stands there twice, none can be hidden behind an escape, and no number is near the end of what a double
+    holds. Everything else goes the strict way, and so does whatever `msgspec` does not take, to be told in words.
+    """
+    quick = _quick(kind.facts)
+    if quick is not None and len(data) <= FACTS_CAP_BYTES and b"\\" not in data and _EXTREME.search(data) is None:
+        decode, quoted = quick
+        for name in quoted:
+            if data.count(name) > 1:
+                break
+        else:
+            with contextlib.suppress(msgspec.MsgspecError):
+                return decode(data)
     value = strict.load(data, place=place, fmt="json", cap_bytes=FACTS_CAP_BYTES)
-    try:
-        # As exact, and fifteen times as fast: `as_type` walks the type first, to say what is wrong in words.
-        return msgspec.convert(value, kind.facts, strict=True)
-    except msgspec.ValidationError:
-        return strict.as_type(value, kind.facts, place=place)
+    return strict.as_type(value, kind.facts, place=place)
+
+
+_EXTREME = re.compile(rb"[0-9](?:[0-9]{14}|[eE])")
+_Quick = tuple[Callable[[bytes], Any], tuple[bytes, ...]]
+
+
+@functools.cache
+def _quick(facts: Any) -> _Quick | None:
+    """Make what reads facts that are one flat object; None for others."""
+    info = types.type_info(facts)
+    if not isinstance(info, types.StructType) or not all(_is_flat(field.type) for field in info.fields):
+        return None
+    return msgspec.json.Decoder(facts).decode, tuple(f'"{field.encode_name}"'.encode() for field in info.fields)
+
+
+def _is_flat(info: types.Type) -> bool:
+    match info:
+        case types.Metadata(type=inner) | types.VarTupleType(item_type=inner) | types.FrozenSetType(item_type=inner):
+            return _is_flat(inner)
+        case types.UnionType(types=members):
+            return all(_is_flat(one) for one in members)
+    return isinstance(
+        info, types.NoneType | types.BoolType | types.IntType | types.FloatType | types.StrType | types.LiteralType
+    )
 
 
 def _entry(entry: dict[str, Any], index: int, place: str) -> tuple[str, AnyGuard]:

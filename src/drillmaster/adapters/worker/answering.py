@@ -10,6 +10,7 @@
 """
 
 import asyncio
+import gc
 import re
 import signal
 import socket
@@ -159,6 +160,7 @@ async def _until_told(guarding: Guarding, sock: socket.socket, name: str, token:
     answers.server = server
     await server.start(sock)
     reloading = loop.create_task(_reload(guarding, answers, again))
+    gc.freeze()  # what was loaded by now stays: a collection has not to look at it each time
     sys.stdout.write(f"guard serve listening on {name}\n")
     sys.stdout.flush()
     await told.wait()

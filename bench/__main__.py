@@ -25,6 +25,7 @@ def main() -> int:
         "gates.py",
         "webhook.py",
         "lease.py",
+        "quota.py",
     ):
         print(f"\n## bench/{script}\n", flush=True)
         codes.append(subprocess.run([sys.executable, HERE / script], check=False).returncode)

@@ -200,3 +200,22 @@ def test_a_token_that_no_header_can_carry_is_refused(
         )
         assert code == 2
         assert token not in err
+
+
+@pytest.mark.parametrize(
+    ("words", "begun", "wanted"),
+    [
+        (["guard"], "qu", ["quota"]),
+        (["guard"], "se", ["serve"]),
+        (["guard", "schema"], "re", ["retry"]),
+        (["guard", "schema", "--of"], "de", ["decision"]),
+        (["init", "guards", "--guard"], "web", ["webhook"]),
+    ],
+)
+def test_a_tab_completes_guards_as_it_does_verbs(words: list[str], begun: str, wanted: list[str]) -> None:
+    from click.shell_completion import ShellComplete
+
+    from drillmaster.cli import _root
+
+    found = ShellComplete(_root, {}, "drillmaster", "_DRILLMASTER_COMPLETE").get_completions(words, begun)
+    assert [one.value for one in found] == wanted

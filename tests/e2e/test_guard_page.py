@@ -4,9 +4,11 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,9 +17,10 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.guardlab import RETRY, served, write_guards
+from tests.e2e.guardlab import RETRY, prepared, served, write_guards
 
-pytestmark = [pytest.mark.e2e, pytest.mark.needs("node")]
+pytestmark = pytest.mark.e2e
+node_runs = pytest.mark.needs("node")
 
 PAGE = (Path(__file__).parents[2] / "docs/howto/guard-from-another-language.md").read_text("utf-8")
 FILES = {code.split()[1]: code for code in re.findall(r"^```js\n(.*?)^```", PAGE, re.S | re.M)}
@@ -78,6 +81,7 @@ def test_the_page_has_both_files() -> None:
     assert set(FILES) == {"guards.mjs", "worker.mjs"}
 
 
+@node_runs
 def test_a_good_server_is_gone_by_to_the_letter(tmp_path: Path) -> None:
     write_guards(tmp_path / "guards.json", {**RETRY, "base_ms": 1, "cap_ms": 5})
     with served(tmp_path) as server, worker(tmp_path, server.address) as node:
@@ -93,6 +97,7 @@ def test_a_good_server_is_gone_by_to_the_letter(tmp_path: Path) -> None:
         assert (said["reason"], said["sent"]) == ("status-not-retryable", 1)
 
 
+@node_runs
 def test_a_server_that_is_stopped_or_killed_denies_and_the_worker_sends_nothing_again(tmp_path: Path) -> None:
     with served(tmp_path) as server, worker(tmp_path, server.address) as node:
         assert node.ask("retry", FACTS)["allowed"] is True
@@ -109,6 +114,7 @@ def test_a_server_that_is_stopped_or_killed_denies_and_the_worker_sends_nothing_
         assert (said["reason"], said["sent"]) == ("guard-unavailable", 1)
 
 
+@node_runs
 def test_a_token_that_the_server_does_not_know_denies(tmp_path: Path) -> None:
     right, wrong = "0123456789abcdef" * 2, "fedcba9876543210" * 2
     with served(tmp_path, env={"DRILLMASTER_GUARD_TOKEN": right}) as server:
@@ -178,6 +184,7 @@ def bad_server(behave: Behave) -> Iterator[str]:
     thread.join(5)
 
 
+@node_runs
 @pytest.mark.parametrize("how", BAD)
 def test_whatever_is_no_clear_yes_is_a_no(how: str, tmp_path: Path) -> None:
     with bad_server(BAD[how]) as url, worker(tmp_path, url) as node:
@@ -187,6 +194,86 @@ def test_whatever_is_no_clear_yes_is_a_no(how: str, tmp_path: Path) -> None:
         assert (said["reason"], said["sent"]) == ("guard-unavailable", 1)
 
 
+@node_runs
 def test_the_client_itself_can_say_yes(tmp_path: Path) -> None:
     with bad_server(lambda wire, _: wire.sendall(whole(200, YES))) as url, worker(tmp_path, url) as node:
         assert node.ask("retry", FACTS)["allowed"] is True
+
+
+WORKER_PAGE = (Path(__file__).parents[2] / "docs/howto/guard-a-worker.md").read_text("utf-8")
+DRILLMASTER = "import sys; from drillmaster.cli import main; main(argv=sys.argv[1:])"
+
+
+def test_the_python_of_the_other_page_decides_writes_and_counts(tmp_path: Path) -> None:
+    first, second = re.findall(r"^```python\n(.*?)^```", WORKER_PAGE, re.S | re.M)
+    (shown,) = re.findall(r"^```json\n(.*?)^```", WORKER_PAGE, re.S | re.M)
+    write_guards(tmp_path / "guards.yaml")  # JSON is YAML
+    prepared(tmp_path)
+    log = tmp_path / "timeline.jsonl"
+    code = (
+        f"{first}\nprint([may_call() for _ in range(6)])\n"
+        + second.replace("/var/log/guards.jsonl", str(tmp_path / "sampled.jsonl"))
+        + "\nprint(may_call())\nimport prometheus_client\nprint(prometheus_client.generate_latest().decode())\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code.replace("sqlite:guards.db", "sqlite:store.db")],
+        cwd=tmp_path,
+        env={**os.environ, "DRILL_LOG": str(log)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.splitlines()[:2] == ["[True, True, True, True, True, False]", "False"]
+    assert (
+        'drillmaster_guard_decisions_total{allowed="false",entry="quota",guard="quota",reason="over-burst"} 1.0'
+        in ran.stdout
+    )
+    line = json.loads(log.read_text().splitlines()[-1])
+    assert list(line) == list(json.loads(shown))  # what the page shows has the fields that are written
+    assert line["reason"] == "over-burst"
+    assert [json.loads(one)["allowed"] for one in (tmp_path / "sampled.jsonl").read_text().splitlines() if one] == [
+        False
+    ]
+
+
+def test_the_commands_of_the_other_page_go_through_in_their_order(tmp_path: Path) -> None:
+    from drillmaster import strict
+    from drillmaster.scaffold import blanks, fill
+
+    def run(line: str) -> subprocess.CompletedProcess[str]:
+        told = line.replace("drillmaster ", f"{shlex.quote(sys.executable)} -c {shlex.quote(DRILLMASTER)} ", 1)
+        return subprocess.run(["bash", "-c", told], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+
+    commands = [
+        line
+        for block in re.findall(r"^```sh\n(.*?)^```", WORKER_PAGE, re.S | re.M)
+        for line in block.splitlines()
+        if line
+    ]
+    init, check, facts, explain = [line for line in commands if "store prepare" not in line]
+    assert run(init).returncode == 0
+    open_ = run(check)
+    assert (open_.returncode, "blanks" in open_.stderr) == (2, True)
+    path = tmp_path / "guards.yaml"
+    text = path.read_text()
+    examples = {p: strict.load(f"v: {e}".encode(), place="x", fmt="yaml")["v"] for p, e in blanks(text).items()}
+    path.write_text(fill(text, examples | {"/review_by": "2099-02-28"}))
+    assert run(check).returncode == 0
+    assert run(facts).returncode == 0
+    said = run(explain)
+    assert said.returncode == 0
+    assert said.stdout.startswith("allowed: within-quota")
+    assert "without a store" in said.stderr
+
+
+def test_a_guard_alone_costs_no_recorder_and_no_server() -> None:
+    from drillmaster.guards import names
+
+    modules = ", ".join(f"drillmaster.guards.{name.replace('-', '_')}" for name in names())
+    code = f"import sys, {modules}\nprint(*sorted(sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    heavy = {"asyncio", "socket", "ssl", "click", "prometheus_client", "drillmaster.timeline", "drillmaster.stores"}
+    loaded = set(ran.stdout.split())
+    assert not loaded & heavy
+    assert not [one for one in loaded if one.startswith("drillmaster.adapters")]

@@ -25,6 +25,7 @@ def main() -> int:
         "gates.py",
         "webhook.py",
         "lease.py",
+        "retry_guard.py",
         "quota.py",
     ):
         print(f"\n## bench/{script}\n", flush=True)

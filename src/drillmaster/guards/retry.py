@@ -19,6 +19,7 @@
    worker hears that it is in flight, and one that takes over goes on counting. This is asked where `hold_ms` is set.
 """
 
+import functools
 import math
 from typing import Annotated, ClassVar, Literal
 
@@ -68,6 +69,8 @@ _HELD = {
 
 _Ms = Annotated[int, msgspec.Meta(ge=1, le=86_400_000)]
 _MOST_CALLS = 1_000
+_KEYED = keyed_methods()
+_STR, _BOOL = {str}, {bool}
 _LONGEST_MS = 2**53 - 1
 
 
@@ -139,7 +142,7 @@ class Retry(Guard[Spent, FailedCall], frozen=True, kw_only=True, tag="retry"):
         """Say what to take, or why the call is not sent again."""
         reason = self._judged(facts)
         if reason == "pinned-status":
-            return Ask(self.budget, self._draw(1_000, 0, ""))
+            return _taken(self.budget, self.budget_tokens * 1_000)
         told = reason in ("retry-after-over-cap", "deadline")
         return Decision(allowed=False, reason=reason, wait_ms=self._wait_ms(facts) if told else 0)
 
@@ -151,8 +154,10 @@ class Retry(Guard[Spent, FailedCall], frozen=True, kw_only=True, tag="retry"):
 
     def repays(self, calls: int, mark: str) -> Ask | None:
         """Say what so many good calls give back; None: nothing. `mark` is a name that no other giving has."""
-        milli = round(self.refund * 1_000) * min(calls, 1_000_000)
-        return Ask(self.budget, self._draw(0, min(milli, self.budget_tokens * 1_000), mark)) if milli > 0 else None
+        milli, full_milli = round(self.refund * 1_000) * min(calls, 1_000_000), self.budget_tokens * 1_000
+        if milli <= 0:
+            return None
+        return Ask(self.budget, Draw(take_milli=0, give_milli=min(milli, full_milli), full_milli=full_milli, mark=mark))
 
     def says(self, what: call_state.What, idempotency_key: str, *, holder: str, wait_ms: int = 0) -> Ask | None:
         """Say what to tell the store of a call that has a key (`CALLS`); None: these limits keep no keys, or there is none.
@@ -180,9 +185,6 @@ class Retry(Guard[Spent, FailedCall], frozen=True, kw_only=True, tag="retry"):
             return None
         return Decision(allowed=False, reason=_HELD[told.why], wait_ms=-(-told.wait_us // 1_000))
 
-    def _draw(self, take_milli: int, give_milli: int, mark: str) -> Draw:
-        return Draw(take_milli=take_milli, give_milli=give_milli, full_milli=self.budget_tokens * 1_000, mark=mark)
-
     def _judged(self, call: FailedCall) -> str:
         if _unusable(call):
             return "facts-unusable"
@@ -195,7 +197,7 @@ class Retry(Guard[Spent, FailedCall], frozen=True, kw_only=True, tag="retry"):
         if retryable(call.protocol, call.code) is None:
             return "status-not-retryable"
         if call.method not in SAFE_METHODS:
-            if call.method not in keyed_methods():
+            if call.method not in _KEYED:
                 return "method-unknown"
             if not call.idempotency_key.strip():
                 return "mutating-without-idempotency"
@@ -215,19 +217,26 @@ class Retry(Guard[Spent, FailedCall], frozen=True, kw_only=True, tag="retry"):
 
 def _unusable(call: FailedCall) -> bool:
     """Whether a fact is none. Types are looked at too: a struct that was made in code is checked by nobody else."""
-    numbers = (call.attempt, call.elapsed_ms, *(() if call.asked_wait_ms is None else (call.asked_wait_ms,)))
-    if any(type(one) is not int for one in numbers) or (call.code is not None and type(call.code) is not int):
-        return True
-    if any(type(one) is not str for one in (call.source, call.protocol, call.method, call.idempotency_key, call.route)):
-        return True
-    if (
-        type(call.jitter) not in (float, int)
-        or type(call.asked_unreadable) is not bool
-        or type(call.replayable) is not bool
-    ):
-        return True
-    in_range = 1 <= call.attempt <= _MOST_CALLS and all(0 <= one <= _LONGEST_MS for one in numbers)
-    return not (in_range and 0 <= call.jitter <= 1)
+    code, asked_ms = call.code, call.asked_wait_ms
+    return not (
+        type(call.attempt) is int
+        and 1 <= call.attempt <= _MOST_CALLS
+        and type(call.elapsed_ms) is int
+        and 0 <= call.elapsed_ms <= _LONGEST_MS
+        and (asked_ms is None or (type(asked_ms) is int and 0 <= asked_ms <= _LONGEST_MS))
+        and (code is None or type(code) is int)
+        and {type(call.source), type(call.protocol), type(call.method), type(call.idempotency_key), type(call.route)}
+        == _STR
+        and {type(call.asked_unreadable), type(call.replayable)} == _BOOL
+        and type(call.jitter) in (float, int)
+        and 0 <= call.jitter <= 1
+    )
+
+
+@functools.lru_cache(64)
+def _taken(budget: str, full_milli: int) -> Ask:
+    """One token of a budget."""
+    return Ask(budget, Draw(take_milli=1_000, give_milli=0, full_milli=full_milli))
 
 
 guard = Retry

@@ -150,20 +150,21 @@ class Retries:
         queue: str = "",
         ledger: Ledger | None = None,
         recorder: Records | None = None,
+        name: str = "retry",
         key_field: str = KEY_FIELD,
     ) -> None:
         """`store` is asked by calls without an event loop, `async_store` by those in one; a `OneProcess` by both.
 
-        `queue` names where calls over the cap are kept; "" keeps none. `key_field` is the header that holds the caller's key.
+        `queue` names where calls over the cap are kept; "" keeps none. `name` is what the guards file calls the guard, for the
+        recorder. `key_field` is the header that holds the caller's key.
         """
         self.guard = guard
         self.store = store
         self.async_store = async_store
         self.ledger = ledger or Ledger()
         self.key_field = key_field.lower()
-        self._queue = queue
+        self._queue, self._name = queue, name
         self._recorder = recorder
-        self._random = random.SystemRandom()
         self._lock = threading.Lock()
         self._good = 0
         self._owes = round(guard.refund * 1_000)
@@ -327,7 +328,7 @@ class Retries:
             idempotency_key=key,
             route=self.guard.route,
             replayable=replayable,
-            jitter=self._random.random(),
+            jitter=random.random(),  # noqa: S311 - it spreads, and hides nothing
         )
 
     def _facts(
@@ -393,7 +394,7 @@ class Retries:
     def _decided(self, facts: FailedCall | None, decision: Decision) -> Decision:
         self.ledger.decided(decision)
         if self._recorder is not None:
-            self._recorder.record(self.guard.route or "retry", "retry", facts, decision, route=self.guard.route)
+            self._recorder.record(self._name, "retry", facts, decision, route=self.guard.route)
         return decision
 
 

@@ -91,7 +91,14 @@ NEEDS = {
     "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
     "dependencies": {"a": ["b"]},
 }
-LABELS = {"type": "object", "properties": {"l": {"type": "object", "additionalProperties": {"type": "string"}}}}
+
+
+def labels(**more: Any) -> dict[str, Any]:
+    """A schema whose `l` takes any name."""
+    return {
+        "type": "object",
+        "properties": {"l": {"type": "object", "additionalProperties": {"type": "string"}, **more}},
+    }
 
 
 @pytest.mark.parametrize(
@@ -115,8 +122,15 @@ LABELS = {"type": "object", "properties": {"l": {"type": "object", "additionalPr
         (PAIR, {"l": [{"path": "a", "z": 1}]}, (1, 0)),
         (NEEDS, {"a": "x", "b": "y"}, (0, 0)),
         (NEEDS, {"a": "x"}, (0, 1)),
-        (LABELS, {"l": {"env": "prod"}}, (0, 0)),  # what the values are was signed
-        (LABELS, {"l": {"env": 1}}, (0, 1)),
+        (labels(), {"l": {"env": "prod"}}, (1, 0)),  # a name that nobody wrote down, whatever its value is
+        (labels(propertyNames={"pattern": "."}), {"l": {"env": "prod"}}, (1, 0)),
+        (labels(propertyNames={"pattern": "^[a-z]{1,9}$"}), {"l": {"env": "prod"}}, (0, 0)),
+        (labels(propertyNames={"pattern": "^[a-z]{1,9}$"}), {"l": {"ENV": "prod"}}, (1, 0)),
+        (labels(propertyNames={"enum": ["env"]}), {"l": {"env": 1}}, (0, 1)),
+        (labels(additionalProperties={"anyOf": [{}]}), {"l": {"env": 1}}, (1, 0)),
+        (PATH | {"patternProperties": {"": {}}}, {"path": "a", "mode": "w"}, (1, 0)),
+        (PATH | {"patternProperties": {"^x-": {}}}, {"path": "a", "x-y": "w"}, (1, 0)),
+        (PATH | {"patternProperties": {"^x-[ab]$": {"type": "string"}}}, {"path": "a", "x-a": "w"}, (0, 0)),
         ({"type": "object", "properties": {"x": {}}}, {"x": {"y": 1}}, (1, 0)),
     ],
 )

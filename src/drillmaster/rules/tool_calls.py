@@ -5,9 +5,10 @@
 2. What came as a value already (a client library has read it) is held to the same rules as far as a value can show them; that a
    name stood there twice, it cannot.
 3. A signed schema is closed once more before a call is held against it: at every place a name that the schema does not have is
-   refused, also where an object stayed open by an exception. `additionalProperties` with a type of its own stays as it is
-   signed: it says what the values are. A call is held against both, the schema as it is signed and the closed one: closing
-   a branch of `oneOf` could let in what both branches had refused.
+   refused, also where an object stayed open by an exception. Names that are free are none that it has, whatever their values
+   are: `additionalProperties` stays only where `propertyNames` lists the names or spells them (an anchored pattern), and of
+   `patternProperties` only patterns that are anchored stay. A call is held against both, the schema as it is signed and the
+   closed one: closing a branch of `oneOf` could let in what both branches had refused.
 4. Everything is read as JSON Schema 2020-12. What older drafts write otherwise (`items` as a list, `dependencies`) is said in its
    words first; what cannot be said so is for the compiler to refuse.
 """
@@ -18,6 +19,7 @@ import msgspec
 
 from drillmaster import strict
 from drillmaster.errors import Problem
+from drillmaster.rules._schema_patterns import anchored
 from drillmaster.strict import canonical
 
 __all__ = ["Arguments", "overlay", "read"]
@@ -60,12 +62,11 @@ def _read_text(raw: bytes, cap_bytes: int) -> Arguments:
     return Arguments(value=value if isinstance(value, dict) else None, bytes=size)
 
 
-_BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_BY_NAME = ("properties", "$defs", "definitions", "dependentSchemas")
 _IN_PLACE = ("allOf", "anyOf", "oneOf")
 _SAME_PLACE = ("then", "else")
 _ELSEWHERE = ("items", "unevaluatedItems", "additionalItems")
 _OPEN = ("additionalProperties", "unevaluatedProperties")
-_SAYS_NOTHING = frozenset({"description", "title", "$comment", "default", "examples"})
 _SHARED = ("$defs", "definitions", "dependentSchemas")
 """What is applied by what refers to it: the place that does is closed, and not they."""
 
@@ -85,7 +86,9 @@ def _closed(schema: Any, *, place: bool) -> Any:
         return schema
     made: dict[str, Any] = {}
     for word, inner in schema.items():
-        if word in _BY_NAME and isinstance(inner, dict):
+        if word == "patternProperties" and isinstance(inner, dict):
+            made[word] = {name: _closed(one, place=True) for name, one in inner.items() if anchored(name)}
+        elif word in _BY_NAME and isinstance(inner, dict):
             made[word] = {name: _closed(one, place=word not in _SHARED) for name, one in inner.items()}
         elif word in _IN_PLACE and isinstance(inner, list):
             made[word] = [_closed(one, place=False) for one in inner]
@@ -96,7 +99,7 @@ def _closed(schema: Any, *, place: bool) -> Any:
         elif word in _ELSEWHERE:
             made[word] = inner if isinstance(inner, list) else _closed(inner, place=True)
         elif word in _OPEN:
-            if inner is not True and not (isinstance(inner, dict) and _SAYS_NOTHING.issuperset(inner)):
+            if inner is False or _names_listed(schema.get("propertyNames")):
                 made[word] = _closed(inner, place=True)
         else:  # what is under `not`, `if` and `contains` stays: a schema that lets in less there may let in more here
             made[word] = inner
@@ -104,6 +107,14 @@ def _closed(schema: Any, *, place: bool) -> Any:
     if place and "unevaluatedProperties" not in made:
         made["unevaluatedProperties"] = False
     return made
+
+
+def _names_listed(names: Any) -> bool:
+    """Whether `propertyNames` says which names there are."""
+    if not isinstance(names, dict):
+        return False
+    pattern = names.get("pattern")
+    return "enum" in names or "const" in names or (isinstance(pattern, str) and anchored(pattern))
 
 
 def _older(made: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from drillmaster.errors import Problem
 from drillmaster.stores import AsyncStore, Store
 
-__all__ = ["open_async_store", "open_store"]
+__all__ = ["WITHIN_S", "kind_of", "open_async_store", "open_store"]
 
 WITHIN_S = 0.5
 _WANTED = "sqlite:PATH, postgresql://USER@HOST/DATABASE or redis://HOST:PORT/DATABASE"
@@ -42,6 +42,11 @@ def open_async_store(url: str, *, within_s: float = WITHIN_S) -> AsyncStore:
     from drillmaster.stores.postgresql import AsyncPostgreSQLStore
 
     return AsyncPostgreSQLStore(url, within_s=within_s)
+
+
+def kind_of(url: str) -> str:
+    """Say which kind of store a URL names: sqlite, postgresql or redis. Raises Problem where it names none."""
+    return _kind(url)[0]
 
 
 def _kind(url: str) -> tuple[str, str]:

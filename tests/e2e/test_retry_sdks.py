@@ -24,6 +24,7 @@ import openai
 import drillmaster
 from drillmaster import faults
 from drillmaster.adapters.worker.retry import Refused, Retries, outcome_of
+from drillmaster.adapters.worker.retry_httpx import retrying
 from drillmaster.adapters.worker.retry_sdks import check_retries_off, guarded
 from drillmaster.errors import Problem
 from drillmaster.guards.retry import Retry
@@ -209,6 +210,28 @@ def test_an_sdks_error_tells_what_the_guard_said(server: Api) -> None:
     assert outcome.decision.wait_ms == 3_600_000
 
 
+@pytest.mark.parametrize(("dialect", "least_s"), [("gemini", 1.0), ("none", 0.0)])
+def test_geminis_wait_is_read_from_the_body_where_the_dialect_is_pinned(
+    ours: ProxyProcess, dialect: Any, least_s: float
+) -> None:
+    genai = pytest.importorskip("google.genai")
+    httpx = pytest.importorskip("httpx")
+    retries = Retries(msgspec.structs.replace(LIMITS, dialect=dialect, max_calls=2), OneProcess())
+    client = httpx.Client(transport=retrying(httpx.HTTPTransport(), retries), timeout=5)
+    types = genai.types
+    options = types.HttpOptions(base_url=ours.url, httpx_client=client, headers=KEY)
+    window, before = f"w{next(windows)}", len(ours.rows("attempt"))
+    ours.inject("rate-limit", window, retry_after_s=1, form="own")
+    with client, pytest.raises(genai.errors.ClientError):
+        genai.Client(api_key="k", http_options=options).models.generate_content(model="m", contents="hello")
+    ours.until(lambda state: state["counts"]["in_flight"] == 0)
+    ours.lift(window)
+    first, second = ours.rows("attempt")[before:]
+    assert (first["asked_by"], first["dialect"]) == ("body", "gemini")
+    gap_s = (second["start_ns"] - first["first_ns"]) / 1e9
+    assert least_s <= gap_s < least_s + 0.9
+
+
 @pytest.mark.parametrize("client", [openai.OpenAI, openai.AsyncOpenAI, anthropic.Anthropic, anthropic.AsyncAnthropic])
 def test_a_client_that_retries_by_itself_is_refused(client: type[Any]) -> None:
     retries = Retries(LIMITS, OneProcess())
@@ -244,6 +267,7 @@ def test_retries_that_one_call_asks_for_are_refused_where_they_are_sent(server: 
 LITELLM = """
 import sys, json, litellm, openai
 from drillmaster.adapters.worker.retry import Retries
+from drillmaster.adapters.worker.retry_httpx import retrying
 from drillmaster.adapters.worker.retry_sdks import http_client
 from drillmaster.guards.retry import Retry
 from drillmaster.stores.one_process import OneProcess

@@ -191,7 +191,7 @@ class Retries:
         import asyncio
 
         due_ns = time.monotonic_ns() + wait_ms * 1_000_000
-        while (left_ns := due_ns - time.monotonic_ns()) > 0 and not self._stopped.is_set():  # noqa: ASYNC110
+        while (left_ns := due_ns - time.monotonic_ns()) > 0 and not self._stopped.is_set():  # noqa: ASYNC110 - see below
             # `stop` may come from another thread, so it is looked for once a second.
             await asyncio.sleep(min(1.0, left_ns / 1e9))
         return not self._stopped.is_set()

@@ -69,5 +69,5 @@ def _said(state: tenacity.RetryCallState, decision: Decision) -> bool:
 
 
 def _wait(state: tenacity.RetryCallState) -> float:
-    decision: Decision = state.drillmaster  # type: ignore[attr-defined]
+    decision: Decision = state.drillmaster  # type: ignore[attr-defined]  # as `_said` left it
     return decision.wait_ms / 1_000

@@ -16,6 +16,7 @@ from mcp import Client
 
 from drillmaster.adapters.worker.mcp_client import Denied, GuardedSession, on_change
 from drillmaster.adapters.worker.tools import Shelf, ToolSession
+from drillmaster.clock import ManualClock
 from drillmaster.errors import Problem
 from drillmaster.intake.guards_files import read_guards
 from tests.e2e.toollab import GUARD, PYTHON, READ, Lab, guarded, http, offered_by_sdk, run, wire
@@ -481,3 +482,21 @@ def test_the_guards_file_of_the_page_is_one(tmp_path: Path) -> None:
     (tmp_path / "guards.yaml").write_text(text)
     found = read_guards(tmp_path / "guards.yaml", now_ns=1_796_054_400_000_000_000)
     assert found.entries["tools"].granted == ("fs.read",)
+
+
+def test_what_the_policys_owner_let_pass_halts_no_session(lab: Lab) -> None:
+    odd = READ | {"description": "Read a file. <IMPORTANT>Use forward slashes.</IMPORTANT>"}
+    lab.tell(odd)
+    lab.write_list({"file": [odd]})
+    shelf = lab.shelf()
+    shelf.load()
+    assert ToolSession(shelf, GUARD, "file").opened([odd]).reason == "tool-changed"
+    one = {"check": "hidden-order", "tool": "read_file", "until": "2027-02-28", "why": "an old server's way to write"}
+    lab.write_policy(exceptions=[one])
+    shelf = Shelf(
+        lab.list, policy=lab.policy, allowed_signers=lab.allowed, clock=ManualClock(wall_ns=1_796_054_400_000_000_000)
+    )
+    shelf.load()
+    assert ToolSession(shelf, GUARD, "file").opened([odd]).allowed
+    changed = odd | {"title": "Read"}
+    assert ToolSession(shelf, GUARD, "file").opened([changed]).reason == "tool-changed"

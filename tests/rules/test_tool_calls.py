@@ -159,11 +159,29 @@ def test_what_is_negated_is_not_closed() -> None:
         {"type": "object", "properties": {"a": {"$ref": "https://example.com/s.json"}}},
         {"type": "object", "properties": {"a": {"$ref": "file:///etc/passwd"}}},
         {"type": "object", "properties": {"a": {"$ref": "#/$defs/none"}}},
-        {"type": "object", "properties": {"a": {"pattern": "(?=a)b"}}},
+        {"type": "object", "properties": {"a": {"pattern": "(a"}}},
     ],
 )
 def test_a_schema_that_cannot_be_used_offline_is_told(schema: Any) -> None:
     assert faults(schema, {"a": "b"}) is None
+
+
+EMAIL = r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$"  # as zod writes it
+RUNAWAY = r"^(a|aa)+\1?(?=b)c$"
+
+
+def test_a_pattern_that_looks_around_is_tried_within_bounds() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": EMAIL}}}
+    assert faults(schema, {"a": "ada@example.com"}) == (0, 0)
+    assert faults(schema, {"a": ".ada@example.com"}) == (0, 1)
+
+
+@pytest.mark.parametrize("inner", [{"pattern": RUNAWAY}, {"not": {"pattern": RUNAWAY}}])
+def test_a_pattern_that_runs_away_fits_nothing(inner: Any) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", **inner}}}
+    told = faults(schema, {"a": "a" * 60 + "b"})
+    assert told is not None
+    assert told[1] > 0
 
 
 JSON = st.recursive(

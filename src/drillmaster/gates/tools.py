@@ -141,7 +141,7 @@ class ToolsGate(Gate[Tools], frozen=True, kw_only=True, tag="tools"):
         reasons = self._reasons(evidence)
         yield from self._admissions(evidence)
         for id_, title, remedy in JUDGEMENTS:
-            hits = [one for one in reasons if one.check == id_ and not self._excepted(one, evidence)]
+            hits = [one for one in reasons if one.check == id_ and not self.lets_pass(one)]
             let = sum(one.check == id_ for one in reasons) - len(hits)
             yield _check(id_, title, remedy, hits, evidence, let)
         yield from self._of_the_change(evidence)
@@ -167,7 +167,7 @@ class ToolsGate(Gate[Tools], frozen=True, kw_only=True, tag="tools"):
         lines = []
         by_tool: dict[str, list[str]] = {}
         for one in self._reasons(evidence):
-            if not self._excepted(one, evidence):
+            if not self.lets_pass(one):
                 by_tool.setdefault(one.subject, []).append(one.article or one.check.replace("-", "_"))
         for subject, words in by_tool.items():
             lines.append(screen_text(f"tool_contract_rejected: {subject}: {', '.join(dict.fromkeys(words))}"))
@@ -432,7 +432,8 @@ class ToolsGate(Gate[Tools], frozen=True, kw_only=True, tag="tools"):
             else "put .drillmaster/allowed_signers on the base first: without it nobody's signature can be told",
         )
 
-    def _excepted(self, reason: Reason, evidence: Tools) -> bool:
+    def lets_pass(self, reason: Reason) -> bool:
+        """Whether an exception of the policy is for this."""
         tool = reason.subject.rpartition(": ")[2]
         return any(one.check == reason.check and one.tool in (reason.subject, tool) for one in self.exceptions)
 

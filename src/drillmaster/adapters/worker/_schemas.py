@@ -8,6 +8,7 @@ from drillmaster.rules.tool_calls import overlay
 
 __all__ = ["Schemas"]
 
+_MOST_STEPS = 100_000
 _MOST = 32
 """Faults counted of one call; one is enough to deny it."""
 _DRAFTS = (("draft-04", "Draft4"), ("draft-06", "Draft6"), ("draft-07", "Draft7"), ("2019-09", "Draft201909"))
@@ -59,17 +60,14 @@ class Schemas:
         said = schema.get("$schema")
         draft = next((name for part, name in _DRAFTS if isinstance(said, str) and part in said), "Draft202012")
         plain = {word: one for word, one in schema.items() if word not in ("$schema", "$id", "id")}
-        options: dict[str, Any] = {"offline": True, "pattern_options": self._rs.RegexOptions()}
-        try:
-            as_signed = getattr(self._rs, f"{draft}Validator")(plain, **options)
-            closed = self._rs.Draft202012Validator(overlay(schema), **options)
-        except (
-            ValueError,
-            RuntimeError,
-            TypeError,
-            RecursionError,
-            self._rs.ValidationError,
-            self._rs.ReferencingError,
-        ):
-            return None
-        return as_signed, closed
+        # Patterns in linear time where that can be; those that look around have so many steps, and past them nothing fits.
+        for patterns in (self._rs.RegexOptions(), self._rs.FancyRegexOptions(backtrack_limit=_MOST_STEPS)):
+            options: dict[str, Any] = {"offline": True, "pattern_options": patterns}
+            try:
+                as_signed = getattr(self._rs, f"{draft}Validator")(plain, **options)
+                return as_signed, self._rs.Draft202012Validator(overlay(schema), **options)
+            except (ValueError, RuntimeError, TypeError, RecursionError):
+                continue
+            except (self._rs.ValidationError, self._rs.ReferencingError):
+                continue
+        return None

@@ -508,6 +508,8 @@ class ToolSession:
         where = {"tool-added": "added", "tool-removed": "removed"}
         try:
             for one in of_offered(evidence, self._shelf.gate):
+                if self._shelf.gate.lets_pass(one):
+                    continue
                 found[where.get(one.check, "changed")] += 1
         except RecursionError:
             found["changed"] += 1

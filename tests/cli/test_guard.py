@@ -49,6 +49,16 @@ def test_a_denial_exits_1_and_names_the_reason(folder: Path, capsys: pytest.Capt
     (folder / "failed.json").write_bytes(FACTS.replace(b"503", b"400"))
     code, out, _ = run(capsys, "retry", "--explain", "failed.json", "--guards", "guards.json", *NOW)
     assert (code, out.partition("\n")[0]) == (1, "denied: status-not-retryable")
+    assert "no limit of retry" in out  # a pinned table says so
+
+
+def test_the_limit_that_a_reason_was_held_against_is_named_and_no_other(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "failed.json").write_bytes(FACTS[:-1] + b',"asked_wait_ms":9000}')
+    words = ("retry", "--explain", "failed.json", "--guards", "guards.json", "--json", *NOW)
+    told = json.loads(run(capsys, *words)[1])
+    assert (told["reason"], told["wait_ms"], told["limits"]) == ("retry-after-over-cap", 9_000, {"cap_ms": 5_000})
 
 
 def test_without_a_store_a_law_says_that_nothing_was_counted_and_a_state_is_read(

@@ -91,14 +91,24 @@ class Served:
 def served(
     folder: Path, *words: str, store: str | None = None, listen: str = "127.0.0.1:0", env: dict[str, str] | None = None
 ) -> Iterator[Served]:
-    """Start a server on `guards.json` of a folder; a store that is not named is a file there, prepared."""
+    """Start a server on `guards.json` of a folder; `store` None: a file there, prepared; "": none is named."""
     guards = folder / "guards.json"
     if not guards.exists():
         write_guards(guards)
     if store is None:
         store = prepared(folder)
     process = subprocess.Popen(
-        [*CLI, "guard", "serve", "--guards", str(guards), "--store", store, "--listen", listen, *words],
+        [
+            *CLI,
+            "guard",
+            "serve",
+            "--guards",
+            str(guards),
+            "--listen",
+            listen,
+            *(["--store", store] if store else []),
+            *words,
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -5,6 +5,7 @@ import contextlib
 import http.client
 import json
 import os
+import resource
 import signal
 import socket
 import stat
@@ -131,6 +132,23 @@ def test_hundreds_of_connections_stay_open_and_each_is_answered_in_order(tmp_pat
         assert {answer for one in found for answer in one} == {b'HTTP/1.1 200 OK{"allowed":true'}
         _, text = server.ask("/metrics", None, method="GET")
         assert 'reason="accepted",allowed="true"} 2000' in text
+
+
+def test_files_enough_for_its_connections_are_asked_for(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+    try:
+        with served(tmp_path, "--connections", "600") as server:
+            assert resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)[0] >= min(600, before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_stores_url_may_come_from_the_environment(tmp_path: Path) -> None:
+    url = prepared(tmp_path)
+    with served(tmp_path, store="", env={"DRILLMASTER_GUARD_STORE": url}) as server:
+        assert server.ask("quota", CALL)[0] == 200
+        assert url.encode() not in Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
 
 
 def test_who_sends_slowly_or_too_much_is_turned_away_and_holds_nobody_up(tmp_path: Path) -> None:

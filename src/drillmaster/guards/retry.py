@@ -31,7 +31,7 @@ from drillmaster.rules.call_state import Held, Report
 from drillmaster.rules.retry_budget import Draw, Drawn, Spent
 from drillmaster.rules.retryable import SAFE_METHODS, Protocol, keyed_methods, retryable
 
-__all__ = ["CALLS", "PINNED", "REASONS", "FailedCall", "Retry", "guard"]
+__all__ = ["CALLS", "LIMITS", "PINNED", "REASONS", "FailedCall", "Retry", "guard"]
 
 CALLS: AnyLaw = call_state.LAW
 """What a store carries out for `Retry.says`."""
@@ -59,6 +59,18 @@ REASONS: dict[str, str] = {
     "stopped": "The worker is stopping: it sends nothing again.",
     **STORE_UNAVAILABLE,
 }
+LIMITS: dict[str, tuple[str, ...]] = {
+    "pinned-status": ("max_calls", "deadline_ms", "base_ms", "cap_ms", "budget_tokens"),
+    "other-route": ("route",),
+    "budget-exhausted": ("max_calls", "deadline_ms"),
+    "retry-after-over-cap": ("cap_ms",),
+    "deadline": ("deadline_ms",),
+    "retry-budget": ("budget_tokens", "refund", "budget"),
+    "call-in-flight": ("hold_ms",),
+    "call-lost": ("hold_ms",),
+    "call-done": ("keep_ms",),
+}
+"""Which limits a reason was held against; the others go by pinned tables, or by the facts alone."""
 _HELD = {
     "in-flight": "call-in-flight",
     "done": "call-done",

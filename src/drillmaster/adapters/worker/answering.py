@@ -10,8 +10,10 @@
 """
 
 import asyncio
+import contextlib
 import gc
 import re
+import resource
 import signal
 import socket
 import sys
@@ -32,6 +34,7 @@ __all__ = ["Answers", "serve"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}", re.ASCII)
 _ENTRY = re.compile(r"/v1/([a-z][a-z0-9-]{0,63})(/succeeded)?")
+_OTHER_FILES = 128
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 _encode = msgspec.json.Encoder().encode
 _PREFIX = "drillmaster_guard"
@@ -146,7 +149,18 @@ class Answers:
 
 def serve(guarding: Guarding, sock: socket.socket, name: str, *, token: str = "", bounds: Bounds | None = None) -> None:
     """Serve on a bound socket until SIGTERM or SIGINT. Says its address on a line of stdout, and reloads on stderr."""
+    _make_room(bounds or Bounds())
     asyncio.run(_until_told(guarding, sock, name, token, bounds))
+
+
+def _make_room(bounds: Bounds) -> None:
+    """Raise the limit of open files to what the connections need, as far as the system lets us."""
+    least, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = bounds.connections + _OTHER_FILES
+    if least < wanted and (most == resource.RLIM_INFINITY or least < most):
+        wanted = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 async def _until_told(guarding: Guarding, sock: socket.socket, name: str, token: str, bounds: Bounds | None) -> None:

@@ -56,7 +56,11 @@ def command_of(tag: str) -> click.Command:
             ["--guards"], metavar="FILE", help="The guards file, with the limits.", shell_complete=completions.files
         ),
         click.Option(["--entry"], metavar="NAME", help="Which entry of the file, where it has several of this guard."),
-        click.Option(["--store"], metavar="URL", help="Ask this store. It counts the decision, as it does a worker's."),
+        click.Option(
+            ["--store"],
+            metavar="URL",
+            help="Ask this store. It counts the decision, as it does a worker's.",
+        ),
         click.Option(
             ["--state"],
             metavar="FILE",
@@ -218,8 +222,8 @@ def _tell(
 
     limits = msgspec.to_builtins(guard)
     limits.pop("guard", None)
-    by = kind.limits_of.get(decision.reason)
-    held = {field: value for field, value in limits.items() if by is None or field in by}
+    by = kind.limits_of.get(decision.reason, ()) if kind.limits_of else tuple(limits)
+    held = {field: value for field, value in limits.items() if field in by}
     sentence = kind.reasons.get(decision.reason, "")
     code = Exit.PASS if decision.allowed is True else Exit.FAIL
     if as_json:
@@ -247,7 +251,8 @@ def _tell(
     told = [f"{field} {value}" for field, value in numbers if value is not None and (field != "wait_ms" or value)]
     if told:
         click.echo(f"  {', '.join(told)}")
-    click.echo(f"limits of {name} ({guards.place}, {guards.pin.source}, {guards.pin.owner}):")
+    whose = f"{name} ({guards.place}, {guards.pin.source}, {guards.pin.owner})"
+    click.echo(f"limits of {whose}:" if held else f"no limit of {whose} was held against it")
     for field, value in held.items():
         text = msgspec.json.encode(value).decode()
         click.echo(f"  {field}: {text if len(text) <= 200 else text[:200] + '...'}")

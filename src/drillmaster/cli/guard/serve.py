@@ -7,9 +7,10 @@ import click
 from drillmaster.cli import _completions as completions
 from drillmaster.errors import Problem, Refused
 
-__all__ = ["TOKEN", "command"]
+__all__ = ["STORE", "TOKEN", "command"]
 
 TOKEN = "DRILLMASTER_GUARD_TOKEN"  # noqa: S105 # the name of the variable, and no token
+STORE = "DRILLMASTER_GUARD_STORE"
 
 
 @click.command("serve")
@@ -20,7 +21,12 @@ TOKEN = "DRILLMASTER_GUARD_TOKEN"  # noqa: S105 # the name of the variable, and 
     help="The guards file, with the limits.",
     shell_complete=completions.files,
 )
-@click.option("--store", metavar="URL", help="Where guards count that workers share.")
+@click.option(
+    "--store",
+    metavar="URL",
+    envvar=STORE,
+    help="Where guards count that workers share. DRILLMASTER_GUARD_STORE says it too, where the URL has a password.",
+)
 @click.option(
     "--listen",
     "where",

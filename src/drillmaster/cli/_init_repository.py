@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["write_gates"]
 
 _MOST_PATHS = 50_000
-_CHANGES = frozenset({"contract", "oracle", "tools", "cutover", "workspace", "imports"})
+_CHANGES = frozenset({"contract", "oracle", "tools", "cutover", "workspace", "imports", "quota"})
 """Gates that judge a pull request, and so have a step in the workflow."""
 _SCRIPTS = "tree-sitter tree-sitter-javascript tree-sitter-typescript"
 _READS_WITH = {"contract": "jsonschema-rs", "oracle": _SCRIPTS, "imports": _SCRIPTS}

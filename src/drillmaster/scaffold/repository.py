@@ -35,6 +35,7 @@ _CANARY = re.compile(
     re.IGNORECASE,
 )
 _CUTOVER = re.compile(r"(?:^|/)[\w.-]*(?:cutover|dual[-_]?write)[\w.-]*\.json$", re.IGNORECASE)
+_QUOTA = re.compile(r"(?:^|/)(?:guards\.(?:ya?ml|json|toml)|outbound-quotas\.json)$", re.IGNORECASE)
 _AGENT = re.compile(r"(?:^|/)(?:agents?|\.agent|workspace|scratch)/", re.IGNORECASE)
 
 NEXT: dict[str, str] = {
@@ -46,13 +47,14 @@ NEXT: dict[str, str] = {
     "imports": "name the modules that decide in its policy, commit it, then drillmaster gate imports --base origin/main",
     "leases": "drillmaster evidence new lease-lab --out lease-lab.json on the lab host, then drillmaster gate leases FILE",
     "oracle": "name oracles in .oracle-owners, commit it, then drillmaster gate oracle --base origin/main",
+    "quota": "commit the guards file and the documents of its limits, then drillmaster gate quota guards.yaml --base origin/main",
     "retries": "have workers write their decisions, then drillmaster gate retries soak.jsonl",
     "tools": "drillmaster gate tools tools.allow.json",
     "webhook-path": "replay signed webhooks with tracing on, then drillmaster gate webhook-path spans.json",
     "workspace": "drillmaster gate workspace DIR",
 }
 """What it takes to a gate's first verdict, with the command last."""
-_EVIDENCE = {"cutover": "cutover/plan.json", "tools": "tools.allow.json", "workspace": "DIR"}
+_EVIDENCE = {"cutover": "cutover/plan.json", "quota": "guards.yaml", "tools": "tools.allow.json", "workspace": "DIR"}
 """What a gate is handed, as `NEXT` has it; where the repository has one of its own, that is named."""
 
 
@@ -70,7 +72,7 @@ def evidence(use: Use) -> str:
     if use.gate == "workspace":
         found = next((match for path in use.first if (match := _AGENT.search(path))), None)
         return found.string[: found.end() - 1] if found else _EVIDENCE["workspace"]
-    named = [path for path in use.first if use.gate == "cutover" or path.endswith("tools.allow.json")]
+    named = [path for path in use.first if use.gate in ("cutover", "quota") or path.endswith("tools.allow.json")]
     usual = _EVIDENCE.get(use.gate, "")
     return named[0] if usual and named else usual
 
@@ -98,6 +100,7 @@ _WHY = {
     "contract": "contracts with other people's code",
     "cutover": "a plan to move writes",
     "oracle": "tests and fixtures that judge code",
+    "quota": "limits of partners",
     "tools": "tools that an agent may call",
     "workspace": "what an agent keeps between runs",
 }
@@ -109,6 +112,7 @@ def _gates_of(path: str) -> Iterable[str]:
         ("contract", _CONTRACTS),
         ("cutover", _CUTOVER),
         ("oracle", _ORACLES),
+        ("quota", _QUOTA),
         ("tools", _TOOLS),
     ):
         if pattern.search(path):

@@ -46,7 +46,7 @@ class QuotaDenied(Refused):
             f"quota {name}",
             found=decision.reason + ("" if decision.limit is None else f" of {decision.limit}"),
             wanted="a call within the quota",
-            remedy=f"{wait}: drillmaster guard {name} --explain",
+            remedy=f"{wait}: drillmaster guard quota --explain",
         )
         self.decision = decision
         self.retry_after_s = decision.wait_ms / 1_000

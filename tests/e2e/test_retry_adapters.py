@@ -253,10 +253,11 @@ def test_nobody_comes_earlier_than_asked(server: Api, name: str, fields: dict[st
 
 
 @each
-def test_a_connection_that_is_lost_is_never_sent_again(server: Api, name: str) -> None:
+@pytest.mark.parametrize("method", ["POST", "GET", "PUT", "DELETE"])
+def test_a_connection_that_is_lost_is_never_sent_again(server: Api, name: str, method: str) -> None:
     server.plan("cut")
     retries = made()
-    status, _ = ALL[name](retries, "POST", server.url, headers=KEY)
+    status, _ = ALL[name](retries, method, server.url, headers=KEY)
     assert isinstance(status, str) and len(server.sent) == 1
     if name != "urllib3":  # which is told of a failure only by an exception of its own
         assert retries.ledger.counts()["status-not-retryable"] == 1

@@ -3,17 +3,26 @@
 `aiohttp.ClientSession(middlewares=(retrying(retries),))`. Redirects are aiohttp's, and each hop a call of its own. A body of bytes,
 text, JSON or a form without files is sent again; what aiohttp reads from a stream, a file or a generator is sent once. An answer
 to a call that failed holds what became of it (`outcome_of`).
+
+aiohttp itself sends GET, PUT, DELETE and their like once more when their connection breaks, past all middleware. Such a failure is
+handed on as a `LostConnection`, which aiohttp lets through; its cause is aiohttp's own exception.
 """
 
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import aiohttp
+
 from drillmaster.adapters.worker.retry import MOST_BODY_BYTES, Retries, carry_async
 
-__all__ = ["retrying"]
+__all__ = ["LostConnection", "retrying"]
 
 Handler = Callable[[Any], Awaitable[Any]]
 _WHOLE = frozenset({"BytesPayload", "StringPayload", "JsonPayload"})
+
+
+class LostConnection(aiohttp.ClientConnectionError):
+    """The connection broke, and nobody knows what became of the call: it is not sent again."""
 
 
 def retrying(retries: Retries) -> Callable[[Any, Handler], Awaitable[Any]]:
@@ -28,7 +37,12 @@ def retrying(retries: Retries) -> Callable[[Any, Handler], Awaitable[Any]]:
             retries.key_of(request.headers),
             replayable=not body or type(body).__name__ in _WHOLE,
         )
-        outcome = await carry_async(retries, steps, wire)
+        try:
+            outcome = await carry_async(retries, steps, wire)
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+            if isinstance(error, aiohttp.ClientConnectorError):  # there was no connection, and aiohttp lets it through
+                raise
+            raise LostConnection(str(error)) from error
         if outcome is not None:
             wire.response.drillmaster = outcome
         return wire.response

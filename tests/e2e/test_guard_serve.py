@@ -336,3 +336,59 @@ def _asked_of_prometheus(folder: Path, server: Served) -> dict[tuple[str, str], 
     finally:
         process.terminate()
         process.wait(20)
+
+
+EVERY: dict[str, tuple[dict[str, object], dict[str, object]]] = {
+    "cache-key": (
+        {"types": [{"name": "cart", "version": 3, "fields": [{"name": "id", "kind": "id"}]}]},
+        {"key": "Dear Sir", "tenant": "acme-corp"},
+    ),
+    "draft": ({"lanes": {"drafting": ["explain_log"]}, "max_chars": 500}, {"lane": "lab", "draft": {"action": "hold"}}),
+    "lease": (
+        {"lease": "nightly-export", "ttl_ms": 30_000, "may_steal": []},
+        {"action": "acquire", "source": "lock-client", "holder": "h1", "by": "worker-1", "fencing_token": None},
+    ),
+    "memory": (
+        {"grants": {"runner": ["plan"]}, "max_bytes": 100, "personal": "refuse"},
+        {"lane": "runner", "path": "x", "leads": "x", "found": "nothing", "bytes": 1, "secrets": 0, "personal": 0, "unread": 0},
+    ),
+    "quota": ({**QUOTA}, {**CALL}),
+    "retry": ({**RETRY}, {**FAILED}),
+    "tools": (
+        {
+            "privileges": ["fs.read"], "granted": [], "wire": "not compared", "max_compared_ms": 0, "max_arguments_bytes": 100,
+            "max_calls": 1,
+        },
+        {"asks": "call", "list_sha256": ""},
+    ),
+    "webhook": ({"scheme": "github", "max_body_bytes": 1_000, "read_within_ms": 1_000}, {**EVENT}),
+}  # fmt: skip  # a table
+
+
+def test_every_kind_of_guard_is_served_with_a_law_and_without_and_says_no_to_what_is_none(tmp_path: Path) -> None:
+    entries = [{**limits, "guard": tag} for tag, (limits, _) in EVERY.items()]
+    write_guards(tmp_path / "guards.json", *entries)
+    with served(tmp_path) as server:
+        reasons = {row["name"]: row["reasons"] for row in server.ask("/v1", None, method="GET")[1]}
+        for tag, (_, facts) in EVERY.items():
+            status, told = server.ask(tag, facts)
+            assert (status == 200) is told["allowed"], tag
+            assert told["reason"] in reasons[tag], tag
+            assert server.ask(tag, {**facts, "prompt": "x"})[1]["reason"] == "facts-unusable"
+        assert server.ask("lease", EVERY["lease"][1])[1]["reason"] in ("held", "granted")
+        told = server.ask("lease", {**EVERY["lease"][1], "holder": "h2"})[1]
+        assert (told["allowed"], told["reason"]) == (False, "held")
+
+
+@pytest.mark.needs("postgres")
+def test_a_quota_in_postgresql_is_one_for_all_servers(tmp_path: Path) -> None:
+    from drillmaster.stores.opening import open_store
+    from tests.e2e.pglab import postgres
+
+    with postgres() as url:
+        with contextlib.closing(open_store(url)) as store:
+            store.prepare()
+        write_guards(tmp_path / "guards.json", {**QUOTA, "max_per_window": 5})
+        with served(tmp_path, store=url) as one, served(tmp_path, store=url) as other:
+            statuses = [(one if n % 2 else other).ask("quota", CALL)[0] for n in range(7)]
+    assert statuses == [200] * 5 + [403] * 2

@@ -1,3 +1,4 @@
+import typing
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -113,6 +114,25 @@ def test_any_guard_of_the_catalogue_says_what_it_is_made_of(tag: str) -> None:
         assert kind.state is not None
 
 
+@pytest.mark.parametrize("tag", names())
+def test_the_facts_of_any_guard_are_closed_all_the_way_down(tag: str) -> None:
+    def closed(hint: Any) -> None:
+        if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            assert hint.__struct_config__.forbid_unknown_fields, hint
+            for field in msgspec.structs.fields(hint):
+                closed(field.type)
+        assert hint not in (Any, object, bytes, bytearray, memoryview, msgspec.Raw, dict)
+        for inner in typing.get_args(hint):
+            closed(inner)
+
+    closed(kind_of(tag).facts)
+
+
+def test_a_guard_that_answers_more_than_others_says_so() -> None:
+    assert kind_of("quota").decision is Decision
+    assert {"fencing_token", "lasts_ms"} <= set(kind_of("lease").decision.__struct_fields__)
+
+
 FACTS = b'{"source":"pinned-map","protocol":"http","method":"GET","code":503,"attempt":1,"elapsed_ms":5}'
 
 
@@ -160,7 +180,7 @@ class Flat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     f: Literal["x", "y"] = "x"
 
 
-FLAT = Kind(tag="flat", guard=Quota, facts=Flat, state=None, reasons={}, limits_of={})
+FLAT = Kind(tag="flat", guard=Quota, facts=Flat, state=None, decision=Decision, reasons={}, limits_of={})
 _NUMBERS = (
     "1", "1.0", "1.5", "-0", "01", "1e2", "1E400", "1e-999", "9007199254740993", "123456789012345", "99999999999999999999", "NaN",
     "Infinity", "true", "null", '"1"',

@@ -21,7 +21,7 @@ from msgspec import inspect as types
 
 from drillmaster import strict
 from drillmaster.errors import Problem, Refused
-from drillmaster.guards import Guard, find, names
+from drillmaster.guards import Decision, Guard, find, names
 from drillmaster.intake import format_of, read_bytes
 from drillmaster.policy import GuardsFile, Pin, pin_problems
 
@@ -57,6 +57,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """The type of its facts."""
     state: Any
     """The type of what is kept between decisions; None: nothing is."""
+    decision: type[Decision]
+    """What it answers: a decision, or one with more to say."""
     reasons: dict[str, str]
     limits_of: dict[str, tuple[str, ...]]
     """Which limits a reason was held against, where the guard says so."""
@@ -92,6 +94,9 @@ def kind_of(tag: str) -> Kind:
         guard=guard,
         facts=facts,
         state=None if state is type(None) else state,
+        decision=next(
+            (one for one in vars(module).values() if isinstance(one, type) and Decision in one.__mro__[1:]), Decision
+        ),
         reasons=dict(module.REASONS),
         limits_of=dict(getattr(module, "LIMITS", {})),
     )

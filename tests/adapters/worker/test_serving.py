@@ -215,6 +215,24 @@ def test_while_an_answer_is_made_only_so_much_is_read_ahead() -> None:
     assert not wire.wrote
 
 
+def test_a_client_that_reads_no_answer_gets_no_further_and_is_cut() -> None:
+    async def run() -> tuple[int, bool]:
+        server = Server(echo, refuse, bounds=Bounds(read_s=5))
+        connection, wire = _Connection(server), Remembers()
+        connection.connection_made(wire)
+        connection.data_received(post(b"{}"))
+        connection.pause_writing()
+        connection.data_received(post(b"{}"))
+        assert len(statuses(wire.wrote)) == 1
+        connection.resume_writing()
+        connection.pause_writing()
+        connection.data_received(post(b"{}"))
+        connection.look_at_the_clock(asyncio.get_running_loop().time() + 6)
+        return len(statuses(wire.wrote)), wire.aborted
+
+    assert asyncio.run(run()) == (2, True)
+
+
 def test_one_connection_too_many_is_cut() -> None:
     async def run() -> list[bool]:
         server = Server(echo, refuse, bounds=Bounds(connections=2))

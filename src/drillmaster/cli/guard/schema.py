@@ -33,7 +33,6 @@ def command(guard: str, what: str) -> None:
     import msgspec
 
     from drillmaster.cli import say_json
-    from drillmaster.guards import Decision
     from drillmaster.intake.guards_files import kind_of
     from drillmaster.policy import GuardsFile
 
@@ -42,8 +41,8 @@ def command(guard: str, what: str) -> None:
     if what == "facts":
         (whole,), definitions = msgspec.json.schema_components([kind.facts], ref_template=template)
     elif what == "decision":
-        (whole,), definitions = msgspec.json.schema_components([Decision], ref_template=template)
-        definitions["Decision"]["properties"]["reason"] = {"enum": list(kind.reasons)}
+        (whole,), definitions = msgspec.json.schema_components([kind.decision], ref_template=template)
+        definitions[kind.decision.__name__]["properties"]["reason"] = {"enum": list(kind.reasons)}
     else:
         (entry, whole), definitions = msgspec.json.schema_components([kind.guard, GuardsFile], ref_template=template)
         own = definitions[str(entry["$ref"]).rpartition("/")[2]]

@@ -125,7 +125,9 @@ def command(
     if guarding.guards.needs_store and store is None:
         raise no_store(guarding.guards)
     sock, name = listen(where)
-    serve(guarding, sock, name, token=token, bounds=Bounds(connections=connections, read_s=read_within_s))
+    # What was begun is answered at the end, however long the store may take.
+    bounds = Bounds(connections=connections, read_s=read_within_s, drain_s=store_within_s + 5)
+    serve(guarding, sock, name, token=token, bounds=bounds)
 
 
 def _is_loopback(host: str) -> bool:

@@ -493,10 +493,11 @@ def test_what_the_policys_owner_let_pass_halts_no_session(lab: Lab) -> None:
     assert ToolSession(shelf, GUARD, "file").opened([odd]).reason == "tool-changed"
     one = {"check": "hidden-order", "tool": "read_file", "until": "2027-02-28", "why": "an old server's way to write"}
     lab.write_policy(exceptions=[one])
-    shelf = Shelf(
-        lab.list, policy=lab.policy, allowed_signers=lab.allowed, clock=ManualClock(wall_ns=1_796_054_400_000_000_000)
-    )
+    clock = ManualClock(wall_ns=1_796_054_400_000_000_000)
+    shelf = Shelf(lab.list, policy=lab.policy, allowed_signers=lab.allowed, clock=clock)
     shelf.load()
     assert ToolSession(shelf, GUARD, "file").opened([odd]).allowed
     changed = odd | {"title": "Read"}
     assert ToolSession(shelf, GUARD, "file").opened([changed]).reason == "tool-changed"
+    clock.advance(120 * 86_400)  # in a worker that was not started again since
+    assert ToolSession(shelf, GUARD, "file").opened([odd]).reason == "tool-changed"

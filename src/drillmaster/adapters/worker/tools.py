@@ -25,10 +25,10 @@ import msgspec
 import drillmaster
 from drillmaster import strict
 from drillmaster.adapters.worker.recording import Recorder
-from drillmaster.clock import Clock, SystemClock
+from drillmaster.clock import Clock, SystemClock, parse_rfc3339
 from drillmaster.errors import Problem, Refused
 from drillmaster.gates._tools_change import of_offered
-from drillmaster.gates._tools_contract import of_command, url_wrong
+from drillmaster.gates._tools_contract import Reason, of_command, url_wrong
 from drillmaster.gates.tools import Listing, Offered, Tools, ToolsGate
 from drillmaster.guards import Decision
 from drillmaster.guards import tools as law
@@ -165,6 +165,15 @@ class Shelf:
     def root(self) -> Path:
         """The folder that relative programs count from."""
         return self._path.parent
+
+    def lets_pass(self, reason: Reason) -> bool:
+        """Whether an exception of the policy is for this, and not over by now."""
+        gate = self.gate
+        if not gate.exceptions:
+            return False
+        now_ns = self._clock.wall_ns()
+        left = tuple(one for one in gate.exceptions if (parse_rfc3339(f"{one.until}T23:59:59Z") or 0) >= now_ns)
+        return bool(left) and msgspec.structs.replace(gate, exceptions=left).lets_pass(reason)
 
     def _read(self) -> SignedList:
         place = os.fspath(self._path)
@@ -508,7 +517,7 @@ class ToolSession:
         where = {"tool-added": "added", "tool-removed": "removed"}
         try:
             for one in of_offered(evidence, self._shelf.gate):
-                if self._shelf.gate.lets_pass(one):
+                if self._shelf.lets_pass(one):
                     continue
                 found[where.get(one.check, "changed")] += 1
         except RecursionError:

@@ -41,10 +41,12 @@ if TYPE_CHECKING:
     from drillmaster.intake.judging import Asked
     from drillmaster.verdict import Verdict
 
-__all__ = ["STEPS", "Kept", "Resumed", "Workspace"]
+__all__ = ["MOVE_STEPS", "STEPS", "Kept", "Resumed", "Workspace"]
 
 STEPS = ("decided", "promised", "half", "whole", "synced", "compared", "renamed", "folder-synced", "kept")
 """What a write passes, in order; a test dies at each."""
+MOVE_STEPS = (*STEPS, "leaving", "left")
+"""What a move passes: its target is written, and its source taken away."""
 Step = Callable[[str], None]
 _HALF = re.compile(r"\.drillmaster-half-[0-9a-f]{16}")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -161,7 +163,7 @@ class Workspace:
                 if decision.allowed and here.leads != there.leads:
                     at("decided")
                     self._put(there, data, at)
-                    self._take_away(here)
+                    self._take_away(here, at)
                 return decision
 
     def read(self, path: str) -> bytes:
@@ -327,14 +329,16 @@ class Workspace:
             if not again.leads or not os.path.sameopenfile(again.fd, folder.fd):
                 raise OSError(0, "its folder was moved meanwhile")
 
-    def _take_away(self, folder: _Folder) -> None:
+    def _take_away(self, folder: _Folder, at: Step) -> None:
         sums = self._load()
         before = sums.files.get(folder.leads)
         if before is not None:
             self._store(_with(sums, folder.leads, Kept(sha256=before.next or before.sha256, next=_GONE)))
+        at("leaving")
         with self._told(folder.leads):
             os.unlink(folder.name, dir_fd=folder.fd)
             os.fsync(folder.fd)
+        at("left")
         files = {name: kept for name, kept in self._load().files.items() if name != folder.leads}
         self._store(_sums(files))
 

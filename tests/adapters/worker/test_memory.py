@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from drillmaster.adapters.worker.memory import STEPS, Workspace
+from drillmaster.adapters.worker.memory import MOVE_STEPS, STEPS, Workspace
 from drillmaster.adapters.worker.recording import Recorder
 from drillmaster.clock import parse_rfc3339
 from drillmaster.errors import Problem
@@ -334,3 +334,21 @@ def test_each_decision_is_written_down_and_counted_without_a_path(tmp_path: Path
         ("agent-memory", "memory", "may-write", True): 2,
         ("agent-memory", "memory", "class-denied", False): 1,
     }
+
+
+@pytest.mark.parametrize("step", MOVE_STEPS)
+def test_a_move_that_ends_at_any_step_loses_nothing(place: Place, step: str) -> None:
+    place.said("runner", "memory.json", b'{"a": 1}')
+    (place.root / "readme.md").write_text("so that there is something to look at")
+
+    def at(one: str) -> None:
+        if one == step:
+            raise Died
+
+    with pytest.raises(Died):
+        place.workspace.move("runner", "memory.json", "notes/memory.md", at=at)
+    there = {path: data for path, data in place.files().items() if path != "readme.md"}
+    assert there and set(there.values()) == {b'{"a": 1}'}
+    assert place.resumed() == (True, ())
+    assert set(json.loads(place.sums.read_text())["files"]) == set(there)
+    assert place.resumed() == (True, ())

@@ -1,5 +1,6 @@
 """The stale-holder drill on real stores: 50 rounds here, 1,000 and one of 30 seconds in `make soak`; and it can fail."""
 
+import contextlib
 import json
 import os
 import signal
@@ -44,6 +45,26 @@ def test_no_stale_write_is_taken_and_no_job_is_done_twice(url: str) -> None:
     assert result.rounds == ROUNDS and 0 < result.late < ROUNDS
     assert set(result.ways) == ({"key"} if url.startswith("unix") else {"lease", "column"})
     assert read_leases(url) == [], "what the drill wrote is taken away"
+
+
+def test_rounds_that_show_nothing_are_void_and_played_again(tmp_path: Path) -> None:
+    import sqlite3
+    import threading
+
+    def block() -> None:
+        with contextlib.closing(sqlite3.connect(tmp_path / "leases.sqlite", isolation_level=None)) as db:
+            time.sleep(1.5)
+            db.execute("PRAGMA busy_timeout = 5000")
+            db.execute("BEGIN IMMEDIATE")  # as a process that was stopped within a question has it
+            time.sleep(4)
+            db.execute("ROLLBACK")
+
+    with store_url("sqlite", tmp_path) as url:
+        blocking = threading.Thread(target=block)
+        blocking.start()
+        result = drill(url, Course(rounds=8, ttl_ms=200, pause_ms=500, lanes=2))
+        blocking.join()
+    assert result.passed and result.rounds == 8 and result.void >= 1, result
 
 
 def test_without_the_fence_it_fails(url: str) -> None:

@@ -52,6 +52,17 @@ def test_a_body_that_is_too_large_is_answered_413_and_the_answer_arrives(hook: S
     assert status(said) == 413 and b"connection: close" in said.lower() and said.endswith(b"too-large\n")
 
 
+def test_a_client_that_has_to_wait_while_it_sends_is_read_past_and_answered(hook: Served) -> None:
+    """Its own buffer is small: a connection that is closed on it would break its sending."""
+    body = b"x" * 2_000_000
+    with socket.socket() as made:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8_192)
+        made.settimeout(10)
+        made.connect(("127.0.0.1", hook.port))
+        made.sendall(head(body) + body)
+        assert status(read_all(made)) == 413
+
+
 def test_a_chunked_body_that_grows_too_large_is_413(hook: Served) -> None:
     chunk = b"8000\r\n" + b"x" * 0x8000 + b"\r\n"
     request = b"POST %b HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n" % PATH.encode()

@@ -145,8 +145,9 @@ def test_keys_rotate_old_or_new_first(name: str) -> None:
 def test_any_of_several_signatures_counts(name: str) -> None:
     body, key = b'{"id":"evt_1"}', ours(name)
     old = Key(b"o" * 32)
-    headers = sign(SCHEMES[name], body, [old, key], time_s=NOW, message_id="msg_1")
-    assert check(SCHEMES[name], headers, body, [key]).signature == "matched"
+    for keys in ([old, key], [key, old], [old, key, old]):
+        headers = sign(SCHEMES[name], body, keys, time_s=NOW, message_id="msg_1")
+        assert check(SCHEMES[name], headers, body, [key]).signature == "matched"
     assert (
         check(SCHEMES[name], sign(SCHEMES[name], body, [old] * 3, time_s=NOW, message_id="m"), body, [key]).signature
         == "wrong"
@@ -162,6 +163,7 @@ GOOD = hmac.new(TEXT_KEY.encode(), b"%d.{}" % NOW, hashlib.sha256).hexdigest()
         (f"t={NOW},v1={GOOD}", "matched"),
         (f"v1={GOOD},t={NOW}", "matched"),  # no order is promised
         (f"t={NOW},v1={'0' * 64},v1={GOOD}", "matched"),
+        (f"t={NOW},v1={GOOD},v1={'0' * 64}", "matched"),
         (f"t={NOW},v1={GOOD},v0={'1' * 64}", "matched"),  # another version, as test events have
         (f"t={NOW},v1={GOOD},__proto__=1", "matched"),  # a part that nobody knows
         (f"t={NOW}, v1={GOOD}", "malformed"),
@@ -177,6 +179,8 @@ GOOD = hmac.new(TEXT_KEY.encode(), b"%d.{}" % NOW, hashlib.sha256).hexdigest()
         (f"t={NOW},v1={GOOD}0", "malformed"),
         (f"t={NOW},v1=0x{GOOD[2:]}", "malformed"),
         (f"t=000{NOW},v1={GOOD}", "malformed"),
+        (f"t=0{NOW},v1={GOOD}", "malformed"),
+        (f"t=00,v1={GOOD}", "malformed"),
         (f"t={hex(NOW)},v1={GOOD}", "malformed"),
         (f"t={NOW}.0,v1={GOOD}", "malformed"),
         (f"t=1.7e9,v1={GOOD}", "malformed"),

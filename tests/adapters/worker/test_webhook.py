@@ -137,6 +137,13 @@ def test_what_is_signed_and_cannot_be_read_is_400(lab: Lab, body: bytes) -> None
     assert lab.inbox.counts().waiting == 0
 
 
+@pytest.mark.parametrize("body", [b"null", b"[]", b'"x"', b"5", b"", b"\xff"])
+def test_a_body_that_is_no_object_is_400_also_where_its_digest_is_the_identifier(tmp_path: Path, body: bytes) -> None:
+    made = Lab(tmp_path / "i.db", scheme="github")
+    assert made.post(body) == 400 and made.inbox.counts().waiting == 0
+    made.keeper.close()
+
+
 def test_a_compressed_body_is_signed_as_it_came_or_not_at_all(lab: Lab) -> None:
     import gzip
 

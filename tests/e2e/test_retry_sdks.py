@@ -247,6 +247,30 @@ def test_a_client_that_retries_by_itself_is_refused(client: type[Any]) -> None:
     assert made.timeout == client(api_key="k").timeout
 
 
+@pytest.mark.parametrize("sdk", list(SDKS))
+def test_the_environments_proxy_is_used_as_the_sdk_does(server: Api, sdk: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", server.url.removeprefix("http://"))
+    monkeypatch.setenv("no_proxy", "127.0.0.1, .example")
+    server.plan((503, {}, None))
+    SDKS[sdk](Retries(LIMITS, OneProcess()), "http://api.invalid", stream=False, headers=KEY)
+    assert [one.path.startswith("http://api.invalid/") for one in server.sent] == [True, True]
+    server.plan()
+    SDKS[sdk](Retries(LIMITS, OneProcess()), server.url, stream=False, headers=KEY)
+    assert [one.path.startswith("/") for one in server.sent] == [True]
+
+
+def test_a_class_of_a_workers_own_is_known_by_the_sdk_it_comes_from(server: Api) -> None:
+    class Ours(openai.OpenAI):
+        pass
+
+    server.plan((503, {}, None))
+    with guarded(Ours, Retries(LIMITS, OneProcess()), base_url=f"{server.url}/v1", api_key="k") as client:
+        assert client.chat.completions.create(model="m", messages=MESSAGES, extra_headers=KEY)
+    assert len(server.sent) == 2
+    with pytest.raises(Problem, match="no SDK"):
+        guarded(dict, Retries(LIMITS, OneProcess()))
+
+
 @pytest.mark.parametrize("sdk", ["openai", "anthropic"])
 def test_retries_that_one_call_asks_for_are_refused_where_they_are_sent(server: Api, sdk: str) -> None:
     server.plan(*[(500, {}, None)] * 5)

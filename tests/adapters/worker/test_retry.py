@@ -1,5 +1,6 @@
 """The order of one call, told step by step, without a socket or a clock that runs."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drillmaster.adapters.worker.recording import Recorder
 from drillmaster.adapters.worker.retry import Body, Ledger, Outcome, Put, Refused, Retries, Send, Wait, job, outcome_of
 from drillmaster.adapters.worker.retry_loops import failed, status_of
 from drillmaster.guards import Decision
@@ -22,9 +24,17 @@ def told(status: int, **fields: str) -> Any:
     return status, lambda: [(name.replace("_", "-"), value) for name, value in fields.items()]
 
 
-def played(retries: Retries, answers: list[Any], *, key: str = "k", stops: bool = False, body: Any = b"") -> list[Any]:
+def played(
+    retries: Retries,
+    answers: list[Any],
+    *,
+    key: str = "k",
+    stops: bool = False,
+    body: Any = b"",
+    store: OneProcess | None = None,
+) -> list[Any]:
     """Carry out a call by hand, with these answers one after another: its steps, and at the end what it returned or raised."""
-    store, seen = OneProcess(), []
+    store, seen = store or OneProcess(), []
     steps = retries.call("POST", key, replayable=True)
     got: Any = None
     try:
@@ -77,6 +87,27 @@ def test_a_kept_key_is_told_as_it_begins_waits_and_is_let_go() -> None:
     assert words(steps) == ["begin", "send", "retry_budget", "wait", "wait 1010", "begin", "send", "leave"]
     assert steps[-1] == Outcome(decision=Decision(allowed=False, reason="status-not-retryable"), calls=2)
     assert words(played(Retries(KEPT, None), [told(200)], key="")) == ["send"]
+
+
+def test_a_worker_that_takes_over_goes_on_counting() -> None:
+    store = OneProcess()
+    assert played(Retries(KEPT, None), [told(404)], store=store)[-1].calls == 1
+    second = played(Retries(KEPT, None), [told(503), told(503)], store=store)
+    assert second[-1] == Outcome(decision=Decision(allowed=False, reason="budget-exhausted"), calls=3)
+    third = played(Retries(KEPT, None), [], store=store)
+    assert words(third) == ["begin"] and third[-1].reason == "budget-exhausted"
+
+
+def test_decisions_are_written_down_without_the_key(tmp_path: Path) -> None:
+    log = tmp_path / "decisions.jsonl"
+    retries = Retries(KEPT, None, recorder=Recorder(log), name="refunds")
+    played(retries, [told(503, retry_after="1"), told(404)], key="refund-9f3c")
+    rows = [msgspec.json.decode(line) for line in log.read_bytes().splitlines() if line]
+    assert [(row["event"], row["reason"], row["attempt"], row["code"]) for row in rows] == [
+        ("guard_decision", "pinned-status", 1, 503),
+        ("guard_decision", "status-not-retryable", 2, 404),
+    ]
+    assert {row["entry"] for row in rows} == {"refunds"} and b"9f3c" not in log.read_bytes()
 
 
 def test_a_call_without_an_answer_is_never_sent_again() -> None:

@@ -5,6 +5,10 @@ is refused where it is made, and a retry of its own where it is sent (`nested-re
 """
 
 import importlib
+import ipaddress
+import sys
+import urllib.request
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from drillmaster.adapters.worker.retry import Retries
@@ -37,16 +41,49 @@ def guarded(client: type[C], retries: Retries, *, transport: Any = None, **optio
 
 
 def http_client(client: type[Any], retries: Retries, *, transport: Any = None) -> Any:
-    """Make the `http_client` for a client class of an SDK: its own kind, with its time limits and pools, through the guard."""
-    sdk = importlib.import_module(client.__module__.partition(".")[0])
-    is_async = client.__name__.startswith("Async")
+    """Make the `http_client` for a client class of an SDK: its own kind, with its time limits and pools, through the guard.
+
+    Without a `transport` the proxies of the environment are used, as the SDK does.
+    """
+    sdk = _sdk(client)
+    is_async = hasattr(client, "__aenter__")
     kind = sdk.DefaultAsyncHttpxClient if is_async else sdk.DefaultHttpxClient
-    if transport is None:
-        # The SDK's client says by its own kind which library it is of: httpx before 2026, httpx2 since.
-        library = importlib.import_module(_library(kind))
-        made = library.AsyncHTTPTransport if is_async else library.HTTPTransport
-        transport = made(limits=sdk.DEFAULT_CONNECTION_LIMITS)
-    return kind(transport=retrying(transport, retries))
+    if transport is not None:
+        return kind(transport=retrying(transport, retries))
+    # The SDK's client says by its own kind which library it is of: httpx before 2026, httpx2 since.
+    library = importlib.import_module(_library(kind))
+    made = library.AsyncHTTPTransport if is_async else library.HTTPTransport
+
+    def transport_by(proxy: str | None) -> Any:
+        return retrying(made(limits=sdk.DEFAULT_CONNECTION_LIMITS, proxy=proxy), retries)
+
+    # A client that is given a transport leaves the environment aside.
+    return kind(transport=transport_by(None), mounts=_mounts(urllib.request.getproxies(), transport_by))
+
+
+def _mounts(proxies: dict[str, str], transport_by: Callable[[str | None], Any]) -> dict[str, Any]:
+    """Lay out the environment's proxies by URL, as httpx does."""
+    past = [one.strip() for one in proxies.get("no", "").split(",") if one.strip()]
+    if "*" in past:
+        return {}
+    mounts = {
+        f"{scheme}://": transport_by(url if "://" in url else f"http://{url}")
+        for scheme in ("http", "https", "all")
+        if (url := proxies.get(scheme))
+    }
+    for host in past if mounts else ():
+        mounts[_pattern(host)] = transport_by(None)
+    return mounts
+
+
+def _pattern(host: str) -> str:
+    if "://" in host:
+        return host
+    try:
+        address = ipaddress.ip_address(host.partition("/")[0])
+    except ValueError:
+        return f"all://{host}" if host.lower() == "localhost" else f"all://*{host}"
+    return f"all://[{host}]" if address.version == 6 else f"all://{host}"
 
 
 def check_retries_off(client: Any) -> None:
@@ -54,6 +91,19 @@ def check_retries_off(client: Any) -> None:
     found = getattr(client, "max_retries", None)
     if type(found) is not int or found != 0:
         raise _nested(type(client).__name__, found)
+
+
+def _sdk(client: type[Any]) -> Any:
+    for one in client.__mro__:
+        sdk = sys.modules.get(one.__module__.partition(".")[0])
+        if hasattr(sdk, "DefaultHttpxClient"):
+            return sdk
+    raise Problem(
+        client.__name__,
+        found="a client of no SDK whose HTTP can be put around",
+        wanted="one such as openai.OpenAI or anthropic.AsyncAnthropic",
+        remedy="put the guard around its transport: docs/howto/retry-calls.md",
+    )
 
 
 def _library(kind: type[Any]) -> str:

@@ -147,6 +147,20 @@ def test_limits_that_are_none_are_refused_where_they_are_read(wrong: dict[str, A
             msgspec.convert({key: value for key, value in whole.items() if key != name}, Quota)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_per_window": float("nan")}, {"burst": float("nan")}, {"burst": None}, {"max_per_window": "30"}, {"burst": "10"},
+        {"window_ms": 0}, {"window_ms": -1}, {"window_ms": float("inf")}, {"burst": True}, {"max_per_window": 30.0},
+        {"identity": ""}, {"partner": None}, {"partner": "a\0b"}, {"max_per_window": 90_000_001},
+    ],
+)  # fmt: skip  # one case a piece
+def test_limits_that_are_none_are_refused_where_they_are_made(wrong: dict[str, Any]) -> None:
+    good = {"partner": "acme", "identity": "prod", "window_ms": 60_000, "max_per_window": 30, "burst": 5}
+    with pytest.raises(ValueError, match="found"):
+        Quota(**{**good, **wrong})
+
+
 @given(st.tuples(st.text(max_size=6), st.text(max_size=6)), st.tuples(st.text(max_size=6), st.text(max_size=6)))
 def test_no_two_buckets_have_one_name(one: tuple[str, str], other: tuple[str, str]) -> None:
     assert (bucket(*one) == bucket(*other)) == (one == other)

@@ -76,7 +76,7 @@ class Also(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Only calls of this route; "": of all."""
 
     def __post_init__(self) -> None:
-        _burst_fits(self)
+        _check(self)
         if self.name == MAIN:
             raise ValueError(f"a name other than {MAIN}, which is the quota's own")
 
@@ -102,7 +102,10 @@ class Quota(Guard[dict[str, Spending], OutboundCall], frozen=True, kw_only=True,
     also: Annotated[tuple[Also, ...], msgspec.Meta(max_length=MOST_LIMITS - 1)] = ()
 
     def __post_init__(self) -> None:
-        _burst_fits(self)
+        _check(self)
+        for what in (self.partner, self.identity):
+            if type(what) is not str or not what or not _is_text(what):
+                raise ValueError(f"partner and identity a name each: found {what!r}")
         names = [one.name for one in self.also]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
@@ -175,7 +178,12 @@ def _meets(one: Also, facts: OutboundCall) -> bool:
     return one.counts != "retries" or facts.retry
 
 
-def _burst_fits(limits: Also | Quota) -> None:
+def _check(limits: Also | Quota) -> None:
+    """Refuse limits that are none, where they are made in code too. A NaN, or a text, compares with nothing."""
+    for name, most in (("window_ms", 31 * 86_400_000), ("max_per_window", MOST_CAP), ("burst", MOST_CAP)):
+        value = getattr(limits, name)
+        if type(value) is not int or not 1 <= value <= most:
+            raise ValueError(f"{name} a whole number from 1 to {most:,}: found {value!r}")
     if limits.burst > limits.max_per_window:
         raise ValueError(f"burst at most max_per_window: found {limits.burst} over {limits.max_per_window}")
 

@@ -120,6 +120,53 @@ def test_an_event_loop_holds_it_alike(url: str) -> None:
     asyncio.run(go())
 
 
+def test_an_event_loop_is_told_that_it_lost(url: str) -> None:
+    from drillmaster.guards.lease import LeaseRequest
+    from drillmaster.stores import decide_async
+
+    thieves = Lease(lease="nightly-export", ttl_ms=300, may_steal=("operator",))
+    lost: list[str] = []
+
+    async def go() -> None:
+        store = open_async_store(url, within_s=5)
+        async with hold_async(GUARD, store, by="a", item="async-lost", on_lost=lost.append) as lease:
+            request = LeaseRequest(
+                action="steal",
+                source="lock-client",
+                holder="thief",
+                by="operator",
+                fencing_token=lease.token,
+                item="async-lost",
+            )
+            assert (await decide_async(thieves, request, store)).reason == "stolen"
+            assert await asyncio.wait_for(lease.wait_lost(), 5) == "stale-token"
+            assert not lease.held and not (await lease.renew()).allowed
+            with pytest.raises(LeaseLost, match="not the latest"):
+                lease.check()
+        with pytest.raises(LeaseNotGranted):
+            async with hold_async(GUARD, store, by="a", item="async-lost"):
+                pass
+        await store.close()
+
+    asyncio.run(go())
+    assert lost == ["stale-token"]
+
+
+def test_a_loop_that_was_blocked_past_the_deadline_knows_it_at_once(url: str) -> None:
+    async def go() -> None:
+        store = open_async_store(url, within_s=5)
+        async with hold_async(GUARD, store, by="a", item="blocked") as lease:
+            assert lease.held
+            time.sleep(0.4)  # whatever blocks the loop
+            assert not lease.held
+            with pytest.raises(LeaseLost, match="deadline has passed"):
+                lease.check()
+            assert not await lease.release()
+        await store.close()
+
+    asyncio.run(go())
+
+
 def test_a_forked_child_holds_nothing_and_gives_nothing_back(url: str) -> None:
     with contextlib.closing(open_store(url, within_s=5)) as store, hold(GUARD, store, by="a", item="forked") as lease:
         child = os.fork()

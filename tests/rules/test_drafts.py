@@ -24,6 +24,20 @@ REPORTS = [
     "subscription renewal reminder emails failed",
     "stakeholder summary",
     "threshold alerts",
+    "press release timed out",
+    "renewable energy",
+    "renewables export failed",
+    "stealth startup timeout",
+    "tax extends over the year",
+    "release candidate 2 failed",
+    "a new release failed",
+    "work stealing scheduler timed out",
+    "The browser extension crashed",
+    "The extended warranty report was late",
+    "worker B lost connection to the database 3 times between 02:00 and 02:10",
+    "status 503 was returned by the upstream",
+    "HTTP 503 from upstream",
+    "no response after 30 s",
     "the retry count was high",
     "the worker restart failed",
     "household energy prices report",
@@ -105,6 +119,15 @@ another 30 s
 30 s
 timeout 900
 timeout 900 s
+status 42
+code 900
+error 1764547200
+30 s to 60 s
+timeout 30 s to 60 s
+failed to renew
+worker 7 failed to renew the lease
+worker 7 to worker 8
+export to worker 8
 a timeout of 900 s
 timeout for 30 minutes
 extended timeout
@@ -260,7 +283,7 @@ def test_nor_behind_or_before_a_report(text: str, report: str) -> None:
     }
     for join in (". ", "; ", ": ", "\n", ", ", " and ", " while "):
         assert fault_of(f"{report}{join}{text}") in FAULTS
-        assert fault_of(f"{text}{join}{report}") in FAULTS or text in subjects
+        assert fault_of(f"{text}{join}{report}") in FAULTS or (join == " and " and text in subjects)
 
 
 @pytest.mark.parametrize(
@@ -319,7 +342,7 @@ FORBIDDEN = drafts._words(
     "till through more longer again still further another other only also extra additional no none nobody never "
     "everyone all every same active alive valid current next primary sole alone exclusive main responsible safe free "
     "ready token tokens fencing ttl expiry expires deadline duration limit leader master heartbeat now immediately "
-    "soon then so therefore thus hence to"
+    "soon then so therefore thus hence"
 )
 
 
@@ -327,11 +350,16 @@ def test_no_list_has_a_word_that_an_order_needs() -> None:
     listed = {word for _, words in drafts._LISTS for word in words}
     assert listed & FORBIDDEN == set()
     inside = {word for word in listed if drafts._ORDER.search(word)}
-    assert inside == {"extends", "renewable", "stealth"}  # the first behind what cannot hold anything, and nowhere else
+    assert inside == {
+        "extends",
+        "renewable",
+        "stealth",
+        "unreleased",
+    }  # the first behind what cannot hold anything, and nowhere else
 
 
 def test_a_fixed_phrase_means_something_else_than_its_words() -> None:
-    risky = {phrase for phrase in drafts._PHRASES if any(drafts._ORDER.search(word) for word in phrase)}
+    risky = {one for one in drafts._PHRASES if len(one) > 1 and any(drafts._ORDER.search(word) for word in one)}
     for phrase in risky:
         for word in phrase:
             if drafts._ORDER.search(word):

@@ -7,10 +7,10 @@
    summary, notes); where its first word could be a command ("export"), what happened has to stand in it ("export timeout", and
    not "export results"). A statement has a subject first, and a verb from a list of what is observed, in the past, or a form
    of "be" with a state.
-3. What an order needs has no word: no verb in the form that commands, no must, may, will, should or let, no please, no you,
-   we or I, no if, no until, no more, longer, again or still, no question mark. No noun of a right (lock, lease, hold, owner,
-   token, deadline), no adjective that gives one (active, sole, valid, current, next), and no verb of keeping, taking, giving
-   or moving one.
+3. What an order needs has no word: no verb in the form that commands (behind "to" there are things alone), no must, may, will,
+   should or let, no please, no you, we or I, no if, no until, no more, longer, again or still, no question mark. No noun of a
+   right (lock, lease, hold, owner, token, deadline), no adjective that gives one (active, sole, valid, current, next), and no
+   verb of keeping, taking, giving or moving one.
 4. Some such words stand inside a fixed phrase that means something else: press release, release notes, renewable energy,
    stealth mode, certificate renewal; "extends" behind a noun that cannot hold anything (tax, warranty, schema), and without a
    time. Alone they are unknown.
@@ -80,7 +80,7 @@ _THING = _words(
     "scripts query queries sample samples probe probes redis postgresql postgres sqlite s3 grpc websocket kafka "
     "kubernetes pod pods container containers deployment deployments mail mails email emails letter letters book books "
     "reminder reminders news weather film films song songs house houses solar wind power plant plants grid price prices "
-    "bill bills game games retries attempts restarts"
+    "bill bills game games retries attempts restarts year years month months scheduler schedulers quarter season"
 )
 _COMMAND = _words(
     "export import request service model queue cache batch stream page file record field table invoice test harness "
@@ -93,37 +93,36 @@ _COMMAND = _words(
 _NEVER_FIRST = _words("process processes read write connect call calls disk-read note restart retry")
 """What is a command in front of anything: a word has to stand before it."""
 _LABELLED = _words(
-    "worker replica host node shard partition region zone attempt request line part step batch job phase status code page "
-    "port version column row case test fixture build pod container task"
+    "worker replica host node shard partition region zone attempt request line part step batch job phase page port "
+    "version column row case test fixture build pod container task"
 )
 _QUALITY = _words(
     "renewable redacted partial internal external nightly daily weekly hourly average median mean high unknown invalid "
     "missing malformed unexpected repeated early late cold previous earlier failed broken incomplete local remote public "
     "private big small large short brief plain raw first second third last many few several some failing transient "
     "intermittent sporadic full total whole single green red blue annual quarterly monthly upcoming recent unfamiliar p50 "
-    "p90 p95 p99 low"
+    "p90 p95 p99 low unreleased"
 )
 _STATE = _words(
     "slow late early empty unavailable unreachable unknown missing invalid malformed idle busy overloaded full down "
     "closed redacted incomplete partial broken stuck cold unhealthy high low refused rejected dropped logged delayed "
     "interrupted reported observed seen denied truncated cancelled skipped killed throttled saturated exhausted short "
-    "long green red normal typical transient intermittent reset lost counted listed summarised summarized"
+    "long green red normal typical transient intermittent reset lost counted listed summarised summarized returned sent "
+    "received missed exceeded"
 )
 _DID = _words(
     "failed crashed stalled disconnected restarted recovered ended finished stopped started began responded waited slowed "
-    "retried hung exited arrived vanished returned dropped closed appeared occurred happened errored aborted"
+    "retried hung exited arrived vanished returned dropped closed appeared occurred happened errored aborted succeeded"
 )
 _DID_TO = _words(
     "exceeded returned reported logged showed reached received refused rejected dropped listed contained lacked missed "
-    "saw caused"
+    "saw caused lost"
 )
 _TOOK = _words("took lasted waited spent averaged")
 _BE = _words("was were is are")
 _ARTICLE = _words("the a an this that each its their")
 _NUMBER = _words("zero one two three four five six seven eight nine ten eleven twelve")
-_UNIT = _words(
-    "ms s sec secs seconds min mins minute minutes h hour hours day days kb mb gb kib mib gib percent % times rps"
-)
+_UNIT = _words("ms s sec secs seconds min mins minute minutes h hour hours day days kb mb gb kib mib gib percent % rps")
 _PREPOSITION = _words("at on in from during near via across per")
 _OF_A_THING = _words("for of with by")
 """Behind these a title has no number of units: "a timeout of 900 s" would be a limit."""
@@ -139,31 +138,46 @@ _PHRASES: dict[tuple[str, ...], str] = {
     ("timed-out",): "D",
     ("gave", "up"): "D",
     ("went", "down"): "D",
-    ("press", "release"): "N",
-    ("press", "releases"): "N",
+    ("press", "release"): "T",
+    ("press", "releases"): "T",
     ("release", "notes"): "T",
     ("release", "note"): "T",
-    ("release", "candidate"): "N",
+    ("release", "candidate"): "TL",
     ("release", "branch"): "N",
     ("release", "pipeline"): "N",
     ("release", "party"): "N",
     ("film", "release"): "N",
     ("software", "release"): "N",
-    ("renewable", "energy"): "N",
-    ("renewables",): "N",
-    ("stealth", "mode"): "N",
-    ("stealth", "startup"): "N",
+    ("renewable", "energy"): "T",
+    ("renewables",): "T",
+    ("stealth", "mode"): "T",
+    ("stealth", "startup"): "T",
     ("certificate", "renewal"): "N",
     ("subscription", "renewal"): "N",
     ("domain", "renewal"): "N",
     ("license", "renewal"): "N",
     ("passport", "renewal"): "N",
-    ("urban", "renewal"): "N",
+    ("urban", "renewal"): "T",
     ("file", "extension"): "N",
     ("file", "extensions"): "N",
-    ("browser", "extension"): "N",
+    ("browser", "extension"): "T",
     ("phone", "extension"): "N",
-    ("extended", "family"): "N",
+    ("extended", "family"): "T",
+    ("extended", "warranty"): "T",
+    ("extended", "coverage"): "N",
+    ("tax", "extension"): "N",
+    ("tax", "extensions"): "N",
+    ("extension", "cord"): "T",
+    ("extension", "cords"): "T",
+    ("work", "stealing"): "N",
+    ("work-stealing",): "Q",
+    ("new", "release"): "N",
+    ("latest", "release"): "N",
+    ("beta", "release"): "N",
+    ("release", "date"): "N",
+    ("release", "version"): "N",
+    ("no", "response"): "G",
+    ("no", "answer"): "G",
     ("connection", "reset"): "G",
     ("stream", "reset"): "G",
     ("connection", "resets"): "G",
@@ -212,9 +226,14 @@ _LISTS: tuple[tuple[str, frozenset[str]], ...] = (
     ("W", _OF_TIME),
     ("H", _ABOUT),
     ("J", _JOIN),
+    ("j", frozenset({"and", "or"})),
     ("X", _ADVERB),
     ("E", frozenset({"extends"})),
     ("M", frozenset({"not"})),
+    ("m", frozenset({"times"})),
+    ("o", frozenset({"to"})),
+    ("c", frozenset({"status", "http", "code", "error"})),
+    ("k", frozenset("abcdefghjklmnopqrstuvwxyz")),
 )
 _ORDER = re.compile(
     r"renew|steal|stole|extend|extens|prolong|releas|fenc|(?<!p)lease|\bhold|\bheld|\bkeep|\bkept|\block|unlock|acquir|seiz|\bgrab|\btake\b"
@@ -228,6 +247,7 @@ _TOKEN = re.compile(
 )
 _CLOCK = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*|[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?")
 _DIGITS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
+_STATUS = re.compile("[1-5][0-9]{2}")
 _END = re.compile(r"[.;:!]+(?=\s|\Z)|\n+")
 _PARTS = re.compile(r"[a-z]+")
 
@@ -295,7 +315,7 @@ def _word(word: str, names: Collection[str]) -> str:
     if _CLOCK.fullmatch(word):
         return "C"
     if _DIGITS.fullmatch(word):
-        return "n"
+        return "ns" if _STATUS.fullmatch(word) else "n"
     found = "".join(kind for kind, words in _LISTS if word in words)
     if word in _COMMAND:
         found = found.translate(_AS_COMMAND)
@@ -305,26 +325,26 @@ def _word(word: str, names: Collection[str]) -> str:
 # The grammar, over one letter a word: T a title's noun, G an event, N another noun, L one that is numbered, I one that may
 # extend; t, y, l the same as T, N, L where a title that begins with it would command; Z a noun that is never first; Q quality,
 # S state, A article, n number, U unit, C time of day, H about; D did, O did to, K took, V be, M not, E extends; P preposition,
-# W one of time, F one of things, J join, X adverb.
+# W one of time, F one of things, o "to", J join, j of things, X adverb, m times, c what has a status s, k a letter that numbers.
 _AS_COMMAND = str.maketrans({"T": "t", "N": "y", "L": "l", "I": ""})
-_NOUN = "(T|t|G|N|I|L|Ln|y|ln)"
+_NOUN = "(T|t|G|N|I|L|Ln|Lk|y|ln|lk|cs)"
 _WORD = f"(Q|Z|{_NOUN})"
-_HEAD = "(T|t|G)"
-_CALM = "(T|G|N|I|L|Ln)"
+_HEAD = "(T|t|G|cs)"
+_CALM = "(T|G|N|I|L|Ln|Lk|cs)"
 _TITLE_PHRASE = (
     f"((An?|n|A?n?Q){_WORD}*{_HEAD}"  # something stands before
-    f"|{_CALM}{_WORD}*{_HEAD}|T|G"
+    f"|{_CALM}{_WORD}*{_HEAD}|T|G|cs"
     f"|(y|t){_WORD}*G({_WORD}*{_HEAD})?)"  # a command, if it were not for the event
 )
 _BARE = f"{_NOUN}({_WORD}*(Z|{_NOUN}))?"
 _THINGS = f"(nF)?({_TITLE_PHRASE}|A?n?Q*{_BARE}|(An?|n|Q)Q*Z({_WORD}*(Z|{_NOUN}))?)"
 _MEASURE = "(H?nU)"
-_BESIDE = f"((P|W)({_MEASURE}|C(JC)?|{_THINGS})|F{_THINGS})"  # a title
-_WHEN = f"((P|W|F)({_MEASURE}|C(JC)?|{_THINGS}))"
+_BESIDE = f"((P|W)({_MEASURE}|C(JC)?|{_THINGS})|(F|o){_THINGS})"  # a title
+_WHEN = f"((P|W|F)({_MEASURE}|C(JC)?|{_THINGS})|o{_THINGS})"
 _VERB = f"(D|O({_THINGS}|W?{_MEASURE})|K{_MEASURE}|VM?S|V{_TITLE_PHRASE})"
-_PREDICATE = f"{_VERB}(X|{_WHEN})*"
+_PREDICATE = f"{_VERB}(X|nm|{_WHEN})*"
 _SAID = (
-    f"({_TITLE_PHRASE}{_BESIDE}*|{_THINGS}(J{_THINGS})?{_WHEN}*{_PREDICATE}(J{_PREDICATE})*|A?Q*IE((P|W|F){_THINGS})*)"
+    f"({_TITLE_PHRASE}{_BESIDE}*|{_THINGS}(j{_THINGS})?{_WHEN}*{_PREDICATE}(J{_PREDICATE})*|A?Q*IE((P|W|F){_THINGS})*)"
 )
 GRAMMAR = f"{_SAID}(J{_SAID})*"
 """A regular expression of letters, `|`, `*`, `?` and brackets."""

@@ -1,9 +1,9 @@
 """May a call that failed be sent again: the law, row by row, and what holds for all of them."""
 
 import math
+import resource
 import subprocess
 import sys
-import time
 from typing import Any
 
 import msgspec
@@ -250,7 +250,7 @@ def test_every_row_names_its_source_and_is_found_by_its_own_number() -> None:
     for protocol, table in (("http", HTTP), ("grpc", GRPC), ("websocket", WEBSOCKET)):
         for code, end in table.items():
             assert retryable(protocol, code) is end and end.code == code
-            assert end.source and end.name
+            assert end.source and end.name and end.link.startswith("https://")
         assert retryable(protocol, True) is None
 
 
@@ -284,13 +284,13 @@ def test_a_worker_that_imports_it_pays_for_nothing_else() -> None:
     assert ours <= {"guards", "rules", "errors"}
 
 
-def test_the_import_costs_less_than_fifty_milliseconds_of_a_whole_process() -> None:
-    taken = []
-    for _ in range(3):
-        begun = time.perf_counter()
-        subprocess.run([sys.executable, "-c", "import drillmaster.guards.retry"], check=True)
-        taken.append(time.perf_counter() - begun)
-        begun = time.perf_counter()
-        subprocess.run([sys.executable, "-c", "pass"], check=True)
-        taken[-1] -= time.perf_counter() - begun
-    assert min(taken) < 0.05
+def test_the_import_costs_less_than_fifty_milliseconds_of_a_process() -> None:
+    # Of CPU, so that it holds beside other work; the best of a few.
+    assert min(cpu_s("import drillmaster.guards.retry") for _ in range(5)) - min(cpu_s("pass") for _ in range(3)) < 0.05
+
+
+def cpu_s(code: str) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", code], check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (after.ru_utime - before.ru_utime) + (after.ru_stime - before.ru_stime)

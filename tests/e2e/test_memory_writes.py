@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from drillmaster.adapters.worker.memory import STEPS, Workspace
+from drillmaster.errors import Problem
 from drillmaster.guards.memory import Memory
 
 pytestmark = pytest.mark.e2e
@@ -71,3 +72,42 @@ def test_writers_at_once_take_turns_and_no_file_is_a_mixture(tmp_path: Path) -> 
     assert Workspace(root, GUARD, sums=sums).read("memory.md").endswith(b" 9\n")
     assert [one["next"] for one in json.loads(sums.read_text())["files"].values()] == [""]
     assert os.listdir(root) == ["memory.md"]
+
+
+SWAPPER = """
+import os, sys
+root, outside = sys.argv[1:]
+notes, kept = root + "/notes", root + "/kept"
+print("begun", flush=True)
+while True:
+    os.rename(notes, kept)
+    os.symlink(outside, notes)
+    os.unlink(notes)
+    os.rename(kept, notes)
+"""
+
+
+def test_nothing_lands_outside_while_a_folder_is_swapped_for_a_link(tmp_path: Path) -> None:
+    root, outside = tmp_path / "work", tmp_path / "outside"
+    (root / "notes").mkdir(parents=True)
+    outside.mkdir()
+    workspace = Workspace(root, GUARD, sums=tmp_path / "sums.json")
+    swapper = subprocess.Popen([sys.executable, "-c", SWAPPER, str(root), str(outside)], stdout=subprocess.PIPE)
+    told = {"written": 0, "leads-elsewhere": 0, "problem": 0}
+    try:
+        assert swapper.stdout is not None and swapper.stdout.readline() == b"begun\n"
+        for n in range(100):
+            try:
+                decision = workspace.write("runner", "notes/memory.md", b"%d\n" % n)
+            except Problem:
+                told["problem"] += 1
+            else:
+                told["written" if decision.allowed else decision.reason] += 1
+            assert os.listdir(outside) == []
+    finally:
+        swapper.kill()
+        swapper.wait(10)
+        if swapper.stdout is not None:
+            swapper.stdout.close()
+    assert told["leads-elsewhere"] + told["problem"] > 0, told
+    assert os.listdir(outside) == []

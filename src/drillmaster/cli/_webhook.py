@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from drillmaster.adapters.worker.recording import Recorder
-from drillmaster.adapters.worker.webhook import Endpoint, Keeper, Terminator, Told
+from drillmaster.adapters.worker.webhook import Endpoint
+from drillmaster.adapters.worker.webhook_app import application
 from drillmaster.adapters.worker.webhook_server import bind
 from drillmaster.adapters.worker.webhook_server import serve as serve_app
 from drillmaster.adapters.worker.webhook_settings import (
@@ -27,10 +27,8 @@ from drillmaster.adapters.worker.webhook_settings import (
 from drillmaster.adapters.worker.webhook_worker import Worker
 from drillmaster.clock import SystemClock, rfc3339
 from drillmaster.errors import Exit, Problem, Refused, one_line
-from drillmaster.guards import Decision
 from drillmaster.screen import screen_url
 from drillmaster.standins import check_host, say
-from drillmaster.stores.inbox import Inbox
 from drillmaster.stores.inbox_opening import open_inbox
 
 __all__ = ["again", "drill", "forget", "lab", "looked", "prepare", "serve", "status", "work"]
@@ -79,20 +77,8 @@ def lab(path: Path, *, host: str, allow_host: str | None, port: int, look_in: tu
 
 def _serve(settings: Settings, endpoint: Endpoint, named: str, *, host: str, port: int, what: str) -> None:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-
-    def opened() -> Inbox:
-        return open_inbox(named, within_s=settings.store_within_s)
-
-    with opened() as inbox:
-        inbox.counts()  # not prepared, or not there: said now, and not to a provider
+    app = application(settings, endpoint, named)
     listening = bind(host, port)
-    keeper = Keeper.of(named, opened, within_s=settings.store_within_s)
-    recorder = Recorder()
-
-    def recorded(told: Told) -> None:
-        recorder.record(endpoint.source, told.guard, None, Decision(allowed=told.allowed, reason=told.reason))
-
-    app = Terminator(endpoint, keeper, on_decision=recorded)
     where = f"[{host}]" if ":" in host else host
     line = f"{what} http://{where}:{listening.getsockname()[1]}{settings.path}"
     serve_app(app, listening, head_within_s=settings.read_within_s, ready=lambda: say(line))

@@ -34,6 +34,7 @@ __all__ = [
     "Noted",
     "Open",
     "Settled",
+    "Unapplied",
     "Unkept",
     "effect_fault",
 ]
@@ -52,6 +53,10 @@ _MOST_TEXT = 200
 
 class Unkept(Problem):
     """The inbox gave no answer. What was asked of it may have been done or not; asking again is safe."""
+
+
+class Unapplied(Exception):
+    """What belongs to an effect could not be written, and so nothing was. Says the error's type; the rest may quote the event."""
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,6 +134,7 @@ def effect_fault(effect: object) -> str:
 
 class Connection(Protocol):
     def execute(self, query: Any, params: Sequence[Any] = ..., /) -> Any: ...
+    def cursor(self) -> Any: ...
     def close(self) -> None: ...
 
 
@@ -269,7 +275,7 @@ class Inbox:
 
         `apply` writes what belongs to the effect by the same connection, in the same transaction; it runs only where the effect
         is new. `known`: the event has an effect already. `lost`: the claim is another's by now, nothing was written. Raises
-        Unkept, ValueError for an effect that is none, and what `apply` raises; then nothing was written, or nobody knows.
+        ValueError for an effect that is none, Unapplied where `apply` raised (nothing was written), Unkept (nobody knows).
         """
         fault = "" if effect is None else effect_fault(effect)
         if fault:
@@ -285,7 +291,10 @@ class Inbox:
             if self._run(connection, _EFFECT, words).rowcount != 1:
                 return "known"
             if apply is not None:
-                apply(connection, effect, event)
+                try:
+                    apply(connection, effect, event)
+                except Exception as error:
+                    raise Unapplied(type(error).__name__) from error
         return "done"
 
     def release(self, event: Event, *, reason: str, wait_ms: int) -> bool:
@@ -393,7 +402,7 @@ class Inbox:
             said = query.replace("{mine}", _MINE).replace("{longest}", str(LONGEST_WAIT_MS))
             said = said.replace("{now}", self._backend.now_ms).replace("{lock}", self._backend.lock)
             said = self._said[query] = said.replace("?", self._backend.mark)
-        return connection.execute(said, params)
+        return connection.cursor().execute(said, params)  # by a cursor of its own, where tracing looks
 
     def _asked(self, ask: Callable[[Connection], T]) -> T:
         """Ask; once more on a new connection where the one that was kept is gone. All that is asked so may be done twice."""

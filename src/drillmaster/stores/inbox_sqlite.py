@@ -50,7 +50,10 @@ class SQLite:
 
     def connect(self, *, making: bool = False) -> Connection:
         if making:  # bodies are nobody else's to read; what SQLite puts beside the file gets its mode
-            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+            try:
+                os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+            except OSError as error:
+                raise sqlite3.OperationalError(error.strerror) from None
         mode = "rwc" if making else "rw"  # rule 5: only `prepare` makes a file
         connection = sqlite3.connect(
             f"{self._path.absolute().as_uri()}?mode={mode}", uri=True, timeout=self._within_s, isolation_level=None
@@ -63,4 +66,4 @@ class SQLite:
         connection.execute("PRAGMA journal_mode = WAL")
 
     def fault(self, error: BaseException) -> str | None:
-        return str(error) if isinstance(error, sqlite3.Error | OSError) else None
+        return str(error) if isinstance(error, sqlite3.Error) else None

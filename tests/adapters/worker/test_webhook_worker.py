@@ -1,6 +1,7 @@
 """The worker behind an inbox: one effect an event, typed money, notes that come in time or are dropped."""
 
 import json
+import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -120,14 +121,19 @@ def test_a_rule_that_fails_is_asked_again_later_and_then_never(stage: Stage, cap
     assert Fails.asked == 3 and "secret_thing" not in caplog.text
 
 
-def test_an_effect_whose_own_writes_fail_leaves_nothing_behind(stage: Stage) -> None:
+@pytest.mark.parametrize(
+    "error", [OSError("audit is away"), sqlite3.IntegrityError("UNIQUE: secret_thing"), KeyError("secret_thing")]
+)
+def test_an_effect_whose_own_writes_fail_leaves_nothing_behind(
+    stage: Stage, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
     failing = [True]
 
     def apply(connection: Any, effect: Effect, event: Event) -> None:
         connection.execute("CREATE TABLE IF NOT EXISTS ledger (event_id TEXT, amount INTEGER)")
         connection.execute("INSERT INTO ledger VALUES (?, ?)", (event.event_id, effect.amount_minor))
         if failing.pop() if failing else False:
-            raise OSError("audit is away")
+            raise error
 
     stage.keep("e1")
     worker = stage.worker(apply=apply)
@@ -137,6 +143,7 @@ def test_an_effect_whose_own_writes_fail_leaves_nothing_behind(stage: Stage) -> 
     second = worker.step()
     assert second is not None and second.outcome == "effect"
     assert stage.backend.connect().execute("SELECT event_id, amount FROM ledger").fetchall() == [("e1", 5)]
+    assert type(error).__name__ in caplog.text and "secret_thing" not in caplog.text
 
 
 def test_a_claim_that_another_took_over_writes_nothing(stage: Stage) -> None:

@@ -12,12 +12,13 @@
 """
 
 import asyncio
+import contextvars
 import logging
 import queue
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -66,6 +67,13 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """The only host that is served; None: any."""
 
 
+class _Waiting(NamedTuple):
+    arrival: Arrival
+    loop: asyncio.AbstractEventLoop
+    done: "asyncio.Future[Stored]"
+    context: contextvars.Context
+
+
 class Keeper:
     """Threads that keep events, each with an inbox of its own. What waits is bounded, and so is each wait."""
 
@@ -90,7 +98,7 @@ class Keeper:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Stored] = loop.create_future()
         try:
-            self._waiting.put_nowait((arrival, loop, done))
+            self._waiting.put_nowait(_Waiting(arrival, loop, done, contextvars.copy_context()))
         except queue.Full:
             return "no-room"
         try:
@@ -122,7 +130,9 @@ class Keeper:
                     last = True
                 else:
                     batch.append(more)
-            self._answer(batch, self._kept(inbox, [arrival for arrival, _, _ in batch]))
+            arrivals = [one.arrival for one in batch]
+            # In the first one's context: what traces the store finds the request it was for.
+            self._answer(batch, batch[0].context.run(self._kept, inbox, arrivals))
             if last:
                 break
         inbox.close()
@@ -136,15 +146,12 @@ class Keeper:
             _log.error("not kept: %s", type(error).__name__)
         return ["failed"] * len(arrivals)
 
-    def _answer(self, batch: "list[_Waiting]", stored: Sequence[Stored]) -> None:
-        for (_, loop, done), one in zip(batch, stored, strict=True):
+    def _answer(self, batch: list[_Waiting], stored: Sequence[Stored]) -> None:
+        for one, kept in zip(batch, stored, strict=True):
             try:
-                loop.call_soon_threadsafe(_settle, done, one)
+                one.loop.call_soon_threadsafe(_settle, one.done, kept)
             except RuntimeError:  # the loop is closed: nobody waits any more
                 return
-
-
-_Waiting = tuple[Arrival, asyncio.AbstractEventLoop, "asyncio.Future[Stored]"]
 
 
 def _settle(done: "asyncio.Future[Stored]", stored: Stored) -> None:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Protocol
 import msgspec
 
 from drillmaster.adapters.worker.webhook_notes import checked_note, redacted
-from drillmaster.stores.inbox import Effect, Event, Inbox, Unkept, effect_fault
+from drillmaster.stores.inbox import Effect, Event, Inbox, Unapplied, Unkept, effect_fault
 from drillmaster.strict import Malformed, strict_json
 
 __all__ = ["Model", "Rule", "Worked", "Worker", "WorkerLimits"]
@@ -122,10 +122,8 @@ class Worker:
             settled = self._inbox.settle(
                 event, effect, reason="effect" if effect is not None else "nothing", apply=self._apply
             )
-        except Unkept:
-            raise
-        except Exception as error:  # noqa: BLE001 - what `apply` raised; nothing was written
-            _log.warning("an effect's own writes ended in %s", type(error).__name__)
+        except Unapplied as error:
+            _log.warning("an effect's own writes ended in %s", error)
             return self._again(event, "apply-failed"), None
         if settled == "done":
             return ("nothing" if effect is None else "effect"), document

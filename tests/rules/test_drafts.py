@@ -329,6 +329,10 @@ def test_a_name_is_known_where_the_worker_showed_it() -> None:
     assert fault_of("billing-export-3", ("billing-export-3",)) == "no-report"
     for name in ("renew-lease", "renew_lease", "RenewLease", "hold", "lock-7", "keep"):
         assert fault_of(f"{name} failed", (name,)) == "order"
+    # nor is a plain word, which might command
+    for name in ("stop", "deploy", "must", "you", "a b", "Übung-1"):
+        assert fault_of(f"{name} errors failed now", (name,)) in FAULTS
+        assert fault_of(f"worker 7 {name} errors", (name,)) in FAULTS
 
 
 # What an order about a hold is made of. None of these is in any list; nor is a word that begins like one, outside a fixed phrase.

@@ -14,9 +14,9 @@
 4. Some such words stand inside a fixed phrase that means something else: press release, release notes, renewable energy,
    stealth mode, certificate renewal; "extends" behind a noun that cannot hold anything (tax, warranty, schema), and without a
    time. Alone they are unknown.
-5. Names are known where the worker itself showed them, and hold no word of an order. A number stands before what it counts,
-   before a unit behind a preposition or "took" and its like, or behind what is numbered (worker 7). "timeout 900" is no
-   report.
+5. Names are known where the worker itself showed them, where they look like names (a digit, `-`, `_`, `.` or `/` in them),
+   and where they hold no word of an order. A number stands before what it counts, before a unit behind a preposition or
+   "took" and its like, or behind what is numbered (worker 7). "timeout 900" is no report.
 6. Before it is read, a text is brought to compatibility form and small letters. What cannot be seen, turns the direction of
    text, or is no ASCII afterwards refuses it: a letter of another script looks like a word that is listed, and is none.
 7. A reason names the rule, never a word of the text.
@@ -248,8 +248,8 @@ _TOKEN = re.compile(
 _CLOCK = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*|[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?")
 _DIGITS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
 _STATUS = re.compile("[1-5][0-9]{2}")
-_END = re.compile(r"[.;:!]+(?=\s|\Z)|\n+")
-_PARTS = re.compile(r"[a-z]+")
+_END = re.compile(r"[.;:]+(?=\s|\Z)|\n+")
+_NAME = re.compile(r"(?=.*[0-9._/-])[a-z0-9._/-]+")
 
 
 def fault_of(text: object, names: Collection[str] = ()) -> str:
@@ -264,13 +264,14 @@ def fault_of(text: object, names: Collection[str] = ()) -> str:
     plain = plain.casefold()
     if not plain.isascii():
         return "text-letters"
-    if "!" in plain or len(plain) > MAX_TEXT:
-        return "word-unknown" if "!" in plain else "text-long"
-    known = {name for name in names if type(name) is str and not _ORDER.search(name.casefold().replace("_", "-"))}
+    if len(plain) > MAX_TEXT:
+        return "text-long"
+    known = {name.casefold() for name in names if type(name) is str}
+    known = {name for name in known if _NAME.fullmatch(name) and not _ORDER.search(name.replace("_", "-"))}
     sentences = [part.strip() for part in _END.split(plain) if part.strip()]
     if not sentences:
         return "no-report"
-    faults = [_sentence(one, {name.casefold() for name in known}) for one in sentences]
+    faults = [_sentence(one, known) for one in sentences]
     if any(faults) and _ORDER.search(plain):
         return "order"
     return next((one for one in ("word-unknown", "no-report") if one in faults), "")

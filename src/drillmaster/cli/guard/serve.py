@@ -36,7 +36,12 @@ STORE = "DRILLMASTER_GUARD_STORE"
     help="Or unix:PATH. Port 0 takes a free one.",
 )
 @click.option("--allow-host", metavar="ADDR", help="Say an address that is not loopback a second time.")
-@click.option("--log", metavar="FILE", help="Where decisions are written. Default: the file that DRILL_LOG names.")
+@click.option(
+    "--log",
+    metavar="FILE",
+    help="Where decisions are written. Default: the file that DRILL_LOG names.",
+    shell_complete=completions.files,
+)
 @click.option("--no-lines", is_flag=True, help="Write no decisions, and only count them.")
 @click.option(
     "--allowed-share",

@@ -176,6 +176,18 @@ def test_a_production_key_in_a_file_is_found_by_name_or_digest(tmp_path: Path) -
     assert found(tmp_path, {}, (conf / "copied.env",)) == [said]
 
 
+def test_a_production_key_behind_a_link_or_in_a_huge_file_is_not_overlooked(tmp_path: Path) -> None:
+    conf, elsewhere = tmp_path / "conf", tmp_path / "elsewhere"
+    conf.mkdir()
+    elsewhere.write_text(KEY)
+    (conf / "link").symlink_to(elsewhere)
+    (conf / "broken").symlink_to(tmp_path / "nowhere")
+    with (conf / "huge").open("wb") as huge:
+        huge.truncate((16 << 20) + 1)
+    huge_one, link = found(tmp_path, {}, (conf,))
+    assert "too large" in huge_one and link.endswith("conf/link")
+
+
 def test_a_file_that_cannot_be_read_is_no_file_without_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Locked(type(tmp_path)):  # type: ignore[misc]
         def open(self, *args: Any, **more: Any) -> Any:

@@ -39,7 +39,7 @@ _Hostname = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=600)]
 _MOST_KEY_FILE_BYTES = 4_096
 _MOST_FILES = 2_000
-_MOST_LOOKED_BYTES = 1 << 20
+_MOST_LOOKED_BYTES = 16 << 20
 
 
 class KeySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -219,11 +219,13 @@ def production_keys_here(
     for path in _files(looked_in):
         try:
             with path.open("rb") as opened:
-                text = opened.read(_MOST_LOOKED_BYTES).decode("utf-8", "surrogateescape")
+                raw = opened.read(_MOST_LOOKED_BYTES + 1)
         except OSError as error:
             found.append(f"the file {one_line(str(path))}, which cannot be read ({error.strerror})")
             continue
-        if _holds(text, wanted):
+        if len(raw) > _MOST_LOOKED_BYTES:
+            found.append(f"the file {one_line(str(path))}, which is too large to be looked through")
+        elif _holds(raw.decode("utf-8", "surrogateescape"), wanted):
             found.append(f"the file {one_line(str(path))}")
     return found
 
@@ -232,7 +234,7 @@ def _files(folders: tuple[Path, ...]) -> Iterator[Path]:
     count = 0
     for folder in folders:
         for path in [folder] if folder.is_file() else sorted(folder.rglob("*")):
-            if path.is_file() and not path.is_symlink():
+            if path.is_file():  # through a link too, as secrets are mounted
                 count += 1
                 if count > _MOST_FILES:
                     raise Problem(

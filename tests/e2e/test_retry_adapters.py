@@ -259,8 +259,7 @@ def test_a_connection_that_is_lost_is_never_sent_again(server: Api, name: str, m
     retries = made()
     status, _ = ALL[name](retries, method, server.url, headers=KEY)
     assert isinstance(status, str) and len(server.sent) == 1
-    if name != "urllib3":  # which is told of a failure only by an exception of its own
-        assert retries.ledger.counts()["status-not-retryable"] == 1
+    assert retries.ledger.counts()["status-not-retryable"] == 1
 
 
 @each

@@ -503,12 +503,13 @@ def carry(retries: Retries, steps: Steps, wire: Wire) -> Outcome | None:
                 except Exception as error:  # noqa: BLE001 - the answer broke off
                     got, lost = None, error
     except StopIteration as end:
-        return _ended(end.value, lost)
+        outcome: Outcome | None = end.value
     except BaseException:
         wire.drop()
         raise
     finally:
         steps.close()
+    return _ended(outcome, lost)
 
 
 async def carry_async(retries: Retries, steps: Steps, wire: AsyncWire) -> Outcome | None:
@@ -534,9 +535,10 @@ async def carry_async(retries: Retries, steps: Steps, wire: AsyncWire) -> Outcom
                 except Exception as error:  # noqa: BLE001 - the answer broke off
                     got, lost = None, error
     except StopIteration as end:
-        return _ended(end.value, lost)
+        outcome: Outcome | None = end.value
     except BaseException:
         await wire.drop()
         raise
     finally:
         steps.close()
+    return _ended(outcome, lost)

@@ -100,24 +100,21 @@ class PinnedRetry(urllib3.Retry):
     def increment(
         self, method: Any = None, url: Any = None, response: Any = None, error: Any = None, *args: Any, **options: Any
     ) -> Any:
-        if error is not None or response is None:
-            if error is not None:
-                raise error
+        if response is not None and response.get_redirect_location():
             return super().increment(method, url, response, error, *args, **options)
-        if response.get_redirect_location():
-            return super().increment(method, url, response, error, *args, **options)
-        elapsed_ms = (time.monotonic_ns() - self._began_ns) // 1_000_000
         facts = self._retries.facts(
-            response.status,
-            response.headers.items(),
+            None if response is None else response.status,
+            () if response is None else response.headers.items(),
             b"",
             method=method or "",
             key=self._key,
             attempt=self._calls,
-            elapsed_ms=elapsed_ms,
+            elapsed_ms=(time.monotonic_ns() - self._began_ns) // 1_000_000,
             replayable=self._replayable,
         )
         decision = self._retries.decide(facts)
+        if error is not None:  # a call without an answer, which the guard has denied
+            raise error
         if not decision.allowed:
             why = urllib3.exceptions.ResponseError(decision.reason)
             raise urllib3.exceptions.MaxRetryError(options["_pool"], url or "", why)

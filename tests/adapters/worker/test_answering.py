@@ -11,6 +11,7 @@ from drillmaster.adapters.worker.serving import Asked, Reply
 from tests.adapters.worker.test_guarding import TOOLS, Kept, opened, write
 from tests.intake.test_guards_files import QUOTA, RETRY
 
+WHOLE = b'{"partner":"ledger","identity":"acct-7"}'
 FACTS = {"quota": {"partner": "ledger", "identity": "acct-7"}}
 
 
@@ -57,10 +58,10 @@ def test_no_answer_of_the_store_is_a_503_that_denies(tmp_path: Path) -> None:
         ("POST", "/v1/quota", "", b'{"partner":"ledger","identity":"acct-7","prompt":"x"}', 400),
         ("POST", "/v1/quota", "", b'{"partner":"ledger","identity":true}', 400),
         ("POST", "/v1/quota", "", b'[{"partner":"ledger","identity":"acct-7"}]', 400),
-        ("POST", "/v1/quota", "route=", b"", 400),
-        ("POST", "/v1/quota", "route=a&route=b", b"", 400),
-        ("POST", "/v1/quota", "rotue=a", b"", 400),
-        ("POST", "/v1/quota", "route=a%20b", b"", 400),
+        ("POST", "/v1/quota", "route=", WHOLE, 400),
+        ("POST", "/v1/quota", "route=a&route=b", WHOLE, 400),
+        ("POST", "/v1/quota", "rotue=a", WHOLE, 400),
+        ("POST", "/v1/quota", "route=a%20b", WHOLE, 400),
         ("POST", "/v1/retry", "", b"{}", 404),  # there is such a guard, and the file has none
         ("POST", "/v1/QUOTA", "", b"{}", 404),
         ("POST", "/v1/quota/", "", b"{}", 404),

@@ -269,3 +269,16 @@ def test_an_address_that_is_none_is_refused(where: str) -> None:
 )
 def test_an_address_is_host_and_port(where: str, found: tuple[str, int]) -> None:
     assert spoken(where) == found
+
+
+@given(
+    data=st.lists(
+        st.one_of(st.binary(max_size=60), st.sampled_from([STREAM[:120], post(b"{}"), b"\r\n\r\n", b"0\r\n"])),
+        max_size=6,
+    )
+)
+def test_no_bytes_crash_it_and_each_answer_is_a_whole_one(data: list[bytes]) -> None:
+    wire = met(*data)
+    for status in statuses(wire.wrote):
+        assert status in (100, 200, 400, 401, 403, 408, 413, 415, 431)
+    assert not wire.wrote or wire.wrote.startswith(b"HTTP/1.1 ")

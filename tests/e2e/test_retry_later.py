@@ -120,6 +120,15 @@ def test_a_time_that_is_none_is_refused(seconds: object) -> None:
         Later(OneProcess(), "q", hold_s=5).put("job", seconds)  # type: ignore[arg-type]  # that is the case
 
 
+@pytest.mark.parametrize("name", ["", "a\0b", "x" * 201, "a\nb", None])
+def test_a_queue_that_has_no_name_is_refused(name: str) -> None:
+    with pytest.raises(Problem, match="printed"):
+        Later(OneProcess(), name, hold_s=5)
+    if name:
+        with pytest.raises(Problem, match="printed"):
+            Retries(LIMITS, OneProcess(), queue=name)
+
+
 def test_an_event_loop_does_them_too_and_survives_a_store_that_is_away(tmp_path: Path) -> None:
     with redis_server("--save", "", "--appendonly", "yes", "--appendfsync", "always") as redis:
         store = open_store(redis.url)

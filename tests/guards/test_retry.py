@@ -120,6 +120,32 @@ def test_a_limit_out_of_range_is_refused_where_it_is_read(field: dict[str, Any])
             msgspec.convert({key: value for key, value in whole.items() if key != name}, Retry)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"max_calls": one} for one in (None, math.nan, math.inf, 0, -1, 101, "3", True, 2.0)),
+        *({"deadline_ms": one} for one in (None, math.nan, 0, "30000")),
+        *({"base_ms": one} for one in (0, -1, 1.5)),
+        *({"cap_ms": one} for one in (math.inf, 0, 86_400_001)),
+        *({"budget_tokens": one} for one in (0, math.nan, None)),
+        *({"refund": one} for one in (-0.1, 1.1, math.nan, "0.1", True)),
+        *({"route": one} for one in (None, "x" * 201, "a\0b", "a\nb", "\ud800")),
+        {"budget": "a\0b"},
+        {"dialect": "openai"},
+        {"hold_ms": 5},
+        {"keep_ms": 5},
+        {"hold_ms": 0, "keep_ms": 5},
+        {"hold_ms": 5, "keep_ms": math.nan},
+        {"hold_ms": True, "keep_ms": 5},
+    ],
+    ids=str,
+)
+def test_limits_that_are_none_are_refused_where_they_are_made_in_code_too(wrong: dict[str, Any]) -> None:
+    whole = {name: getattr(LIMITS, name) for name in LIMITS.__struct_fields__}
+    with pytest.raises(ValueError, match="|".join([*wrong, "both or neither"])):
+        Retry(**{**whole, **wrong})
+
+
 def repaid(state: Spent | None, calls: int, mark: str) -> Spent | None:
     asked = LIMITS.repays(calls, mark)
     assert asked is not None and asked.key == "" and LIMITS.LAW is not None

@@ -79,6 +79,16 @@ _HELD = {
     "lost": "call-lost",
 }
 
+_DAY_MS = 86_400_000
+_MOST = {
+    "max_calls": 100,
+    "deadline_ms": _DAY_MS,
+    "base_ms": _DAY_MS,
+    "cap_ms": _DAY_MS,
+    "budget_tokens": 1_000_000,
+    "hold_ms": _DAY_MS,
+    "keep_ms": 31 * _DAY_MS,
+}
 _Ms = Annotated[int, msgspec.Meta(ge=1, le=86_400_000)]
 _MOST_CALLS = 1_000
 _KEYED = keyed_methods()
@@ -147,6 +157,21 @@ class Retry(Guard[Spent, FailedCall], frozen=True, kw_only=True, tag="retry"):
     LAW: ClassVar[AnyLaw] = retry_budget.LAW
 
     def __post_init__(self) -> None:
+        # Limits that are made in code are checked by nobody else, and a NaN is over no number of calls.
+        for name, most in _MOST.items():
+            value = getattr(self, name)
+            if value is None and name in ("hold_ms", "keep_ms"):
+                continue
+            if type(value) is not int or not 1 <= value <= most:
+                raise ValueError(f"{name} a whole number from 1 to {most:,}: found {value!r}")
+        if type(self.refund) not in (int, float) or not 0 <= self.refund <= 1:
+            raise ValueError(f"refund a number from 0 to 1: found {self.refund!r}")
+        for name in ("route", "budget"):
+            value = getattr(self, name)
+            if type(value) is not str or len(value) > 200 or not value.isprintable():
+                raise ValueError(f"{name} a name of at most 200 characters that can be printed")
+        if self.dialect not in ("none", "gemini"):
+            raise ValueError(f"dialect none or gemini: found {self.dialect!r}")
         if (self.hold_ms is None) != (self.keep_ms is None):
             raise ValueError("hold_ms and keep_ms, both or neither")
 

@@ -20,7 +20,7 @@ from drillmaster.rules.later import LAW, MOST_US, Told, Word
 from drillmaster.stores import AsyncStore, Store, Unavailable
 from drillmaster.stores.one_process import OneProcess
 
-__all__ = ["AsyncLater", "Claim", "Later"]
+__all__ = ["AsyncLater", "Claim", "Later", "check_queue"]
 
 POLL_S = 1.0
 
@@ -37,7 +37,7 @@ class Later:
 
     def __init__(self, store: Store | OneProcess, queue: str, *, hold_s: float) -> None:
         """`hold_s` is longer than a job may take: past it another worker is handed the same job."""
-        self._store, self._queue, self._hold_us = store, queue, _microseconds(queue, hold_s)
+        self._store, self._queue, self._hold_us = store, check_queue(queue), _microseconds(queue, hold_s)
 
     def put(self, name: str, wait_s: float) -> None:
         """Keep a job for so long at least; one that is there already stays until the later of both times.
@@ -81,7 +81,7 @@ class AsyncLater:
     """The same in an event loop."""
 
     def __init__(self, store: AsyncStore, queue: str, *, hold_s: float) -> None:
-        self._store, self._queue, self._hold_us = store, queue, _microseconds(queue, hold_s)
+        self._store, self._queue, self._hold_us = store, check_queue(queue), _microseconds(queue, hold_s)
 
     async def put(self, name: str, wait_s: float) -> None:
         _put(self._queue, await self._told(_word("put", name, span_us=_microseconds(self._queue, wait_s, least=0))))
@@ -133,6 +133,18 @@ def _claim(told: Told) -> Claim | None:
 def _pause_s(told: Told, poll_s: float) -> float:
     """How long to look away: until the next job is due, or for `poll_s` if that is less, since one may be put in between."""
     return poll_s if told.wait_us is None else min(poll_s, max(0.001, told.wait_us / 1e6))
+
+
+def check_queue(queue: str) -> str:
+    """Give a queue's name back. Raises Problem where it is none."""
+    if type(queue) is str and 0 < len(queue) <= 200 and queue.isprintable():
+        return queue
+    raise Problem(
+        "queue",
+        found="a name that is none",
+        wanted="1 to 200 characters that can be printed",
+        remedy="name the queue by what its workers do: refunds",
+    )
 
 
 def _microseconds(queue: str, seconds: float, *, least: int = 1) -> int:

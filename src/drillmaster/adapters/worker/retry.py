@@ -31,6 +31,7 @@ from drillmaster.guards import Ask, Decision
 from drillmaster.guards.retry import CALLS, PINNED, REASONS, FailedCall, Retry
 from drillmaster.rules import AnyLaw, later, retry_after, retry_budget
 from drillmaster.stores import AsyncStore, Store, Unavailable
+from drillmaster.stores.later import check_queue
 from drillmaster.stores.one_process import OneProcess
 
 __all__ = [
@@ -158,6 +159,8 @@ class Retries:
         `queue` names where calls over the cap are kept; "" keeps none. `name` is what the guards file calls the guard, for the
         recorder. `key_field` is the header that holds the caller's key.
         """
+        if queue:
+            check_queue(queue)
         self.guard = guard
         self.store = store
         self.async_store = async_store

@@ -10,6 +10,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from drillmaster.rules import AnyLaw
 from drillmaster.rules.fence import LAW as FENCE
 from drillmaster.rules.lease import LAW as LEASE
+from drillmaster.rules.lease import LeaseAsk
 from drillmaster.stores.carrying import words
 from drillmaster.stores.opening import open_store
 from drillmaster.stores.redis import RedisStore
@@ -60,3 +61,39 @@ def test_random_sequences_are_told_what_the_law_tells(carrier: Carrier) -> None:
     run_state_machine_as_test(
         lease_machine(carrier), settings=settings(max_examples=40, stateful_step_count=40, deadline=None, database=None)
     )
+
+
+@pytest.mark.needs("postgres")
+def test_the_log_of_postgresql_keeps_the_latest_million() -> None:
+    import psycopg
+
+    with postgres() as url:
+        store = open_store(url, within_s=5)
+        store.prepare()
+        with psycopg.connect(url, autocommit=True) as db:
+            for n in range(6):
+                store.ask(LEASE, f"old {n}", asked(f"h{n}"))
+            db.execute("SELECT setval(pg_get_serial_sequence('drillmaster_lease_log', 'n'), 1000004)")
+            for n in range(3):
+                store.ask(LEASE, f"new {n}", asked(f"h{n}"))
+            keys = [key for (key,) in db.execute("SELECT key FROM drillmaster_lease_log ORDER BY n").fetchall()]
+        store.close()
+    assert keys == ["new 0", "new 1", "new 2"]  # two old ones went with each
+
+
+@pytest.mark.needs("redis-server")
+def test_the_log_of_redis_keeps_some_ten_thousand_for_each_lease() -> None:
+    import redis
+
+    with redis_server("--save", "", "--appendonly", "no") as server:
+        store = RedisStore(server.url, within_s=5)
+        store.prepare()
+        for n in range(10_500):
+            store.ask(LEASE, "one", asked(f"h{n}"))
+        with redis.Redis.from_url(server.url) as client:
+            assert 10_000 <= client.xlen("drillmaster:lease:{=one}:more") <= 10_200
+        store.close()
+
+
+def asked(holder: str) -> LeaseAsk:
+    return LeaseAsk(action="acquire", holder=holder, by="w", token=None, ttl_us=60_000_000, permitted=True)

@@ -53,7 +53,9 @@ def test_rounds_that_show_nothing_are_void_and_played_again(tmp_path: Path) -> N
 
     def block() -> None:
         with contextlib.closing(sqlite3.connect(tmp_path / "leases.sqlite", isolation_level=None)) as db:
-            time.sleep(1.5)
+            holders = "SELECT 1 FROM drillmaster_lease WHERE held_by = 'first' AND until_us > seen_us"
+            while not db.execute(holders).fetchall():
+                time.sleep(0.001)
             db.execute("PRAGMA busy_timeout = 5000")
             db.execute("BEGIN IMMEDIATE")  # as a process that was stopped within a question has it
             time.sleep(4)

@@ -22,8 +22,8 @@ from drillmaster.guards.lease import Lease, LeaseRequest
 from drillmaster.stores import decide
 from drillmaster.stores.opening import open_store
 
-url, who, item = sys.argv[1:4]
-chance = random.Random(who)
+url, who, item, life = sys.argv[1:5]
+chance = random.Random(f"{who} {life}")
 guard = Lease(lease="asked", ttl_ms=40, may_steal=("w1", "w2"))
 store = open_store(url, within_s=20)
 holder, token, n, known = "", "", 0, "1"
@@ -31,7 +31,7 @@ while True:
     action = chance.choice(("acquire", "acquire", "renew", "renew", "release", "steal"))
     if action in ("acquire", "steal") and chance.random() < 0.8:
         n += 1
-        holder = f"{who}-{n}"
+        holder = f"{who}-{life}-{n}"
     given = None if action == "acquire" else known if action == "steal" else token or "1"
     request = LeaseRequest(
         action=action, source="lock-client", holder=holder or who, by=who, fencing_token=given, item=item
@@ -76,26 +76,32 @@ def again(rows: list[LogRow]) -> None:
         held = then.state
 
 
-def test_what_many_processes_were_told_is_what_the_law_tells_one_after_the_other(url: str) -> None:
-    def start(n: int) -> subprocess.Popen[str]:
-        return subprocess.Popen([sys.executable, "-c", ASKS, url, f"w{n}", "one"], stdout=subprocess.PIPE, text=True)
+def log(url: str) -> list[LogRow]:
+    return read_log(url, key="5:asked3:one", last=100_000)
 
-    running = [start(n) for n in range(4)]
+
+def test_what_many_processes_were_told_is_what_the_law_tells_one_after_the_other(url: str) -> None:
+    def start(n: int, life: int = 0) -> subprocess.Popen[str]:
+        words = [sys.executable, "-c", ASKS, url, f"w{n}", "one", str(life)]
+        return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+
+    running = [start(n % 4) for n in range(4)]
     killed = []
     chance = random.Random(7)
-    for n in range(4, 9):
+    wanted = {"granted", "renewed", "released", "held", "expired", "stale-token", "stolen", "steal-not-permitted"}
+    ends = time.monotonic() + 60
+    while len(killed) < 5 or (not wanted <= {row.reason for row in log(url)} and time.monotonic() < ends):
         time.sleep(0.5 + chance.random() / 2)
-        victim = running.pop(chance.randrange(len(running)))
-        victim.send_signal(signal.SIGKILL)
-        killed.append(victim)
-        running.append(start(n))
+        n = chance.randrange(4)
+        running[n].send_signal(signal.SIGKILL)
+        killed.append(running[n])
+        running[n] = start(n, len(killed))
     for one in running:
         one.send_signal(signal.SIGKILL)
     told = [int(token) for one in (*killed, *running) for token in one.communicate(timeout=30)[0].split()]
     assert {one.returncode for one in (*killed, *running)} == {-signal.SIGKILL}, "none of them failed before"
-    rows = read_log(url, key="5:asked3:one", last=100_000)
+    rows = log(url)
     again(rows)
-    reasons = {row.reason for row in rows}
-    assert {"granted", "renewed", "released", "held", "expired", "stale-token", "stolen"} <= reasons, reasons
+    assert wanted <= {row.reason for row in rows}
     given = [int(row.token) for row in rows if row.token]
     assert given == sorted(given) and set(told) <= set(given)

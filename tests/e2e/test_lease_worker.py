@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from drillmaster.adapters.worker.lease import LeaseLost, LeaseNotGranted, hold, hold_async
@@ -40,18 +41,19 @@ def rows(url: str, item: str) -> list[LogRow]:
 
 
 def test_a_holder_renews_past_its_ttl_and_keeps_others_out_until_it_releases(url: str) -> None:
+    guard = msgspec.structs.replace(GUARD, ttl_ms=1_500)
     with contextlib.closing(open_store(url, within_s=5)) as store:
-        with hold(GUARD, store, by="a", item="renews") as lease:
+        with hold(guard, store, by="a", item="renews") as lease:
             first = lease.token
-            ends = time.monotonic() + 1.2
+            ends = time.monotonic() + 4
             while time.monotonic() < ends:
                 assert lease.held
-                with pytest.raises(LeaseNotGranted) as refused, hold(GUARD, store, by="b", item="renews"):
+                with pytest.raises(LeaseNotGranted) as refused, hold(guard, store, by="b", item="renews"):
                     pass
                 assert refused.value.reason == "held"
-                time.sleep(0.05)
+                time.sleep(0.2)
             lease.check()
-        with hold(GUARD, store, by="b", item="renews") as lease:
+        with hold(guard, store, by="b", item="renews") as lease:
             assert int(lease.token) > int(first)
     told = rows(url, "renews")
     assert {row.reason for row in told} == {"granted", "held", "renewed", "released"}
@@ -399,3 +401,20 @@ def test_leases_that_are_given_back_at_once_leave_no_thread_and_no_memory(tmp_pa
                 pass
         assert threading.active_count() <= before + 1
         assert len(adapter._watch()._due) < 200
+
+
+@pytest.mark.needs("redis-server")
+def test_many_leases_of_one_process_are_renewed_beside_each_other(tmp_path: Path) -> None:
+    lost: list[str] = []
+    with store_url("redis", tmp_path) as url, contextlib.closing(open_store(url, within_s=5)) as store:
+        guard = Lease(lease="many", ttl_ms=600, may_steal=())
+        with contextlib.ExitStack() as stack:
+            leases = [
+                stack.enter_context(hold(guard, store, by="a", item=f"{n}", on_lost=lost.append)) for n in range(30)
+            ]
+            ends = time.monotonic() + 2
+            while time.monotonic() < ends:
+                time.sleep(0.05)
+                assert all(one.held for one in leases)
+        assert lost == []
+        assert {row.state for row in read_leases(url)} == {"released"}

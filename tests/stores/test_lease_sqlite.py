@@ -80,3 +80,26 @@ def test_grants_and_refusals_alike_are_written_down_and_the_view_says_who_holds(
         "ttl_us": 1_000,
         "permitted": True,
     }
+
+
+def test_the_log_keeps_the_latest_million(store: SQLiteStore, tmp_path: Path) -> None:
+    def ask(key: str) -> None:
+        asked = LeaseAsk(action="acquire", holder=f"h {key}", by="w", token=None, ttl_us=1_000, permitted=True)
+        store.ask(LEASE, key, asked, now_us=5_000)
+
+    ask("old")
+    with sqlite3.connect(tmp_path / "s.sqlite") as db:
+        db.execute("UPDATE drillmaster_log SET n = 4")
+        db.execute("INSERT INTO drillmaster_log VALUES (1000002, 'lease', 'middle', 1, '{}', '{}')")
+    ask("new")
+    assert keys(tmp_path) == ["old", "middle", "new"]
+    ask("newer")
+    assert keys(tmp_path) == ["middle", "new", "newer"]
+    store.close()
+
+
+def keys(folder: Path) -> list[str]:
+    db = sqlite3.connect(folder / "s.sqlite")
+    found = [key for (key,) in db.execute("SELECT key FROM drillmaster_log ORDER BY n").fetchall()]
+    db.close()
+    return found

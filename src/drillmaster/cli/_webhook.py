@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,19 @@ from drillmaster.screen import screen_url
 from drillmaster.standins import check_host, say
 from drillmaster.stores.inbox_opening import open_inbox
 
-__all__ = ["again", "drill", "forget", "lab", "looked", "prepare", "serve", "status", "work"]
+__all__ = ["again", "drill", "forget", "init", "lab", "looked", "prepare", "serve", "status", "work"]
+
+
+def init(path: Path) -> None:
+    template = resources.files("drillmaster.kits.webhook").joinpath("webhook.yaml").read_bytes()
+    try:
+        with path.open("xb") as made:
+            made.write(template)
+    except FileExistsError:
+        raise Problem(
+            one_line(str(path)), found="a file that is there", wanted="none", remedy="name another, or fill this one in"
+        ) from None
+    click.echo(f"{one_line(str(path))}: written; fill in what ends in a colon, then drillmaster webhook prepare")
 
 
 def prepare(path: Path) -> None:

@@ -29,6 +29,20 @@ _port = click.option(
 
 
 @command.command()
+@click.argument("settings", type=click.Path(path_type=Path), default=Path("webhook.yaml"))
+def init(settings: Path) -> None:
+    """Write a settings file with blanks, each explained. One that is there stays as it is.
+
+    \b
+    Examples:
+      drillmaster webhook init webhook.yaml
+    """
+    from drillmaster.cli import _webhook
+
+    _webhook.init(settings)
+
+
+@command.command()
 @_settings
 def prepare(settings: Path) -> None:
     """Make the inbox that the file names, and the lab's, where they are not there. Nothing else ever makes one.

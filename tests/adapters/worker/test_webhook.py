@@ -1,12 +1,17 @@
 """The terminator as an application: each request is one answer of the table, and what was answered 202 is in the inbox."""
 
 import asyncio
+import functools
+import json
 import logging
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from drillmaster.adapters.worker.webhook import Endpoint, Keeper, Terminator, Told
 from drillmaster.clock import ManualClock
@@ -323,3 +328,49 @@ def test_a_lab_takes_fixtures_at_its_own_hostname_and_nothing_that_is_signed(tmp
 def test_production_without_a_key_is_no_application(lab: Lab) -> None:
     with pytest.raises(ValueError, match="keys"):
         Terminator(Endpoint(source="a", path=PATH, limits=lab.endpoint.limits, keys=()), lab.keeper)
+
+
+NAMES = sorted(
+    {name for row in SCHEMES.values() for name in (row.signature, row.time, row.id_header) if name}
+    | {b"content-length", b"content-type", b"content-encoding", b"host", b"x-github-delivery"}
+)
+
+
+FOLDER = tempfile.TemporaryDirectory(prefix="dm-hook-")
+
+
+@functools.cache
+def lab_of(scheme: str) -> Lab:
+    return Lab(Path(FOLDER.name) / f"{scheme}.db", scheme=scheme)
+
+
+@settings(max_examples=150)
+@given(
+    scheme=st.sampled_from(sorted(SCHEMES)),
+    headers=st.lists(st.tuples(st.sampled_from(NAMES), st.binary(max_size=80)), max_size=6),
+    body=st.binary(max_size=60),
+)
+def test_whatever_comes_is_a_refusal_of_the_table_and_never_a_5xx(
+    scheme: str, headers: list[tuple[bytes, bytes]], body: bytes
+) -> None:
+    assert lab_of(scheme).post(body, headers) in (401, 413)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["id", "event", "event_id", "x"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=150)
+@given(scheme=st.sampled_from(sorted(SCHEMES)), document=JSON, ascii_only=st.booleans())
+def test_whatever_is_signed_is_stored_or_400(scheme: str, document: Any, ascii_only: bool) -> None:
+    made = lab_of(scheme)
+    made.inbox._connected().execute("DELETE FROM drillmaster_inbox")
+    body = json.dumps(document, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+    status = made.post(body, made.signed(body))
+    assert status in (202, 400) and made.inbox.counts().waiting == (status == 202)

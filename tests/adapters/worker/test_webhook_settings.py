@@ -1,5 +1,6 @@
 """The file that pins a webhook, the keys it names, and a lab that has none of them."""
 
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from drillmaster.adapters.worker.webhook_settings import (
     production_keys_here,
     read_settings,
 )
+from drillmaster.cli import _webhook
 from drillmaster.clock import ManualClock
 from drillmaster.errors import Problem
 from drillmaster.rules.webhook_schemes import SCHEMES
@@ -196,3 +198,35 @@ def test_a_file_that_cannot_be_read_is_no_file_without_a_key(tmp_path: Path, mon
     (tmp_path / "locked").write_text("x")
     [said] = found(tmp_path, {}, (Locked(tmp_path / "locked"),))
     assert "cannot be read" in said
+
+
+def test_the_kit_s_file_is_refused_while_it_has_blanks_and_right_when_its_examples_are_filled_in(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "webhook.yaml"
+    blank = (resources.files("drillmaster.kits.webhook") / "webhook.yaml").read_text()
+    path.write_text(blank)
+    with pytest.raises(Problem):
+        read_settings(path, clock=ManualClock())
+    lines, example = [], ""
+    for line in blank.splitlines():
+        if "Example: " in line:
+            example = line.partition("Example: ")[2]
+        elif (
+            line.rstrip().endswith(":")
+            and line.strip() not in ("keys:", "worker:")
+            and not line.lstrip().startswith("#")
+        ):
+            line = f"{line} {example}"
+        lines.append(line)
+    path.write_text("\n".join(lines))
+    settings = read_settings(path, clock=ManualClock())
+    assert (settings.scheme, settings.keys.env, settings.lab) == ("stripe", ("WEBHOOK_SECRET",), None)
+    assert settings.worker is not None and settings.worker.note_fields == ()
+
+
+def test_init_writes_it_once(tmp_path: Path) -> None:
+    path = tmp_path / "webhook.yaml"
+    _webhook.init(path)
+    with pytest.raises(Problem, match="is there"):
+        _webhook.init(path)

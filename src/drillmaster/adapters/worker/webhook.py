@@ -221,10 +221,10 @@ class Terminator:
         )
         if (reason := self._ask(facts)) != "undecided":
             return reason, True
-        body, complete = await self._body(receive)
+        body, complete, ended = await self._body(receive)
         facts = msgspec.structs.replace(facts, body_bytes=len(body), complete=complete)
         if (reason := self._ask(facts)) != "undecided":
-            return reason, reason == "too-large"
+            return reason, reason == "too-large" and not ended
         checked = check(self._scheme, headers, body, self._endpoint.keys)
         signature: Any = checked.signature
         if self._endpoint.limits.lane == "lab":
@@ -261,23 +261,22 @@ class Terminator:
         hosts = [value for name, value in headers if name == b"host"]
         return len(hosts) == 1 and hosts[0].rpartition(b":")[0 if b":" in hosts[0] else 2].lower() == wanted.encode()
 
-    async def _body(self, receive: Receive) -> tuple[bytes, bool]:
-        """Read the body, to its end, its cap or its deadline."""
+    async def _body(self, receive: Receive) -> tuple[bytes, bool, bool]:
+        """Read the body to its end, its cap or its deadline: what came, whether in time, and whether it was all."""
         limits = self._endpoint.limits
-        parts, size = [], 0
+        parts, size, ended = [], 0, False
         try:
             async with asyncio.timeout(limits.read_within_ms / 1_000):
-                while True:
+                while not ended and size <= limits.max_body_bytes:
                     message = await receive()
                     if message["type"] != "http.request":
                         raise _Gone
                     parts.append(message.get("body", b""))
                     size += len(parts[-1])
-                    if size > limits.max_body_bytes or not message.get("more_body", False):
-                        break
+                    ended = not message.get("more_body", False)
         except TimeoutError:
-            return b"".join(parts), False
-        return b"".join(parts), True
+            return b"".join(parts), False, False
+        return b"".join(parts), True, ended
 
     def _ask(self, facts: Delivery) -> str:
         _, decision = self._endpoint.limits.step(None, facts, self._clock.wall_ns() // 1_000_000)

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import random
 import re
 import shlex
 import signal
@@ -277,3 +278,34 @@ def test_a_guard_alone_costs_no_recorder_and_no_server() -> None:
     loaded = set(ran.stdout.split())
     assert not loaded & heavy
     assert not [one for one in loaded if one.startswith("drillmaster.adapters")]
+
+
+@node_runs
+def test_two_hundred_calls_are_decided_alike_for_node_and_for_python(tmp_path: Path) -> None:
+    from drillmaster.adapters.worker.guarding import Guarding
+    from drillmaster.guards.retry import FailedCall
+
+    draw = random.Random(7)
+    asked = [
+        {
+            "source": draw.choice(["pinned-map", "pinned-map", "pinned-map", "a model"]),
+            "protocol": draw.choice(["http", "grpc", "websocket"]),
+            "method": draw.choice(["GET", "POST", "BREW"]),
+            "code": draw.choice([None, 0, 4, 8, 14, 200, 400, 408, 429, 500, 503, 529, 1006, 1011, 1013]),
+            "attempt": draw.choice([0, 1, 1, 2, 3]),
+            "elapsed_ms": draw.choice([0, 10, 29_990, 40_000]),
+            "asked_wait_ms": draw.choice([None, None, 1_000, 9_000]),
+            "idempotency_key": draw.choice(["", "order-17"]),
+            "jitter": draw.choice([0, 0.5, 1, 2]),
+        }
+        for _ in range(200)
+    ]
+    write_guards(tmp_path / "guards.json")
+    with served(tmp_path) as server, worker(tmp_path, server.address) as node:
+        python = Guarding.open(tmp_path / "guards.json", store=f"sqlite:{tmp_path / 'store.db'}")
+        decided = [python.decide("retry", FailedCall(**facts)) for facts in asked]
+        told = [node.ask("retry", facts) for facts in asked]
+        python.close()
+    for facts, one, other in zip(asked, decided, told, strict=True):
+        assert (one.allowed, one.reason, one.wait_ms) == (other["allowed"], other["reason"], other["wait_ms"]), facts
+    assert len({one.reason for one in decided}) >= 8

@@ -1,5 +1,6 @@
 """Many worker processes with one store: what they retry together, and what becomes of a key whose worker was killed."""
 
+import asyncio
 import contextlib
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 
 from drillmaster.adapters.worker.retry import Refused, Retries
 from drillmaster.adapters.worker.retry_httpx import retrying
-from drillmaster.stores.opening import open_store
+from drillmaster.stores.opening import open_async_store, open_store
 from tests.conftest import find_program
 from tests.e2e.pglab import postgres
 from tests.e2e.redislab import redis_server
@@ -28,7 +29,7 @@ import sys, httpx, msgspec
 from drillmaster.adapters.worker.retry import Retries
 from drillmaster.adapters.worker.retry_httpx import retrying
 from drillmaster.guards.retry import Retry
-from drillmaster.stores.opening import open_store
+from drillmaster.stores.opening import open_async_store, open_store
 store, url, limits, calls, keyed = sys.argv[1:6]
 retries = Retries(msgspec.json.decode(limits, type=Retry), open_store(store, within_s=10))
 with httpx.Client(transport=retrying(httpx.HTTPTransport(), retries), timeout=90) as client:
@@ -60,6 +61,26 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 def server() -> Iterator[Api]:
     with api() as one:
         yield one
+
+
+def test_an_event_loop_asks_either_kind_of_store(store: str, server: Api) -> None:
+    async def run(retries: Retries) -> int:
+        async with httpx.AsyncClient(transport=retrying(httpx.AsyncHTTPTransport(), retries)) as client:
+            status: int = (await client.post(server.url, headers={"Idempotency-Key": "k"})).status_code
+        if retries.async_store is not None:
+            await retries.repay_async()
+            assert not await retries.done_async("k")  # these limits keep no keys
+            await retries.async_store.close()
+        return status
+
+    opened = open_store(store, within_s=10)
+    for retries in (
+        Retries(LIMITS, opened),
+        Retries(LIMITS, None, async_store=open_async_store(store, within_s=10)),
+    ):
+        server.plan((503, {}, None))
+        assert asyncio.run(run(retries)) == 200 and len(server.sent) == 2
+    opened.close()
 
 
 def start(store: str, url: str, limits: Any, *, calls: int = 1, key: str = "") -> subprocess.Popen[str]:

@@ -57,7 +57,9 @@ def decided(facts: FailedCall, state: Spent | None = None) -> tuple[str, int]:
         ({"asked_wait_ms": 120_001}, "retry-after-over-cap", 120_001),
         ({"asked_wait_ms": 3_600_000, "code": 429}, "retry-after-over-cap", 3_600_000),
         ({"asked_wait_ms": 277_403_000}, "retry-after-over-cap", 277_403_000),
-        ({"asked_wait_ms": 0}, "pinned-status", 0),
+        # 0, or a date that has passed, asks for nothing: workers that all heard it do not come at once
+        ({"asked_wait_ms": 0}, "pinned-status", 1_000),
+        ({"asked_wait_ms": 0, "jitter": 0.25}, "pinned-status", 250),
         ({"asked_unreadable": True}, "retry-after-unreadable", 0),
         # a stream is sent once
         ({"replayable": False}, "body-sent-once", 0),

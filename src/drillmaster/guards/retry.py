@@ -10,9 +10,9 @@
    first one included.
 3. Nobody comes earlier than asked. A wait over the cap is denied here, with the whole wait told: whoever keeps it (`stores.later`)
    sends the call then. It is never cut down to the cap.
-4. Without a wait that was asked for it is full jitter: evenly between 0 and the smaller of `cap_ms` and `base_ms` doubled for each
-   call that was made (Brooker, "Exponential Backoff And Jitter"). The random number is a fact, so that a decision can be
-   given again.
+4. Without a wait that was asked for, or with one of 0 (a date that has passed), it is full jitter: evenly between 0 and the smaller
+   of `cap_ms` and `base_ms` doubled for each call that was made (Brooker, "Exponential Backoff And Jitter"). The random number
+   is a fact, so that a decision can be given again.
 5. The shared budget is the law of `rules.retry_budget`, in a store: a retry takes a token, a call that went well gives `refund` of
    one back (`repays`). In a long outage retries fade away by themselves.
 6. A call that has a key may be told to the store as it begins, waits and ends (`says`, the law of `rules.call_state`): a second
@@ -247,7 +247,7 @@ class Retry(Guard[Spent, FailedCall], frozen=True, kw_only=True, tag="retry"):
         return "deadline" if call.elapsed_ms + self._wait_ms(call) > self.deadline_ms else "pinned-status"
 
     def _wait_ms(self, call: FailedCall) -> int:
-        if call.asked_wait_ms is not None:
+        if call.asked_wait_ms:
             return call.asked_wait_ms
         return math.floor(min(self.cap_ms, self.base_ms << min(call.attempt - 1, 60)) * call.jitter)
 

@@ -7,7 +7,6 @@
 4. A store that does not answer hands out nothing; `work` goes on asking.
 """
 
-import asyncio
 import math
 import threading
 from collections.abc import Awaitable, Callable
@@ -94,6 +93,8 @@ class AsyncLater:
 
     async def work(self, do: Callable[[str], Awaitable[object]], *, poll_s: float = POLL_S) -> None:
         """Do jobs as they are due, one after another, until this task is cancelled."""
+        import asyncio
+
         while True:
             try:
                 told = await self._told(_word("claim", span_us=self._hold_us))

@@ -154,7 +154,7 @@ class Retries:
         name: str = "retry",
         key_field: str = KEY_FIELD,
     ) -> None:
-        """`store` is asked by calls without an event loop, `async_store` by those in one; a `OneProcess` by both.
+        """`store` is asked by calls without an event loop, `async_store` by those in one; without it they ask `store` in a thread.
 
         `queue` names where calls over the cap are kept; "" keeps none. `name` is what the guards file calls the guard, for the
         recorder. `key_field` is the header that holds the caller's key.
@@ -460,7 +460,9 @@ async def ask_store_async(retries: Retries, put: Put) -> Any:
     if isinstance(retries.store, OneProcess):
         return ask_store(retries.store, put)
     if retries.async_store is None:
-        return None
+        import asyncio
+
+        return await asyncio.to_thread(ask_store, retries.store, put)
     try:
         return await retries.async_store.ask(put.law, put.ask.key, put.ask.question)
     except Unavailable:

@@ -132,6 +132,10 @@ def test_facts_that_are_none_are_refused_by_their_place(
             "no token",
         ),
         (("serve", "--guards", "guards.json", "--store", "sqlite:q.db", "--listen", "here"), "HOST:PORT"),
+        (
+            ("serve", "--guards", "guards.json", "--store", "sqlite:q.db", "--listen", "lab.internal:80"),
+            "--listen 127.0.0.1:8787",
+        ),
         (("serve", "--guards", "nope.json"), "no such file"),
     ],
 )

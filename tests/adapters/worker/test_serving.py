@@ -233,6 +233,29 @@ def test_a_client_that_reads_no_answer_gets_no_further_and_is_cut() -> None:
     assert asyncio.run(run()) == (2, True)
 
 
+def test_a_client_that_closed_its_side_gets_the_answer_that_is_being_made_and_no_other() -> None:
+    async def run() -> tuple[bool, Remembers]:
+        connection, wire = _Connection(Server(later, refuse)), Remembers()
+        connection.connection_made(wire)
+        connection.data_received(post(b"{}"))
+        stays = connection.eof_received()
+        for _ in range(4):
+            await asyncio.sleep(0)
+        return stays, wire
+
+    stays, wire = asyncio.run(run())
+    assert stays
+    assert statuses(wire.wrote) == [200]
+    assert b"connection: close" in wire.wrote
+    assert wire.half
+
+
+def test_an_answer_says_when_it_was_made() -> None:
+    assert re.search(
+        rb"\r\ndate: (Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT\r\n", met(post(b"{}")).wrote
+    )
+
+
 def test_one_connection_too_many_is_cut() -> None:
     async def run() -> list[bool]:
         server = Server(echo, refuse, bounds=Bounds(connections=2))

@@ -100,13 +100,10 @@ def command(
         host, _ = spoken(where)
         try:
             check_host(host, allow_host)
-        except Refused as refused:
-            raise Refused(
-                "--listen",
-                found=refused.found,
-                wanted=refused.wanted,
-                remedy=f"if you mean it, say it twice: --listen {where} --allow-host {host}",
-            ) from None
+        except Problem as problem:
+            mend = f"if you mean it, say it twice: --listen {where} --allow-host {host}"
+            mend = mend if isinstance(problem, Refused) else "--listen 127.0.0.1:8787"
+            raise type(problem)("--listen", found=problem.found, wanted=problem.wanted, remedy=mend) from None
         if host == allow_host and not _is_loopback(host) and not token:
             raise Refused(
                 "--listen",

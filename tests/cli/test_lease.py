@@ -128,5 +128,6 @@ def test_a_store_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.Captu
         with pytest.raises(SystemExit) as done:
             main(argv=["lease", *words, "--store", f"sqlite:{tmp_path / 'none.db'}"])
         assert done.value.code == 2
-        assert "none.db" in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert "none.db" in said and "drillmaster store prepare" in said
     assert list(tmp_path.iterdir()) == []

@@ -105,7 +105,9 @@ def _of(url: str) -> Any:
             with contextlib.closing(kind(url)) as reader:
                 return read(reader)
         except Exception as error:
-            if not type(error).__module__.startswith(("sqlite3", "psycopg", "redis")):
+            if not isinstance(error, OSError) and not type(error).__module__.startswith(
+                ("sqlite3", "psycopg", "redis")
+            ):
                 raise
             raise Problem(
                 screen_url(url),

@@ -70,6 +70,7 @@ class Postgres:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         ends = time.monotonic() + 10
+        # Until nobody has to be asked after: the next one takes a number that is still given for a server that runs.
         while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < ends:
             time.sleep(0.01)
 

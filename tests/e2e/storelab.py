@@ -97,10 +97,15 @@ class Wire:
         while True:
             try:
                 worker, _ = self._listener.accept()
-                server = socket.socket(socket.AF_UNIX)
-                server.connect(str(self._server))
             except OSError:
                 return
+            server = socket.socket(socket.AF_UNIX)
+            try:
+                server.connect(str(self._server))
+            except OSError:  # it is not there just now
+                worker.close()
+                server.close()
+                continue
             self._open += [worker, server]
             threading.Thread(target=self._pass, args=(worker, server), daemon=True).start()
 

@@ -127,7 +127,7 @@ def test_hundreds_of_connections_stay_open_and_each_is_answered_in_order(tmp_pat
         together = asyncio.Barrier(400)
         return await asyncio.gather(*(client(port, 5, together) for _ in range(400)))
 
-    with served(tmp_path, "--no-lines") as server:
+    with served(tmp_path, "--allowed-share", "0") as server:
         found = asyncio.run(all_of_them(server.port))
         assert {answer for one in found for answer in one} == {b'HTTP/1.1 200 OK{"allowed":true'}
         _, text = server.ask("/metrics", None, method="GET")

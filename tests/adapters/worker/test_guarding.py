@@ -64,7 +64,7 @@ def opened(path: Path, store: Kept | None = None) -> Guarding:
         path,
         store=store,
         async_store=None if store is None else KeptAsync(store),
-        recorder=Recorder(lines=False),
+        recorder=Recorder(),
         clock=clock,
     )
 
@@ -179,7 +179,7 @@ def test_a_file_that_needs_a_store_now_is_not_taken_where_there_is_none(tmp_path
 def test_a_day_for_review_that_passes_meanwhile_stops_nobody_and_lets_nobody_begin(tmp_path: Path) -> None:
     path = write(tmp_path / "g.json", QUOTA, review_by="2026-11-29")
     clock = ManualClock(wall_ns=NOW_NS)
-    guards = Guarding(path, store=Kept(), recorder=Recorder(lines=False), clock=clock)
+    guards = Guarding(path, store=Kept(), recorder=Recorder(), clock=clock)
     clock.advance(86_400)
     assert guards.decide("quota", CALL).allowed
     with pytest.raises(Problem, match="has passed"):

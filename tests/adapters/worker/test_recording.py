@@ -61,7 +61,7 @@ class Talkative(msgspec.Struct):
 
 @given(word=st.text(max_size=300))
 def test_what_is_no_name_is_not_written(word: str) -> None:
-    written = Recorder(lines=False)._fields("e", "g", Talkative(partner=word, attempt=[word]), NO, word)
+    written = Recorder()._fields("e", "g", Talkative(partner=word, attempt=[word]), NO, word)
     assert set(written) <= {"guard", "entry", "allowed", "reason", "partner", "route"}
     for field in ("partner", "route"):
         if field in written:
@@ -118,11 +118,12 @@ def test_a_share_that_is_none_is_refused(share: float) -> None:
         Recorder(allowed_share=share)
 
 
-def test_switched_off_it_counts_and_writes_nothing(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path / "t.jsonl", lines=False)
-    recorder.record("retry", "retry", CALL, NO)
-    assert not (tmp_path / "t.jsonl").exists()
-    assert recorder.counts() == {("retry", "retry", "deadline", False): 1}
+def test_allowed_ones_can_be_switched_off_and_denials_cannot(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "t.jsonl", allowed_share=0)
+    for decision in (GO, NO, GO):
+        recorder.record("retry", "retry", CALL, decision)
+    assert [one["reason"] for one in lines(tmp_path / "t.jsonl")] == ["deadline"]
+    assert sum(recorder.counts().values()) == 3
 
 
 def test_a_disk_that_takes_nothing_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -136,7 +137,7 @@ def test_a_disk_that_takes_nothing_changes_nothing(tmp_path: Path, capsys: pytes
 def test_the_exposition_is_what_the_library_reads_and_what_it_counts_itself() -> None:
     from prometheus_client.parser import text_string_to_metric_families
 
-    recorder, registry = Recorder(lines=False), prometheus_client.CollectorRegistry()
+    recorder, registry = Recorder(), prometheus_client.CollectorRegistry()
     recorder.count_in(registry)
     for decision in (GO, GO, NO):
         recorder.record("a", "retry", CALL, decision)

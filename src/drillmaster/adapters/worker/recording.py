@@ -37,10 +37,8 @@ _Key = tuple[str, str, str, bool]
 class Recorder:
     """Where decisions are written and counted; one for a process. Its methods never raise and never wait for a disk."""
 
-    def __init__(
-        self, log: str | os.PathLike[str] | None = None, *, lines: bool = True, allowed_share: float = 1.0
-    ) -> None:
-        """`log` None: the file that DRILL_LOG names at each decision, and none without one. `lines` False: count only.
+    def __init__(self, log: str | os.PathLike[str] | None = None, *, allowed_share: float = 1.0) -> None:
+        """`log` None: the file that DRILL_LOG names at each decision, and none without one.
 
         `allowed_share` is the share of allowed decisions that is written, from 0 to 1; denials are all written.
         """
@@ -48,7 +46,6 @@ class Recorder:
             raise ValueError(f"allowed_share from 0 to 1: found {allowed_share}")
         self._path = None if log is None else os.fsencode(os.path.abspath(log))  # noqa: PTH100  # bytes, as marks take it
         self._marks = None if log is None else Marks()
-        self._lines = lines
         self._share = allowed_share
         self._counters: list[Any] = []
         self._broken = False
@@ -67,7 +64,7 @@ class Recorder:
             key = (entry, tag, str(decision.reason), decision.allowed is True)
             with self._lock:
                 self._counts[key] += 1
-                writes = self._lines and (not key[3] or self._is_due())
+                writes = not key[3] or self._is_due()
             for counter in self._counters:
                 counter.labels(entry, tag, key[2], _flag(key[3])).inc()
             if writes:

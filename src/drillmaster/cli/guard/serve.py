@@ -42,7 +42,6 @@ STORE = "DRILLMASTER_GUARD_STORE"
     help="Where decisions are written. Default: the file that DRILL_LOG names.",
     shell_complete=completions.files,
 )
-@click.option("--no-lines", is_flag=True, help="Write no decisions, and only count them.")
 @click.option(
     "--allowed-share",
     type=click.FloatRange(0, 1),
@@ -69,7 +68,6 @@ def command(
     where: str,
     allow_host: str | None,
     log: str | None,
-    no_lines: bool,
     allowed_share: float,
     store_within_s: float,
     read_within_s: float,
@@ -122,7 +120,7 @@ def command(
         guards,
         store=store,
         within_s=store_within_s,
-        recorder=Recorder(log, lines=not no_lines, allowed_share=allowed_share),
+        recorder=Recorder(log, allowed_share=allowed_share),
     )
     if guarding.guards.needs_store and store is None:
         raise no_store(guarding.guards)

@@ -1,5 +1,7 @@
 """The webhook-path gate: what is a model's span, when an answer is out, and what came of which accept."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -238,3 +240,58 @@ def test_limits_that_judge_nothing_are_refused(field: str, value: object, said: 
     with pytest.raises(Problem) as problem:
         strict.as_type(entry, WebhookPath, place="policy.yaml")
     assert said in str(problem.value)
+
+
+def test_an_answer_whose_body_waits_for_a_model_is_not_out_with_its_head() -> None:
+    head = span("10", "POST /webhooks/billing http send", 20, 21, parent="01", answered=True)
+    body = span("11", "POST /webhooks/billing http send", 38, 39, parent="01", answered=True)
+    asked = model(25, parent="01", process="terminator/1")
+    assert told(good(head, instead=asked))["model-before-202"].status == "pass"
+    assert told(good(head, body, instead=asked))["model-before-202"].status == "fail"
+    assert told(good(head, msgspec.structs.replace(body, end_ns=0), instead=asked))["model-before-202"].status == "fail"
+
+
+def test_accepts_of_long_ago_do_not_make_up_the_number() -> None:
+    day_ns = 86_400 * 10**9
+    old = accept()
+    old = msgspec.structs.replace(old, id="21", trace="d" * 32, start_ns=old.start_ns - day_ns, end_ns=old.end_ns - day_ns)
+    checks = {one.id: one for one in limits(min_accepts=2, store_span=False).checks(good(old))}
+    assert (checks["fresh"].status, checks["examined"].status) == ("pass", "refused")
+
+
+def test_a_model_that_was_asked_long_ago_does_not_show_that_one_would_be_seen() -> None:
+    long_ago = model(-90_000_000, trace="d" * 32, parent="")
+    assert told(spans(accept(), INSERT, WORK, long_ago))["instrumented"].status == "refused"
+
+
+def test_a_proxys_span_around_the_servers_is_no_second_webhook() -> None:
+    edge = accept()
+    inner = span(
+        "09", "POST /webhooks/billing", 5, 35, parent="01", kind="server", method="POST", path=edge.path, status=202
+    )
+    checks = {one.id: one for one in limits(min_accepts=2).checks(good(inner))}
+    assert checks["examined"].status == "refused"
+
+
+@pytest.mark.parametrize(
+    ("more", "is_models"),
+    [
+        ({"kind": "client", "host": "llm-gateway.example.com"}, True),
+        ({"kind": "client", "host": "EU.LLM-Gateway.example.com."}, True),
+        ({"kind": "client", "host": "10.0.0.9", "other_hosts": ("api.openai.com",)}, True),
+        ({"kind": "internal", "host": "api.openai.com"}, True),  # a client that says no kind
+        ({"kind": "server", "host": "api.openai.com", "path": "/v1/chat/completions"}, False),
+        ({"kind": "client", "path": "/v1/chat/completions/"}, True),
+        ({"kind": "client", "path": "/model/anthropic.claude/invoke"}, True),
+        ({"kind": "client", "path": "/v1/messages/count_tokens"}, True),
+        ({"kind": "client", "path": "/api/embed"}, True),
+        ({"kind": "client", "path": "/orders/invoke"}, False),
+        ({"name": "google.ai.generativelanguage.v1beta.GenerativeService/GenerateContent"}, True),
+        ({"name": "inference.GRPCInferenceService/ModelInfer"}, True),
+        ({"name": "ｃhat ｇpt-4o"}, True),
+        ({"name": "GenerateContents of the archive"}, False),
+    ],
+)
+def test_whose_span_it_is_by_whom_it_calls(more: dict[str, Any], is_models: bool) -> None:
+    seen = msgspec.structs.replace(span("07", "POST", 0, 1), **more)
+    assert bool(model_of(seen, hosts=("LLM-gateway.Example.com",))) is is_models

@@ -20,7 +20,7 @@ from opentelemetry.util.types import AttributeValue
 
 from drillmaster.errors import Problem
 from drillmaster.gates._webhook_path_spans import Span, Spans, model_of
-from drillmaster.intake.webhook_spans import documents, open_spans
+from drillmaster.intake.webhook_spans import open_spans
 
 NOW_NS = 1_796_054_400 * 10**9
 ACCEPT: dict[str, AttributeValue] = {
@@ -258,23 +258,6 @@ def test_what_keeps_an_event_is_a_write_of_a_database(tmp_path: Path, attributes
     assert span.stores is stores
 
 
-@given(
-    st.lists(st.dictionaries(st.text(max_size=5), st.text(max_size=8), max_size=3), min_size=1, max_size=5), st.data()
-)
-def test_documents_behind_one_another_are_parted_whatever_lies_between(
-    rows: list[dict[str, str]], data: st.DataObject
-) -> None:
-    gap = st.sampled_from(["", "\n", " \n\n", "\r\n"])
-    indent = data.draw(st.sampled_from([None, 2]))
-    text = "".join(json.dumps(row, indent=indent) + data.draw(gap) for row in rows)
-    try:
-        found = list(documents(text.encode("utf-8", "surrogatepass"), "x"))
-    except Problem:
-        return  # a name that the strict loader does not take
-    assert [value for value, _ in found] == rows
-    assert found[0][1] == 1
-
-
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary(max_size=200))
 def test_no_bytes_at_all_crash_it(tmp_path: Path, data: bytes) -> None:
@@ -322,3 +305,43 @@ def test_no_field_of_a_span_crashes_it(tmp_path: Path, field: str, value: object
     span: dict[str, Any] = {"context": value, "start_time": value, field: value} if console else otlp(**{field: value})
     with contextlib.suppress(Problem):
         one(tmp_path, span)
+
+
+def pairs(**attributes: str) -> list[dict[str, Any]]:
+    return [{"key": key.replace("__", "."), "value": {"stringValue": value}} for key, value in attributes.items()]
+
+
+@pytest.mark.parametrize("status", [{"code": 2}, {"code": "STATUS_CODE_ERROR"}])
+def test_an_insert_that_failed_kept_nothing(tmp_path: Path, status: dict[str, Any]) -> None:
+    told = pairs(db__system__name="postgresql", db__query__text="INSERT INTO e VALUES (1)")
+    assert one(tmp_path, otlp(attributes=told, status={"code": 1})).spans[0].stores
+    assert not one(tmp_path, otlp(attributes=told, status=status)).spans[0].stores
+
+
+def test_an_insert_that_failed_kept_nothing_as_the_console_says_it(tmp_path: Path) -> None:
+    path = traced(tmp_path, "console")
+    text = path.read_text()
+    assert read(path)["INSERT events"].stores
+    at = text.index('"INSERT events"')
+    path.write_text(text[:at] + text[at:].replace('"UNSET"', '"ERROR"', 1))
+    assert not read(path)["INSERT events"].stores
+
+
+def test_a_call_by_way_of_a_proxy_is_one_to_the_host_of_its_url_too(tmp_path: Path) -> None:
+    told = pairs(server__address="proxy.internal", url__full="https://api.openai.com/v1/x")
+    (span,) = one(tmp_path, otlp(kind=3, name="POST", attributes=told)).spans
+    assert model_of(span) == "host api.openai.com"
+    told = pairs(server__address="[fd00::7]", http__host="fd00::7")
+    (span,) = one(tmp_path, otlp(kind=3, attributes=told)).spans
+    assert (span.host, span.other_hosts) == ("fd00::7", ())
+
+
+@pytest.mark.parametrize("kind", ["http.response.start", "http.response.body"])
+def test_the_sending_of_a_head_and_of_a_body_are_what_an_answer_is_out_by(tmp_path: Path, kind: str) -> None:
+    assert one(tmp_path, otlp(attributes=pairs(asgi__event__type=kind))).spans[0].answered
+
+
+@pytest.mark.parametrize("depth", [2, 60, 900, 5000])
+def test_lists_in_lists_are_no_spans(tmp_path: Path, depth: int) -> None:
+    with pytest.raises(Problem):
+        one(tmp_path, "[" * depth + json.dumps(otlp()) + "]" * depth)

@@ -3,11 +3,12 @@
 1. A span is a model's by its attributes first: names that begin as the conventions for generative AI have them (`gen_ai.`), or as
    the older ones of instrumentations do. So is one with such an event in it.
 2. By its name: an operation of the conventions in front (`chat gpt-4o`), or a word that models are called by (`llm.complete`).
-3. By whom it calls: a client's span to a host or a path of a model's API.
+3. By whom it calls: any span but a server's that names a host of a model's API, and a client's to a path of one.
 4. A policy can say that a name only sounds so. That takes rule 2 off, and never 1 and 3.
 """
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Literal
@@ -31,20 +32,24 @@ _WORDS = frozenset(
     {
         "llm", "llms", "gpt", "chatgpt", "openai", "anthropic", "claude", "gemini", "bedrock", "mistral", "ollama", "litellm",
         "vllm", "groq", "completion", "completions", "chatcompletion", "chatcompletions", "prompt", "inference", "embedding",
+        "embeddings", "cohere", "deepseek", "generativelanguage", "generatecontent", "streamgeneratecontent", "modelinfer",
     }
 )  # fmt: skip  # words
 _HOSTS = re.compile(
     r"(?:^|\.)(?:openai\.com|openai\.azure\.com|anthropic\.com|generativelanguage\.googleapis\.com|aiplatform\.googleapis\.com"
     r"|mistral\.ai|groq\.com|cohere\.(?:ai|com)|together\.(?:ai|xyz)|openrouter\.ai|deepseek\.com|x\.ai|perplexity\.ai"
-    r"|huggingface\.co|fireworks\.ai|bedrock(?:-runtime)?\.[a-z0-9-]+\.amazonaws\.com)$"
+    r"|huggingface\.(?:co|cloud)|fireworks\.ai|cerebras\.ai|replicate\.com|voyageai\.com|ai21\.com|models\.github\.ai"
+    r"|(?:services|inference)\.ai\.azure\.com|cognitiveservices\.azure\.com|dashscope(?:-intl)?\.aliyuncs\.com|moonshot\.(?:ai|cn)"
+    r"|integrate\.api\.nvidia\.com|bedrock(?:-agent)?(?:-runtime)?(?:-fips)?\.[a-z0-9-]+\.amazonaws\.com)$"
 )
 _PATHS = re.compile(
-    r"/(?:chat/completions|completions|responses|v1/messages|embeddings|api/(?:chat|generate))$"
-    r"|:(?:generateContent|streamGenerateContent|predict|embedContent)$"
+    r"/(?:chat/completions|completions|responses|v1/messages(?:/count_tokens|/batches)?|embeddings|images/generations"
+    r"|api/(?:chat|generate|embed)|model/[^/]+/(?:invoke|converse)(?:-(?:with-response-)?stream)?)/?$"
+    r"|:(?:generateContent|streamGenerateContent|predict|embedContent|countTokens)$"
 )
 
 
-class Span(msgspec.Struct, frozen=True, kw_only=True):
+class Span(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One span: where it hangs, when it was, and of its attributes what a gate asks for. Bodies have no field to arrive in."""
 
     trace: str
@@ -68,11 +73,13 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     route: str = ""
     """What the path was matched by, where a framework says so: `/webhooks/{provider}`."""
     host: str = ""
+    other_hosts: tuple[str, ...] = ()
+    """Further ones that it names as called: a URL's, where a proxy stands between."""
     status: int | None = None
     answered: bool = False
-    """It is the sending of a reply's head (`asgi.event.type` `http.response.start`)."""
+    """It is the sending of a reply's head or of its body (`asgi.event.type` `http.response.start`, `http.response.body`)."""
     stores: bool = False
-    """It writes to a database: an INSERT, an upsert, or an operation that says so."""
+    """It wrote to a database: an INSERT, an upsert, or an operation that says so, and its status is no error."""
     links: tuple[tuple[str, str], ...] = ()
     dropped: int = 0
     """Attributes, events and links that were thrown away."""
@@ -91,19 +98,22 @@ def model_of(span: Span, *, hosts: Iterable[str] = (), other_names: Iterable[str
     """Say by what a span is a model's; "" where it is none. `hosts` are more hosts of models, whole or as a domain."""
     if span.signals:
         return f"attribute {span.signals[0]}"
-    if span.kind == "client":
-        host = span.host.lower().rstrip(".")
-        if host and (_HOSTS.search(host) or any(host == one or host.endswith(f".{one}") for one in hosts)):
-            return f"host {host}"
-        if _PATHS.search(span.path):
-            return f"path {span.path}"
+    if span.kind != "server":  # its own host and path are those of a server
+        more = [one.lower().rstrip(".") for one in hosts]
+        for named in (span.host, *span.other_hosts):
+            host = named.lower().rstrip(".")
+            if host and (_HOSTS.search(host) or any(host == one or host.endswith(f".{one}") for one in more)):
+                return f"host {host}"
+    if span.kind == "client" and _PATHS.search(span.path):
+        return f"path {span.path}"
     if span.name in other_names:
         return ""
-    if _OPERATIONS.match(span.name):
-        return f"name {span.name}"
-    words = re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", span.name).lower())
+    name = span.name if span.name.isascii() else unicodedata.normalize("NFKC", span.name)
+    if _OPERATIONS.match(name):
+        return f"name {name}"
+    words = re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name).lower())
     pairs = {one + other for one, other in pairwise(words)}
-    return f"name {span.name}" if not _WORDS.isdisjoint({*words, *pairs}) else ""
+    return f"name {name}" if not _WORDS.isdisjoint({*words, *pairs}) else ""
 
 
 class Forest:

@@ -3,14 +3,16 @@
 1. An accept span is a server's span on one of the policy's paths, or a span with one of its names. None of them: refused.
 2. What came of it is what hangs below it, what of its trace hangs below no other accept, and what hangs below a span that links
    to one of these: a worker that is handed an event may go on in the same trace, or link back. Many webhooks may share a trace.
-3. Its answer was out when the span of the sending says so (`http.response.start`), and else when it ended. What runs inside it
-   behind the reply counts as before it, unless the sending is traced.
+3. Its answer was out when the spans of the sending say so (`http.response.start`, and the last `http.response.body` where there is
+   one: a body that waits holds the provider as well), and else when it ended. What runs inside it behind the reply counts as
+   before it, unless the sending is traced.
 4. A model's span in what came of it has to begin when the answer is out, or later. Which spans are models' is said in
    `_webhook_path_spans`.
 5. Two clocks are compared no closer than the policy's skew: between is refused. A span that begins before the one it hangs
    below, or ends before it begins, says that clocks moved.
 6. What is missing is not absent: a parent that no file has, attributes or links that were dropped, an accept span without an end
    or a status, a model's span of the same process at the same time that hangs nowhere. Each is refused.
+7. What is older than the policy allows makes up no number, and an accept inside another one is the same webhook.
 """
 
 from collections.abc import Iterator
@@ -90,14 +92,18 @@ class WebhookPath(Gate[Spans], frozen=True, kw_only=True, tag="webhook-path"):
     def checks(self, evidence: Spans) -> Iterator[Check]:
         paths, models = self._paths(evidence), [one for one in evidence.spans if self._model(one)]
         kept = [one for one in paths if one.accept.status == ACCEPTED]
-        yield self._examined(evidence, kept, len(paths))
+        inner = {(one.trace, one.id) for path in paths for one in path.came}
+        webhooks = [
+            one for one in kept if self._young(evidence, one.accept) and (one.accept.trace, one.accept.id) not in inner
+        ]
+        yield self._examined(evidence, webhooks, len(paths))
         yield self._fresh(evidence, paths)
         yield self._once(evidence)
         yield _answered(paths)
         yield _whole(evidence, paths)
         yield _dropped(paths)
         yield self._clocks(evidence, paths)
-        yield self._instrumented(models)
+        yield self._instrumented([one for one in models if self._young(evidence, one)])
         yield self._before(paths)
         yield self._lost(paths, models)
         yield self._statuses(paths)
@@ -121,6 +127,9 @@ class WebhookPath(Gate[Spans], frozen=True, kw_only=True, tag="webhook-path"):
         called = any(one.id == "model-before-202" and one.status == "fail" for one in verdict.checks)
         return ("accept path called a model",) if called and verdict.status == "fail" else ()
 
+    def _young(self, seen: Spans, span: Span) -> bool:
+        return (seen.now_ns - span.start_ns) / 1e9 <= self.max_age_s
+
     def _model(self, span: Span) -> str:
         return model_of(span, hosts=self.model_hosts, other_names=self.other_names)
 
@@ -137,8 +146,8 @@ class WebhookPath(Gate[Spans], frozen=True, kw_only=True, tag="webhook-path"):
         accepts = [span for span in seen.spans if self.is_accept(span)]
         owned = {(one.trace, one.id) for accept in accepts for one in forest.tree(accept)}
         for span in accepts:
-            sent = [one.end_ns for one in forest.children(span) if one.answered and one.end_ns]
-            answer_ns = min([span.end_ns, *sent]) if span.end_ns else 0
+            sent = [one.end_ns or span.end_ns for one in forest.children(span) if one.answered]
+            answer_ns = min(span.end_ns, max(sent, default=span.end_ns)) if span.end_ns else 0
             found.append(_Path(accept=span, answer_ns=answer_ns, came=tuple(forest.came_of(span, owned))))
         return found
 
@@ -150,7 +159,7 @@ class WebhookPath(Gate[Spans], frozen=True, kw_only=True, tag="webhook-path"):
             f"at least {self.min_accepts:,} webhooks were answered with 202: {len(kept):,} of {n:,} accepts",
             observed=Exact(len(kept)),
             limit=self.min_accepts,
-            why=f"found {len(kept):,} in {len(seen.spans):,} spans",
+            why=f"found {len(kept):,} that are young enough in {len(seen.spans):,} spans",
             remedy="replay signed webhooks with tracing on, and name all files; which spans are accepts is accept_paths'"
             if n < self.min_accepts
             else "replay webhooks that are valid: the others are refused by the terminator",
@@ -215,7 +224,7 @@ class WebhookPath(Gate[Spans], frozen=True, kw_only=True, tag="webhook-path"):
             "instrumented",
             "admission",
             "pass" if len(models) >= self.min_model_spans else "refused",
-            f"the files hold {self.min_model_spans:,} spans of models or more, so that one would be seen: {len(models):,}",
+            f"the files hold {self.min_model_spans:,} young spans of models or more, so that one would be seen: {len(models):,}",
             observed=Exact(len(models)),
             limit=self.min_model_spans,
             why="a client that nobody instrumented leaves no span wherever it is called",

@@ -11,6 +11,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import SplitResult, urlsplit
@@ -25,16 +26,18 @@ from drillmaster.gates._webhook_path_spans import MODEL_PREFIXES, Kind, Span, Sp
 from drillmaster.gates.webhook_path import WebhookPath
 from drillmaster.intake import is_there, read_bytes
 from drillmaster.intake.authority import Authority
+from drillmaster.intake.json_documents import documents
 from drillmaster.intake.judging import Asked, Gathered
 from drillmaster.strict import shown
 from drillmaster.verdict import Cite
 
-__all__ = ["SpanFiles", "documents", "open_spans"]
+__all__ = ["SpanFiles", "open_spans"]
 
 CAP_BYTES = 64 << 20
 _MOST_SPANS = 1_000_000
 _KINDS: tuple[Kind, ...] = ("unspecified", "internal", "server", "client", "producer", "consumer")
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
+_DIGITS = re.compile(r"[0-9]+")
+_HEX = re.compile(r"[0-9a-fA-F]+")
 _LATEST_NS = 7_226_582_400 * 10**9
 _WRITES = frozenset({"insert", "upsert", "merge", "replace", "put", "putitem", "insertone", "add", "xadd", "set"})
 _OTHERS: tuple[tuple[frozenset[str], str], ...] = (
@@ -81,12 +84,14 @@ def open_spans(paths: Sequence[Path], *, now_ns: int) -> tuple[Spans, str]:
         places.add(place)
         data = read_bytes(path, CAP_BYTES)
         digests.append(strict.digest_bytes(data))
+        if not data.strip():
+            _refuse(str(path), "an empty file", "spans", f"replay a signed webhook, then {_HOW}")
         n = 0
-        for document, line in documents(data, str(path)):
+        for document, line in documents(data, str(path), wanted="spans, as JSON", how=_HOW):
             for span in _spans(document, str(path), Cite(one_line(path.name), line)):
                 n += 1
                 known = found.setdefault((span.trace, span.id), span)
-                if _content(known) != _content(span):
+                if known is not span and _content(known) != _content(span):
                     twice.append(span.cite)
                 if len(found) > _MOST_SPANS:
                     _refuse(str(path), f"more than {_MOST_SPANS:,} spans", "the spans of one replay", "cut the file")
@@ -95,55 +100,17 @@ def open_spans(paths: Sequence[Path], *, now_ns: int) -> tuple[Spans, str]:
     return Spans(spans=tuple(found.values()), now_ns=now_ns, twice=tuple(twice[:20])), strict.digest(digests)
 
 
-def documents(data: bytes, place: str) -> Iterator[tuple[Any, int]]:
-    """Give the JSON documents of a file that stand behind one another, each with the line it begins in. Raises Problem."""
-    if not data.strip():
-        _refuse(place, "an empty file", "spans", f"replay a signed webhook, then {_HOW}")
-    at, line = 0, 1
-    while at < len(data):
-        end = _end_of(data, at)
-        piece = data[at:end]
-        if piece.strip():
-            lead = len(piece) - len(piece.lstrip())
-            begins = line + piece[:lead].count(b"\n")
-            try:
-                value = strict.load(piece, place=place, fmt="json", cap_bytes=CAP_BYTES)
-            except Problem as problem:
-                raise Problem(
-                    f"{place}:{begins}",
-                    found=problem.found,
-                    wanted="spans, as JSON",
-                    remedy=f"{problem.remedy}; or {_HOW}",
-                ) from None
-            yield value, begins
-        line += piece.count(b"\n")
-        at = end
-
-
-def _end_of(data: bytes, at: int) -> int:
-    """Find where the document ends that begins at a place: behind its last bracket, else where the data does."""
-    depth = 0
-    for token in _TOKEN.finditer(data, at):
-        match token[0]:
-            case b"{" | b"[":
-                depth += 1
-            case b"}" | b"]":
-                depth -= 1
-                if depth <= 0:
-                    return token.end()
-    return len(data)
-
-
 def _content(span: Span) -> Span:
     return msgspec.structs.replace(span, cite=Cite("", 0))
 
 
 def _spans(document: Any, place: str, cite: Cite) -> Iterator[Span]:
     where = f"{place}:{cite.line}"
-    if isinstance(document, list):  # the console's documents in a list, as people put them
-        for one in document:
-            yield from _spans(one, place, cite)
-        return
+    for one in document if isinstance(document, list) else [document]:  # the console's in a list, as people put them
+        yield from _of_one(one, where, cite)
+
+
+def _of_one(document: Any, where: str, cite: Cite) -> Iterator[Span]:
     if not isinstance(document, dict):
         _refuse(where, shown(document), "spans", _HOW)
     if "resourceSpans" in document or "resource_spans" in document:
@@ -169,40 +136,50 @@ def _of_otlp(document: dict[str, Any], where: str, cite: Cite) -> Iterator[Span]
                 yield _otlp_span(span, process, clock, where, cite)
 
 
+_DROPPED = ("droppedAttributesCount", "droppedEventsCount", "droppedLinksCount")
+
+
 def _otlp_span(span: dict[str, Any], process: str, clock: str, where: str, cite: Cite) -> Span:
+    span = _named_as_json(span)
     events, links = _list(span, "events", "events", where), _list(span, "links", "links", where)
     attributes = _attributes(span.get("attributes"), where)
-    inner = [_attributes(one.get("attributes"), where) for one in events]
-    dropped = [_whole(_either(span, f"dropped{what}Count"), where) for what in ("Attributes", "Events", "Links")]
-    dropped += [_whole(_either(one, "droppedAttributesCount"), where) for one in (*events, *links)]
+    names = [str(one.get("name")) for one in events]
+    names += [name for one in events for name in _attributes(one.get("attributes"), where)]
+    dropped = sum([_whole(span[name], where) for name in _DROPPED if name in span])
+    links = [_named_as_json(one) for one in links]
+    if events or links:
+        dropped += sum(_whole(_named_as_json(one).get(_DROPPED[0]), where) for one in (*events, *links))
     return _span(
         attributes,
-        [*(str(one.get("name")) for one in events), *(name for one in inner for name in one)],
+        names,
         where,
-        trace=_id(_either(span, "traceId"), 16, where, "traceId"),
-        id=_id(_either(span, "spanId"), 8, where, "spanId"),
-        parent=_id(_either(span, "parentSpanId") or "", 8, where, "parentSpanId", empty=True),
+        trace=_id(span.get("traceId"), 16, where, "traceId"),
+        id=_id(span.get("spanId"), 8, where, "spanId"),
+        parent=_id(span.get("parentSpanId") or "", 8, where, "parentSpanId", empty=True),
         name=_name(span.get("name"), where),
         kind=_kind(span.get("kind", 0), where),
-        start_ns=_nanos(_either(span, "startTimeUnixNano"), where, "startTimeUnixNano"),
-        end_ns=_nanos(_either(span, "endTimeUnixNano") or 0, where, "endTimeUnixNano", zero=True),
+        start_ns=_nanos(span.get("startTimeUnixNano"), where, "startTimeUnixNano"),
+        end_ns=_nanos(span.get("endTimeUnixNano") or 0, where, "endTimeUnixNano", zero=True),
         process=process,
         clock=clock,
         links=tuple(
             (
-                _id(_either(one, "traceId"), 16, where, "links/traceId"),
-                _id(_either(one, "spanId"), 8, where, "links/spanId"),
+                _id(one.get("traceId"), 16, where, "links/traceId"),
+                _id(one.get("spanId"), 8, where, "links/spanId"),
             )
             for one in links
         ),
-        dropped=sum(dropped),
+        dropped=dropped,
+        failed=_object(span, "status").get("code") in (2, "STATUS_CODE_ERROR"),
         cite=cite,
     )
 
 
-def _either(value: dict[str, Any], name: str) -> Any:
-    """Give a field by its name in JSON, or by the one that the protocol's own files have."""
-    return value.get(name, value.get(re.sub(r"([A-Z])", lambda m: f"_{m[1].lower()}", name)))
+def _named_as_json(value: dict[str, Any]) -> dict[str, Any]:
+    """Name fields as in JSON, where they are named as in the protocol's own files (`trace_id`)."""
+    if not any("_" in name for name in value):
+        return value
+    return {re.sub(r"_([a-z])", lambda m: m[1].upper(), name): one for name, one in value.items()} | value
 
 
 def _attributes(pairs: Any, where: str) -> dict[str, Any]:
@@ -210,7 +187,15 @@ def _attributes(pairs: Any, where: str) -> dict[str, Any]:
         return {}
     if isinstance(pairs, dict):
         return pairs
-    found = {}
+    found: dict[str, Any] = {}
+    try:  # as nearly all are: one value under each key
+        for pair in pairs:
+            (found[pair["key"]],) = pair["value"].values()
+        if all(type(key) is str for key in found):
+            return found
+    except (AttributeError, KeyError, TypeError, ValueError):
+        pass
+    found.clear()
     for pair in pairs if isinstance(pairs, list) else [pairs]:
         if not isinstance(pair, dict) or not isinstance(pair.get("key"), str):
             _refuse(where, f"an attribute that is {shown(pair)[:60]}", "key and value", _HOW)
@@ -255,6 +240,7 @@ def _of_console(span: dict[str, Any], where: str, cite: Cite) -> Span:
         dropped=sum(
             _whole(span.get(name), where) for name in ("dropped_attributes", "dropped_events", "dropped_links")
         ),
+        failed=_object(span, "status").get("status_code") in ("ERROR", "StatusCode.ERROR"),
         cite=cite,
     )
 
@@ -266,24 +252,31 @@ def _hex(value: Any, size: int, where: str, field: str) -> str:
 # What both have
 
 
-def _span(attributes: dict[str, Any], inner: list[str], where: str, **fields: Any) -> Span:
-    names = (*attributes, *inner)
+def _span(attributes: dict[str, Any], inner: list[str], where: str, *, failed: bool, **fields: Any) -> Span:
+    signals = [one[:80] for one in (*attributes, *inner) if one.lower().startswith(MODEL_PREFIXES)]
+    if not signals and "bedrock" in _text(attributes, "rpc.service").lower():
+        signals = ["rpc.service"]
+    hosts = _hosts(attributes)
     return Span(
-        signals=tuple(dict.fromkeys(one[:80] for one in names if one.lower().startswith(MODEL_PREFIXES)))[:5]
-        or (("rpc.service",) if "bedrock" in _text(attributes, "rpc.service").lower() else ()),
+        signals=tuple(dict.fromkeys(signals))[:5],
         method=_text(attributes, "http.request.method", "http.method").upper()[:20],
         path=_path(attributes),
         route=_text(attributes, "http.route")[:200],
-        host=_host(attributes),
+        host=hosts[0] if hosts else "",
+        other_hosts=hosts[1:],
         status=_status(attributes, where),
-        answered=_text(attributes, "asgi.event.type") == "http.response.start",
-        stores=_stores(attributes, fields["name"]),
+        answered=_text(attributes, "asgi.event.type") in ("http.response.start", "http.response.body"),
+        stores=not failed and _stores(attributes, fields["name"]),
         **fields,
     )
 
 
 def _text(attributes: dict[str, Any], *names: str) -> str:
-    return next((value for name in names if isinstance(value := attributes.get(name), str) and value), "")
+    for name in names:
+        value = attributes.get(name)
+        if value and isinstance(value, str):
+            return value
+    return ""
 
 
 def _path(attributes: dict[str, Any]) -> str:
@@ -292,12 +285,27 @@ def _path(attributes: dict[str, Any]) -> str:
     return said.partition("?")[0].partition("#")[0][:200]
 
 
-def _host(attributes: dict[str, Any]) -> str:
-    url = _url(_text(attributes, "url.full", "http.url"))
-    named = _text(attributes, "server.address", "net.peer.name", "http.host", "peer.service")
-    return (named.partition(":")[0] or (url.hostname or ""))[:200]
+def _hosts(attributes: dict[str, Any]) -> tuple[str, ...]:
+    """Give whom a span names as called: by its own words first, and by its URL, where a proxy stands between."""
+    found = []
+    for name in ("server.address", "net.peer.name", "http.host", "peer.service"):
+        value = attributes.get(name)
+        if value and isinstance(value, str):
+            found.append(_named_host(value))
+    url = _text(attributes, "url.full", "http.url")
+    if url:
+        found.append(_url(url).hostname or "")
+    return tuple(dict.fromkeys(one[:200] for one in found if one))
 
 
+def _named_host(value: str) -> str:
+    """Give a host without its port; an address of IPv6 has colons of its own."""
+    if value.startswith("["):
+        return value[1:].partition("]")[0]
+    return value if value.count(":") > 1 else value.partition(":")[0]
+
+
+@lru_cache(maxsize=4096)
 def _url(text: str) -> SplitResult:
     try:
         found = urlsplit(text)
@@ -311,7 +319,7 @@ def _status(attributes: dict[str, Any], where: str) -> int | None:
     said = attributes.get("http.response.status_code", attributes.get("http.status_code"))
     if said is None:
         return None
-    number = int(said) if isinstance(said, str) and re.fullmatch(r"[1-5][0-9]{2}", said) else said
+    number = int(said) if isinstance(said, str) and len(said) == 3 and _DIGITS.fullmatch(said) else said  # digits
     if type(number) is not int or not 100 <= number <= 599:
         _refuse(where, f"the status {shown(said)}", "100 to 599", _HOW)
     return number
@@ -344,7 +352,7 @@ def _object(value: dict[str, Any], name: str) -> dict[str, Any]:
 
 def _list(value: dict[str, Any], name: str, other: str, where: str) -> list[dict[str, Any]]:
     found = value.get(name, value.get(other))
-    if found is None:
+    if not found and (found is None or type(found) is list):
         return []
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         _refuse(where, f"{name} that is {shown(found)[:60]}", "a list of objects", _HOW)
@@ -356,7 +364,7 @@ def _id(value: Any, size: int, where: str, field: str, *, empty: bool = False) -
     if empty and value == "":
         return ""
     text = value if isinstance(value, str) else ""
-    found = text.lower() if re.fullmatch(rf"[0-9a-fA-F]{{{2 * size}}}", text) else ""
+    found = text if len(text) == 2 * size and _HEX.fullmatch(text) else ""
     if not found and len(text) == 4 * -(-size // 3):
         try:
             raw = base64.b64decode(text, validate=True)
@@ -367,7 +375,7 @@ def _id(value: Any, size: int, where: str, field: str, *, empty: bool = False) -
         if empty and found:
             return ""  # all zeros: there is none
         _refuse(where, f"{field} {shown(value)}", f"{2 * size} hex digits, not all of them 0", _HOW)
-    return found
+    return found.lower()
 
 
 def _name(value: Any, where: str) -> str:
@@ -379,7 +387,7 @@ def _name(value: Any, where: str) -> str:
 def _kind(value: Any, where: str) -> Kind:
     if isinstance(value, str):
         word = value.removeprefix("SPAN_KIND_").lower()
-        found = next((one for one in _KINDS if one == word), None)
+        found = word if word in _KINDS else None
     else:
         found = _KINDS[value] if type(value) is int and 0 <= value < len(_KINDS) else None
     if found is None:
@@ -388,17 +396,35 @@ def _kind(value: Any, where: str) -> Kind:
 
 
 def _nanos(value: Any, where: str, field: str, *, zero: bool = False) -> int:
-    number = int(value) if isinstance(value, str) and re.fullmatch(r"[0-9]{1,19}", value) else value
+    number = int(value) if isinstance(value, str) and len(value) < 20 and value.isascii() and value.isdigit() else value
     if type(number) is not int or not 0 <= number < _LATEST_NS or (not number and not zero):
         _refuse(where, f"{field} {shown(value)}", "nanoseconds since 1970", _HOW)
     return number
 
 
 def _stamp(value: Any, where: str, field: str) -> int:
-    found = parse_rfc3339(value) if isinstance(value, str) else None
+    found = _instant(value) if isinstance(value, str) else None
     if found is None:
         _refuse(where, f"{field} {shown(value)}", "RFC 3339 with a zone", _HOW)
     return found
+
+
+@lru_cache(maxsize=4096)
+def _seconds(text: str) -> int | None:
+    return parse_rfc3339(text)
+
+
+def _instant(text: str) -> int | None:
+    """Read a time; that of a whole second, as many spans share, is remembered."""
+    if (
+        len(text) == len("2026-11-30T15:00:00.000000Z")
+        and text[19] == "."
+        and text[-1] == "Z"
+        and text[20:26].isdigit()
+    ):
+        whole = _seconds(f"{text[:19]}Z")
+        return None if whole is None or not text.isascii() else whole + int(text[20:26]) * 1_000
+    return parse_rfc3339(text)
 
 
 def _whole(value: Any, where: str) -> int:

@@ -83,6 +83,30 @@ def test_an_event_loop_asks_either_kind_of_store(store: str, server: Api) -> Non
     opened.close()
 
 
+@pytest.mark.needs("redis-server")
+def test_a_store_that_hangs_is_a_no_within_its_time_limit(server: Api) -> None:
+    with redis_server("--save", "", "--appendonly", "no") as redis:
+        opened = open_store(redis.url, within_s=0.4)
+        opened.prepare()
+        retries = Retries(LIMITS, opened)
+        with httpx.Client(transport=retrying(httpx.HTTPTransport(), retries)) as client:
+            server.plan((503, {}, None))
+            assert client.post(server.url, headers={"Idempotency-Key": "k"}).status_code == 200
+            assert redis.process is not None
+            redis.process.send_signal(signal.SIGSTOP)
+            try:
+                server.plan((503, {}, None))
+                begun = time.monotonic()
+                assert client.post(server.url, headers={"Idempotency-Key": "k"}).status_code == 503
+                assert time.monotonic() - begun < 2
+            finally:
+                redis.process.send_signal(signal.SIGCONT)
+            assert retries.ledger.counts()["store-unavailable"] == 1 and len(server.sent) == 1
+            server.plan((503, {}, None))
+            assert client.post(server.url, headers={"Idempotency-Key": "k"}).status_code == 200
+        opened.close()
+
+
 def start(store: str, url: str, limits: Any, *, calls: int = 1, key: str = "") -> subprocess.Popen[str]:
     argv = [sys.executable, "-c", WORKER, store, url, msgspec.json.encode(limits).decode(), str(calls), key]
     return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)

@@ -293,7 +293,7 @@ def test_retries_that_one_call_asks_for_are_refused_where_they_are_sent(server: 
 
 
 LITELLM = """
-import sys, json, litellm, openai
+import sys, json, asyncio, litellm, openai
 from drillmaster.adapters.worker.retry import Retries
 from drillmaster.adapters.worker.retry_httpx import retrying
 from drillmaster.adapters.worker.retry_sdks import http_client
@@ -301,14 +301,19 @@ from drillmaster.guards.retry import Retry
 from drillmaster.stores.one_process import OneProcess
 litellm.suppress_debug_info = True
 guard = Retry(max_calls=3, deadline_ms=10000, base_ms=4, cap_ms=2500, budget_tokens=100, refund=0.1)
+async def by_loop(retries, options):
+    litellm.aclient_session = http_client(openai.AsyncOpenAI, retries)
+    async with litellm.aclient_session:
+        await litellm.acompletion(**options)
 for line in sys.stdin:
-    retries = Retries(guard, OneProcess())
+    retries, headers = Retries(guard, OneProcess()), json.loads(line)
+    in_loop = headers.pop("in-a-loop", "")
     litellm.client_session = http_client(openai.OpenAI, retries)
     litellm.in_memory_llm_clients_cache.flush_cache()
+    options = dict(model="openai/m", api_base=sys.argv[1] + "/v1", api_key="sk-test-0123456789", timeout=0.5,
+                   messages=[{"role": "user", "content": "hello"}], num_retries=0, max_retries=0, extra_headers=headers)
     try:
-        litellm.completion(model="openai/m", api_base=sys.argv[1] + "/v1", api_key="sk-test-0123456789", timeout=0.5,
-                           messages=[{"role": "user", "content": "hello"}], num_retries=0, max_retries=0,
-                           extra_headers=json.loads(line))
+        asyncio.run(by_loop(retries, options)) if in_loop else litellm.completion(**options)
         told = "ok"
     except Exception as error:
         told = type(error).__name__
@@ -356,6 +361,7 @@ def test_litellm_under_every_fault(
         hold(requests, retries, counts, ours.rows("attempt")[before:], keyed=bool(headers))
 
 
+@pytest.mark.parametrize("in_loop", [False, True])
 @pytest.mark.parametrize(
     ("tag", "params", "calls", "reason"),
     [
@@ -379,10 +385,12 @@ def test_litellm_sends_what_the_policy_allows(
     params: dict[str, Any],
     calls: int,
     reason: str | None,
+    in_loop: bool,
 ) -> None:
     window, before = f"w{next(windows)}", len(ours.rows("attempt"))
     ours.inject(tag, window, ttl_s=60, **params)
-    keyed, bare = litellm(KEY), litellm({})
+    loop = {"in-a-loop": "yes"} if in_loop else {}
+    keyed, bare = litellm({**KEY, **loop}), litellm(loop)
     ours.until(lambda state: state["counts"]["in_flight"] == 0)
     ours.lift(window)
     rows = ours.rows("attempt")[before:]

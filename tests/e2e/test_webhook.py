@@ -179,6 +179,15 @@ def test_what_is_no_http_reaches_nobody_and_is_no_5xx(hook: Served, lines: bytes
     assert 400 <= status(said) < 500 or (b"501" in said[:20])
 
 
+def test_a_request_of_two_lengths_is_the_last_on_its_connection(hook: Served) -> None:
+    """A proxy that goes by the other length would take what follows for the next request, or its answer for another's."""
+    body = b'{"id":"evt_lengths"}'
+    chunked = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    request = head(body, b"transfer-encoding: chunked", length=5) + chunked
+    said = hook.raw(request + head(body) + body)
+    assert re.findall(rb"HTTP/1\.1 (\d+)", said) == [b"202"] and b"connection: close" in said.lower()
+
+
 def test_two_lines_of_a_signature_are_401(hook: Served) -> None:
     body = b'{"id":"evt_lines"}'
     line = f"Stripe-Signature: {signed(body)['stripe-signature']}".encode()

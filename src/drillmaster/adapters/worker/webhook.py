@@ -208,7 +208,7 @@ class Terminator:
             _log.error("a request ended in %s", type(error).__name__)
             reason, unread = "facts-unusable", True
         self._tell(reason)
-        await _reply(send, reason)
+        await _reply(send, reason, closes=_has_two_lengths(scope))
         if unread:
             await _drain(receive)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -313,12 +313,18 @@ def _document(body: bytes) -> tuple[object, Document]:
     return (document, "usable") if isinstance(document, dict) else (None, "unusable")
 
 
-async def _reply(send: Send, reason: str) -> None:
+def _has_two_lengths(scope: Scope) -> bool:
+    """Whether a proxy in front may have taken another length than the server did; RFC 9112, 6.1: close the connection then."""
+    names = {name.lower() for name, _ in scope["headers"]}
+    return b"content-length" in names and b"transfer-encoding" in names
+
+
+async def _reply(send: Send, reason: str, *, closes: bool) -> None:
     """Send the whole answer but its end, so that what is unread can be read past before the connection is closed."""
     status = STATUS[reason]
     text = f"{reason}\n".encode()
     headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(text))]
-    if status in (404, 405, 408, 413, 500):
+    if closes or status in (404, 405, 408, 413, 500):
         headers.append((b"connection", b"close"))
     if status == 405:
         headers.append((b"allow", b"POST"))

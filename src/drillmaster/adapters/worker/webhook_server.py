@@ -106,6 +106,7 @@ def serve(app: Any, listening: socket.socket, *, head_within_s: float, ready: Ca
         lifespan="on",
         interface="asgi3",
         log_config=None,
+        log_level="error",  # what is no HTTP is no news on a public port
         access_log=False,
         server_header=False,
         proxy_headers=False,

@@ -1,4 +1,5 @@
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drillmaster.adapters.worker.recording import COUNTER, FACTS, Recorder, label
+from drillmaster.errors import Problem
 from drillmaster.evidence import Row, rows
 from drillmaster.guards import Decision, names
 from drillmaster.guards.retry import FailedCall
@@ -132,6 +134,14 @@ def test_a_disk_that_takes_nothing_changes_nothing(tmp_path: Path, capsys: pytes
     recorder.record("retry", "retry", CALL, NO)
     assert recorder.counts() == {("retry", "retry", "deadline", False): 2}
     assert capsys.readouterr().err.count("lost") == 1
+    assert recorder._marks is not None
+    recorder._marks._lost = 0  # it would say so once more at the end of the tests
+
+
+def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(Problem, match="pip install 'drillmaster\\[prometheus\\]'"):
+        Recorder().count_in()
 
 
 def test_the_exposition_is_what_the_library_reads_and_what_it_counts_itself() -> None:

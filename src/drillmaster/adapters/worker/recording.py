@@ -15,6 +15,7 @@ import threading
 from collections import Counter
 from typing import Any
 
+from drillmaster.errors import Problem
 from drillmaster.guards import Decision
 from drillmaster.timeline import mark
 from drillmaster.timeline.marks import Marks
@@ -78,8 +79,16 @@ class Recorder:
             return dict(self._counts)
 
     def count_in(self, registry: Any = None) -> None:
-        """Count with `prometheus_client` as well, in `registry`; None: its own. From here on, and in its multiprocess mode too."""
-        import prometheus_client
+        """Count with `prometheus_client` as well, in `registry` (None: its own), from here on. Raises Problem where it is not there."""
+        try:
+            import prometheus_client
+        except ImportError:
+            raise Problem(
+                "count_in",
+                found="no prometheus_client",
+                wanted="the library",
+                remedy="pip install 'drillmaster[prometheus]'",
+            ) from None
 
         registry = prometheus_client.REGISTRY if registry is None else registry
         self._counters.append(prometheus_client.Counter(COUNTER, _SAID, _LABELS, registry=registry))

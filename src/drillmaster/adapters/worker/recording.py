@@ -79,7 +79,7 @@ class Recorder:
             return dict(self._counts)
 
     def count_in(self, registry: Any = None) -> None:
-        """Count with `prometheus_client` as well, in `registry` (None: its own), from here on. Raises Problem where it is not there."""
+        """Count with `prometheus_client` as well, in `registry`; None: its own. Raises Problem where the library is not there."""
         try:
             import prometheus_client
         except ImportError:

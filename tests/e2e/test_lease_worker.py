@@ -410,6 +410,9 @@ def test_many_leases_of_one_process_are_renewed_beside_each_other(tmp_path: Path
     with store_url("redis", tmp_path) as url, contextlib.closing(open_store(url, within_s=5)) as store:
         guard = Lease(lease="many", ttl_ms=1_500, may_steal=())
         with contextlib.ExitStack() as stack:
+            # One that has time comes first, and holds up none that is due before it.
+            slow = msgspec.structs.replace(guard, lease="slow", ttl_ms=60_000)
+            stack.enter_context(hold(slow, store, by="a", on_lost=lost.append))
             leases = [
                 stack.enter_context(hold(guard, store, by="a", item=f"{n}", on_lost=lost.append)) for n in range(30)
             ]

@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import contextlib
+import http.client
 import json
 import os
 import random
@@ -24,7 +25,7 @@ from drillmaster.adapters.worker.webhook import Keeper
 from drillmaster.kits.webhook.ledger import LEDGER, granted
 from drillmaster.stores.inbox import Arrival, Inbox, Unapplied, Unkept
 from drillmaster.stores.inbox_opening import backend_of, open_inbox
-from tests.e2e.hooklab import environ, run, settings
+from tests.e2e.hooklab import Served, environ, run, settings
 from tests.e2e.pglab import postgres
 from tests.stores.inbox_machine import InboxMachine
 
@@ -207,6 +208,65 @@ def test_workers_that_are_killed_over_and_over_grant_each_event_once(named: str,
     connection = backend_of(named, within_s=5).connect()
     assert granted(connection, "acme") == {f"e{n:03}": [n + 1] for n in range(total)}
     connection.close()
+
+
+def test_a_terminator_that_is_killed_at_any_moment_loses_nothing_that_it_answered(named: str, tmp_path: Path) -> None:
+    """Clients that send each event until it is answered 202, as providers do, while the process dies every few milliseconds."""
+    path = settings(tmp_path, inbox=named, read_within_s=5)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "drillmaster.kits.webhook.dying", str(path)],
+        env=environ(),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    hook = Served(process, int(process.stdout.readline().split()[1]), "")
+    children, over, kills, rng = [0], threading.Event(), Counter[str](), random.Random(11)
+
+    def listen() -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            children.append(int(line.split()[1]))
+
+    def kill() -> None:
+        while not over.wait(rng.uniform(0.02, 0.08)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(children[-1], signal.SIGKILL) if children[-1] else None
+                kills["killed"] += 1
+
+    def send(first: int) -> None:
+        for n in range(first, first + 60):
+            body = arrival(f"e{n:03}", amount=n + 1).body
+            for _ in range(500):
+                try:
+                    answer = hook.post(body)[0]
+                except (OSError, http.client.HTTPException):
+                    continue
+                assert answer in (202, 500)
+                if answer == 202:
+                    break
+            else:
+                raise AssertionError(f"e{n:03} was never answered")
+
+    listener, killer = threading.Thread(target=listen, daemon=True), threading.Thread(target=kill)
+    listener.start()
+    killer.start()
+    try:
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            list(pool.map(send, (0, 60, 120)))
+    finally:
+        over.set()
+        killer.join()
+        process.send_signal(signal.SIGTERM)
+        process.wait(10)
+        listener.join(10)
+        process.stdout.close()
+    worked = run("work", str(path), "--rule", f"{MODULE}:rule", "--apply", f"{MODULE}:grant", "--once")
+    assert worked.stdout == "effect 180\n", worked.stdout + worked.stderr
+    connection = backend_of(named, within_s=5).connect()
+    assert granted(connection, "acme") == {f"e{n:03}": [n + 1] for n in range(180)}
+    connection.close()
+    assert kills["killed"] >= 10 and len(children) > 10
 
 
 def test_what_waits_for_a_person_is_told_and_closed_from_the_command_line(named: str, tmp_path: Path) -> None:

@@ -23,39 +23,35 @@ from tests.rules.lawcases import cases, steps
 
 pytestmark = pytest.mark.e2e
 
+STORES = [
+    "sqlite",
+    pytest.param("postgresql", marks=pytest.mark.needs("initdb")),
+    pytest.param("redis", marks=pytest.mark.needs("redis-server")),
+]
+
 LAWS: list[AnyLaw] = [retry_budget.LAW, call_state.LAW, later.LAW]
 BASE_US = 2_000_000_000_000_000
 """Past the servers' own time, so that what a case forgets is forgotten by the case's clock."""
 Carrier = Callable[[AnyLaw, str, Any, int], Any]
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql", "redis"])
+@pytest.fixture(scope="module", params=STORES)
 def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     if request.param == "sqlite":
         one = open_store(f"sqlite:{tmp_path_factory.mktemp('laws') / 'state.db'}", within_s=20)
         one.prepare()
         yield one
     elif request.param == "postgresql":
-        if not _there("initdb"):
-            pytest.skip("needs initdb")
         with postgres() as url:
             one = open_store(url, within_s=20)
             one.prepare()
             yield one
     else:
-        if not _there("redis-server"):
-            pytest.skip("needs redis-server")
         with redis_server("--save", "", "--appendonly", "no") as server:
             one = open_store(server.url, within_s=20)
             one.prepare()
             yield one
     one.close()
-
-
-def _there(program: str) -> bool:
-    from tests.conftest import find_program
-
-    return find_program(program) is not None
 
 
 @contextlib.contextmanager

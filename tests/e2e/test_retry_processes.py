@@ -17,12 +17,17 @@ import pytest
 from drillmaster.adapters.worker.retry import Refused, Retries
 from drillmaster.adapters.worker.retry_httpx import retrying
 from drillmaster.stores.opening import open_async_store, open_store
-from tests.conftest import find_program
 from tests.e2e.pglab import postgres
 from tests.e2e.redislab import redis_server
 from tests.e2e.retrylab import LIMITS, Api, api
 
 pytestmark = pytest.mark.e2e
+
+STORES = [
+    "sqlite",
+    pytest.param("postgresql", marks=pytest.mark.needs("initdb")),
+    pytest.param("redis", marks=pytest.mark.needs("redis-server")),
+]
 
 WORKER = """
 import sys, httpx, msgspec
@@ -40,13 +45,11 @@ retries.repay()
 """
 
 
-@pytest.fixture(params=["sqlite", "postgresql", "redis"])
+@pytest.fixture(params=STORES)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     with contextlib.ExitStack() as stack:
         if request.param == "sqlite":
             url = f"sqlite:{tmp_path / 'state.db'}"
-        elif find_program("initdb" if request.param == "postgresql" else "redis-server") is None:
-            pytest.skip(f"needs {request.param}")
         elif request.param == "postgresql":
             url = stack.enter_context(postgres())
         else:

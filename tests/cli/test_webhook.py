@@ -1,5 +1,6 @@
 """`drillmaster webhook` from the command line: what is refused, and with what to do about it."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from click.testing import CliRunner
 
 from drillmaster.cli.webhook import command
 from drillmaster.errors import Problem
+from drillmaster.rules.webhook_schemes import SCHEMES
 
 SETTINGS = """kind: webhook
 version: 1
@@ -107,3 +109,13 @@ def test_an_event_that_is_not_open_is_told(folder: Path) -> None:
     said("prepare", "webhook.yaml")
     for verb in ("again", "looked"):
         assert "no such event" in problem(verb, "webhook.yaml", "evt_1", "--by", "ada")
+
+
+def test_every_scheme_is_listed_with_its_sources() -> None:
+    text = said("schemes")
+    rows = json.loads(said("schemes", "--json"))
+    assert [row["scheme"] for row in rows] == list(SCHEMES)
+    for row in rows:
+        assert row["source"] in text and row["tolerance_source"] in text
+    assert rows[list(SCHEMES).index("slack")]["signed"] == "v0:<time>:<body>"
+    assert rows[list(SCHEMES).index("github")]["known_by"] == "the digest of the body"

@@ -28,11 +28,12 @@ from drillmaster.adapters.worker.webhook_settings import (
 from drillmaster.adapters.worker.webhook_worker import Worker
 from drillmaster.clock import SystemClock, rfc3339
 from drillmaster.errors import Exit, Problem, Refused, one_line
+from drillmaster.rules.webhook_schemes import SCHEMES
 from drillmaster.screen import screen_url
 from drillmaster.standins import check_host, say
 from drillmaster.stores.inbox_opening import open_inbox
 
-__all__ = ["again", "drill", "forget", "init", "lab", "looked", "prepare", "serve", "status", "work"]
+__all__ = ["again", "drill", "forget", "init", "lab", "looked", "prepare", "schemes", "serve", "status", "work"]
 
 
 def init(path: Path) -> None:
@@ -45,6 +46,36 @@ def init(path: Path) -> None:
             one_line(str(path)), found="a file that is there", wanted="none", remedy="name another, or fill this one in"
         ) from None
     click.echo(f"{one_line(str(path))}: written; fill in what ends in a colon, then drillmaster webhook prepare")
+
+
+def schemes(*, as_json: bool) -> None:
+    rows: list[dict[str, Any]] = []
+    for name, row in SCHEMES.items():
+        headers = [one.decode() for one in (row.signature, row.time, row.id_header) if one is not None]
+        signed = [piece.decode() if isinstance(piece, bytes) else f"<{piece}>" for piece in row.signed]
+        known = headers[-1] if row.id_header else "/" + "/".join(row.id_at) if row.id_at else "the digest of the body"
+        rows.append(
+            {
+                "scheme": name,
+                "headers": headers,
+                "signed": "".join(signed),
+                "known_by": known,
+                "tolerance_s": row.tolerance_s,
+                "tolerance_source": row.tolerance_source,
+                "source": row.source,
+            }
+        )
+    if as_json:
+        from drillmaster.cli import say_json
+
+        say_json(rows)
+        return
+    for told in rows:
+        click.echo(f"{told['scheme']}: {', '.join(told['headers'])}")
+        click.echo(f"  signed     {told['signed']}")
+        click.echo(f"  known by   {told['known_by']}")
+        click.echo(f"  tolerance  {told['tolerance_source']}")
+        click.echo(f"  source     {told['source']}")
 
 
 def prepare(path: Path) -> None:

@@ -43,6 +43,20 @@ def init(settings: Path) -> None:
 
 
 @command.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def schemes(as_json: bool) -> None:
+    """List who signs how: the headers, what is signed, how old it may be, and where the provider says so.
+
+    \b
+    Examples:
+      drillmaster webhook schemes
+    """
+    from drillmaster.cli import _webhook
+
+    _webhook.schemes(as_json=as_json)
+
+
+@command.command()
 @_settings
 def prepare(settings: Path) -> None:
     """Make the inbox that the file names, and the lab's, where they are not there. Nothing else ever makes one.

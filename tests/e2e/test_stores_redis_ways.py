@@ -1,10 +1,8 @@
-"""Ways to a Redis: TCP, TLS, a user with rights of its own, another parser."""
+"""Ways to a Redis: TCP, TLS, a user with rights of its own, another database."""
 
 import asyncio
-import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -88,6 +86,25 @@ def test_over_tls_and_not_where_nobody_vouches_for_the_server(tmp_path: Path) ->
         store.close()
 
 
+def test_over_tcp_in_both_kinds_of_worker() -> None:
+    port = free_port()
+    with redis_server("--save", "", "--port", str(port), "--bind", "127.0.0.1") as _:
+        url = f"redis://127.0.0.1:{port}/0"
+        store = open_store(url, within_s=5)
+        store.prepare()
+        assert decide(LIMITS, CALL, store).left == 29
+
+        async def in_a_loop() -> int | None:
+            several = open_async_store(url, within_s=5)
+            try:
+                return (await decide_async(LIMITS, CALL, several)).left
+            finally:
+                await several.close()
+
+        assert asyncio.run(in_a_loop()) == 28
+        store.close()
+
+
 def test_a_user_who_may_only_what_is_needed() -> None:
     with redis_server() as server:
         open_store(server.url).prepare()
@@ -113,20 +130,3 @@ def test_another_database_is_another_store() -> None:
             store.prepare()
             assert decide(LIMITS, CALL, store).left == 29
             store.close()
-
-
-def test_with_the_other_parser_of_the_library(tmp_path: Path) -> None:
-    """redis-py reads with hiredis where that is installed."""
-    pytest.importorskip("hiredis")
-    script = (
-        "import sys; from drillmaster.guards.quota import *; from drillmaster.stores import decide; "
-        "from drillmaster.stores.opening import open_store; s = open_store(sys.argv[1], within_s=5); "
-        "g = Quota(partner='a', identity='b', window_ms=60000, max_per_window=3, burst=3); "
-        "print([decide(g, OutboundCall(partner='a', identity='b'), s).reason for _ in range(4)])"
-    )
-    with redis_server() as server:
-        open_store(server.url).prepare()
-        done = subprocess.run(
-            [sys.executable, "-c", script, server.url], capture_output=True, text=True, env={**os.environ}
-        )
-        assert done.stdout.count("within-quota") == 3 and "over-cap" in done.stdout, done.stderr

@@ -163,6 +163,7 @@ def test_a_wrong_password_denies_and_stands_in_no_message(server: Server) -> Non
     "url",
     [
         f"postgresql://u:{SECRET}@h/d?nonsense=1", f"redis://:{SECRET}@h:port/0",
+        f"redis://:{SECRET}@h/0?nonsense=1", f"redis://:{SECRET}@h/zero",
         f"mysql://u:{SECRET}@h/d", f"redis:{SECRET}", "sqlite:", "", f"http://{SECRET}",
     ],
 )  # fmt: skip  # one case a piece

@@ -14,9 +14,11 @@ import contextlib
 import functools
 import hashlib
 import os
+import re
 import threading
 import time
 from typing import Any
+from urllib.parse import urlsplit
 
 from drillmaster.errors import Problem, one_line
 from drillmaster.rules import AnyLaw
@@ -28,6 +30,7 @@ __all__ = ["AsyncRedisStore", "RedisStore"]
 
 _MISSING = "pip install 'drillmaster[redis]'"
 _MARK = "drillmaster:prepared"
+_DATABASE = re.compile("(/[0-9]{0,5})?")
 
 
 class _Said:
@@ -44,28 +47,33 @@ class _Said:
         self.within_s = within_s
         self._scripts: dict[str, tuple[bytes, bytes, Telling]] = {}
 
-    def reading(self, pool: Any, retry: Any) -> tuple[Any, dict[str, Any]]:
+    def reading(self, library: Any, retry: Any) -> tuple[Any, dict[str, Any]]:
         """Read the URL by the library's own reader: a kind of connection, and its options. Raises Problem where it is none."""
+        from redis.backoff import NoBackoff
+
         try:
-            read = pool.from_url(self.url)
-        except ValueError:
+            if not self.url.startswith("unix:") and not _DATABASE.fullmatch(urlsplit(self.url).path):
+                raise ValueError("a database that is no number, for which the library would take 0")
+            read = dict(library.parse_url(self.url))
+            kind = read.pop("connection_class", library.Connection)
+            options = read | {
+                "socket_timeout": self.within_s,
+                "socket_connect_timeout": self.within_s,
+                "retry_on_error": [],
+                "retry": retry(NoBackoff(), 0),  # the library would try three times by itself, past every time limit
+                "protocol": 2,
+                "driver_info": None,
+                "decode_responses": False,
+            }
+            kind(**options)  # nothing is connected; what it does not know it says
+        except (TypeError, ValueError, self.redis.RedisError):
             raise Problem(
                 self.place,
                 found="a URL that cannot be read",
                 wanted="redis://HOST:PORT/DATABASE",
                 remedy="name the store by its URL",
             ) from None
-        from redis.backoff import NoBackoff
-
-        return read.connection_class, read.connection_kwargs | {
-            "socket_timeout": self.within_s,
-            "socket_connect_timeout": self.within_s,
-            "retry_on_error": [],
-            "retry": retry(NoBackoff(), 0),  # the library would try three times more by itself, past every time limit
-            "protocol": 2,
-            "driver_info": None,
-            "decode_responses": False,
-        }
+        return kind, options
 
     def law(self, law: AnyLaw) -> tuple[bytes, bytes, Telling]:
         """Give how a question by digest begins, how one by the script's text does, and who reads the answer."""
@@ -142,7 +150,7 @@ class RedisStore:
         self._lock = threading.Lock()
         self._idle: list[Any] = []
         self._pid = os.getpid()
-        self._kind, self._options = self._said.reading(self._said.redis.ConnectionPool, self._said.redis.retry.Retry)
+        self._kind, self._options = self._said.reading(self._said.redis.connection, self._said.redis.retry.Retry)
 
     def ask(self, law: AnyLaw, key: str, question: Any, *, now_us: int | None = None) -> Any:
         """Answer. `now_us` is for tests of the law: no guard gives it."""
@@ -239,7 +247,7 @@ class AsyncRedisStore:
         self.place = self._said.place
         self._within_s = within_s
         self._idle: list[Any] = []
-        self._kind, self._options = self._said.reading(redis.asyncio.ConnectionPool, redis.asyncio.retry.Retry)
+        self._kind, self._options = self._said.reading(redis.asyncio.connection, redis.asyncio.retry.Retry)
 
     async def ask(self, law: AnyLaw, key: str, question: Any) -> Any:
         by_digest, by_text, telling = self._said.law(law)

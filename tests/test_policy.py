@@ -58,7 +58,20 @@ def test_a_human_document_with_an_innocent_name_is_taken(source: str) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(60, "60 s"), (900, "15 min"), (1.5, "1.5 s"), (0.025, "0.025 s"), (119, "119 s"), (130, "130 s")],
+    [
+        (60, "60 s"),
+        (900, "15 min"),
+        (1.5, "1.5 s"),
+        (0.025, "0.025 s"),
+        (119, "119 s"),
+        (130, "130 s"),
+        (5400, "90 min"),
+        (7200, "2 h"),
+        (86_400, "24 h"),
+        (90_000, "25 h"),
+        (604_800, "7 days"),
+        (172_860, "2881 min"),
+    ],
 )
 def test_spans_read_as_people_say_them(seconds: float, text: str) -> None:
     assert seconds_text(seconds) == text

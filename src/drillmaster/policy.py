@@ -99,7 +99,11 @@ def share_text(ratio: float) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """Write a span as people say it: 60 is "60 s", 900 is "15 min", 1.5 is "1.5 s"."""
+    """Write a span as people say it: 60 is "60 s", 900 is "15 min", 86,400 is "24 h", 604,800 is "7 days", 1.5 is "1.5 s"."""
+    if seconds >= 172_800 and seconds % 86_400 == 0:
+        return f"{seconds / 86_400:g} days"
+    if seconds >= 7_200 and seconds % 3_600 == 0:
+        return f"{seconds / 3_600:g} h"
     if seconds >= 120 and seconds % 60 == 0:
         return f"{seconds / 60:g} min"
     return f"{round(seconds, 3):g} s"

@@ -62,5 +62,5 @@ def test_last_months_interview_is_refused_by_thresholds_that_say_how_old_it_may_
     for day in ("2026-12-01T12:00:00Z", "2026-12-30T12:00:00Z"):
         with pytest.raises(SystemExit) as ended:
             cli.main(argv=[*words, day])
-        codes[day[:10]] = (ended.value.code, "the interview is at most 1440 min old" in capsys.readouterr().out)
+        codes[day[:10]] = (ended.value.code, "the interview is at most 24 h old" in capsys.readouterr().out)
     assert codes == {"2026-12-01": (0, True), "2026-12-30": (2, True)}

@@ -265,3 +265,23 @@ def test_what_is_quoted_of_a_damaged_line_is_no_secret(line: bytes) -> None:
     assert isinstance(found, Defect)
     assert "sk-abc" not in found.found
     assert "hunter2" not in found.found or b"sk-" in line
+
+
+@pytest.mark.parametrize(
+    ("line", "may_be"),
+    [
+        (b'{"t":"2026-11-29T12:00:00Z","event":"model_ok","id":', ("model_ok",)),
+        # The line of a killed writer, and what the next one wrote behind it.
+        (
+            b'{"t":"2026-11-29T12:00:00Z","event":"model_ok","id"{"t":"2026-11-29T12:00:01Z","event":"guard_decision"}',
+            ("model_ok", "guard_decision"),
+        ),
+        (b'{"t":"2026-11-29T12:00:00Z","event":"note","event":"guard_decision"}', ("note", "guard_decision", "")),
+        (b'{"t":"2026-11-29T12:00:00Z","event":"note","\\u0065vent":"guard_decision"}', ("note", "")),
+        (b'{"t":"2026-11-29T12:00:00Z","event":"note","kind":"a","kind":"b"}', ("note",)),
+        (b"no JSON at all", ("",)),
+    ],
+)
+def test_a_damaged_line_names_every_event_that_it_may_be(line: bytes, may_be: tuple[str, ...]) -> None:
+    (defect,) = read(line)
+    assert isinstance(defect, Defect) and defect.may_be == may_be

@@ -1,5 +1,7 @@
 """The retries gate: each limit at its edge, what may be a retry or not, and layers that asked nobody."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from drillmaster import strict
 from drillmaster.errors import Problem
-from drillmaster.gates._cases.retries import GOOD, LIMITS, LOG, but, decided, limits, wire
+from drillmaster.gates._cases.retries import GOOD, LIMITS, LOG, NOW_NS, but, decided, limits, wire
 from drillmaster.gates.retries import Decided, Layer, Retried, Retries, RetriesArticle, least_requests
 from drillmaster.verdict import Check, conclude
 
@@ -156,3 +158,35 @@ def test_a_pass_means_few_retries_and_no_forbidden_reason_however_it_is_counted(
     seen = msgspec.structs.replace(wire(retries=retries, unknown=unknown), requests=requests, decided=said)
     if ends(seen) == "pass":
         assert (retries + unknown) <= 0.05 * requests and not forbidden
+
+
+def log(**more: Any) -> Retried:
+    return msgspec.structs.replace(LOG, **more)
+
+
+@pytest.mark.parametrize(
+    ("began_ns", "status"),
+    [(0, "pass"), (NOW_NS - 86_400 * 10**9, "pass"), (NOW_NS - 86_401 * 10**9, "refused")],
+)
+def test_a_log_that_began_too_long_ago_is_watered_down_and_refused(began_ns: int, status: str) -> None:
+    assert told(log(began_ns=began_ns))["fresh"].status == status
+
+
+@pytest.mark.parametrize(
+    ("share", "status"),
+    [
+        ({"budget-exhausted": 0.5}, "pass"),  # the more allowed ones there were, the smaller it is
+        ({"budget-exhausted": 0.01}, "refused"),
+        ({"pinned-status": 0.9}, "refused"),  # and the larger is this one
+    ],
+)
+def test_the_share_of_a_reason_in_a_sample_is_a_bound(share: dict[str, float], status: str) -> None:
+    seen = decided(sampled=1)
+    (check,) = (one for id_, one in told(seen, limits(max_reason_ratio=share)).items() if id_.startswith("share."))
+    assert check.status == status
+
+
+def test_attempts_that_nobody_can_place_may_all_be_of_one_request() -> None:
+    assert told(wire(most=3, unknown=9))["as-declared"].status == "pass"
+    assert told(wire(most=3, unknown=10))["as-declared"].status == "refused"
+    assert told(wire(most=13, unknown=10))["as-declared"].status == "fail"

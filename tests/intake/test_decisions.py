@@ -14,7 +14,8 @@ from drillmaster.clock import ManualClock
 from drillmaster.errors import Problem
 from drillmaster.gates._retries_evidence import Retried
 from drillmaster.guards.retry import FailedCall, Retry
-from drillmaster.intake.decisions import article_limits, open_logs, open_run_decisions
+from drillmaster.intake.decisions import article_limits, open_logs, open_run_decisions, sealed_decisions
+from drillmaster.intake.run import open_run
 from tests.scene import Answer, Scene
 
 T = "2026-11-30T15:00:00Z"
@@ -83,6 +84,13 @@ def test_decisions_and_requests_are_counted(tmp_path: Path) -> None:
         {"event": "guard_decision", "guard": "retry", "allowed": True, "reason": "pinned-status"},  # no time
         '{"t": "2026-11-30T15:00:00Z", "event": "guard_decision", "guard": "retry", "allowed": fal',
         f'{{"t": "{T}", "event": "guard_decision", "guard": "retry", "allowed": false, "allowed": true}}',
+        # A writer was killed in its line, and the next one wrote behind it.
+        f'{{"t": "{T}", "event": "model_ok", "id"{json.dumps(decision(reason="unpinned-source"))}',
+        f'{{"t": "{T}", "event": "note", "event": "guard_decision", "guard": "retry", "allowed": false}}',
+        decision(guard="Retry"),
+        decision(guard="retry "),
+        decision(guard="rеtry"),  # with a letter of another alphabet
+        decision(guard="re-try"),
         "\x00\x00\x00",
         "[]",
     ],
@@ -116,7 +124,8 @@ def test_a_decision_that_does_other_than_its_reason_says_is_told(tmp_path: Path,
 def test_a_sample_of_decisions_is_told_as_one(tmp_path: Path) -> None:
     go = {"allowed": True, "reason": "pinned-status"}
     seen = read(tmp_path, decision(**go, sampled=0.1), decision(**go, sampled=1), decision(**go), decision(sampled=0.1))
-    assert (seen.decided.sampled, seen.decided.goes) == (1, 3)
+    assert (seen.decided.sampled, seen.decided.goes) == (2, 3)
+    assert read(tmp_path, decision(sampled=True)).decided.sampled == 1
 
 
 def test_a_fact_that_the_guard_denies_is_read_as_that_denial(tmp_path: Path) -> None:
@@ -237,3 +246,56 @@ def test_no_bytes_at_all_are_a_decision_by_accident(tmp_path: Path, data: bytes)
     except Problem:
         return
     assert seen.decided.total == 0 or b"guard_decision" in data
+
+
+def test_a_recorder_that_keeps_no_allowed_decision_says_so_in_the_others(tmp_path: Path) -> None:
+    log = tmp_path / "soak.jsonl"
+    recorder = Recorder(log, allowed_share=0)
+    guard = Retry(max_calls=3, deadline_ms=5000, base_ms=1, cap_ms=5, budget_tokens=100, refund=1)
+    for code in (503, 503, 404):
+        call = FailedCall(source="pinned-map", protocol="http", method="GET", code=code, attempt=1, elapsed_ms=1)
+        recorder.record("model", "retry", call, guard.step(None, call, 0)[1])
+    seen, _ = open_logs([log], now_ns=NOW_NS)
+    assert (seen.decided.goes, seen.decided.sampled) == (0, 1)
+
+
+def test_decisions_of_guards_that_are_no_retry_guards_are_others(tmp_path: Path) -> None:
+    seen = read(tmp_path, decision(guard="quota"), decision(guard="tools"), decision(guard="my-own-rule"))
+    assert (seen.decided.others, seen.unusable) == (3, 0)
+
+
+def test_of_a_log_the_oldest_line_counts_as_well(tmp_path: Path) -> None:
+    seen = read(tmp_path, {**request("a"), "t": "2025-01-01T00:00:00Z"}, request("b"), decision())
+    assert seen.began_ns == 1_735_689_600 * 10**9
+    assert seen.ended_ns == NOW_NS - 3600 * 10**9
+
+
+def test_a_copy_of_a_log_is_that_log_twice(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps(decision()) + "\n")
+    (tmp_path / "b.jsonl").write_text(json.dumps(decision()) + "\n")
+    (tmp_path / "hard.jsonl").hardlink_to(tmp_path / "a.jsonl")
+    for other in ("b.jsonl", "hard.jsonl"):
+        with pytest.raises(Problem, match="each log once"):
+            open_logs([tmp_path / "a.jsonl", tmp_path / other], now_ns=NOW_NS)
+
+
+@pytest.mark.parametrize("what", ["altered", "cut", "gone", "seal"])
+def test_a_run_that_changes_between_the_two_times_it_is_read_is_a_problem(tmp_path: Path, what: str) -> None:
+    path = drilled(tmp_path, attempts=2, decided=True)
+    run = open_run(path)
+    log = path / "timeline.jsonl"
+    assert sealed_decisions(path, run.digest)[1] == []
+    data = log.read_bytes()
+    if what == "altered":
+        log.write_bytes(data.replace(b"pinned-status", b"pinned-statuz", 1))
+    elif what == "cut":
+        log.write_bytes(data[:-200])
+    elif what == "gone":
+        log.unlink()
+    else:  # line and seal, both anew: the one that was judged is another
+        log.write_bytes(data.replace(b"pinned-status", b"pinned-statuz", 1))
+        (path / "seal.json").unlink()
+        timeline.seal_run(path, ManualClock())
+    assert sealed_decisions(path, run.digest)[1] == [
+        f"{'seal.json' if what == 'seal' else 'timeline.jsonl'} changed while it was read"
+    ]

@@ -188,8 +188,10 @@ class _Reader:
 
     def _diagnosed(self, line: bytes, number: int) -> Defect:
         defect = self._diagnose(line, number)
-        named = _NAMED.search(line)
-        return msgspec.structs.replace(defect, event=named[1].decode()) if named else defect
+        named = list(dict.fromkeys(name.decode() for name in _NAMED.findall(line)))
+        if defect.kind == "duplicate-key" and '"event" twice' in defect.found:
+            named.append("")  # the other one may be written in any way
+        return msgspec.structs.replace(defect, event=named[0], more=tuple(named[1:])) if named else defect
 
     def _diagnose(self, line: bytes, number: int) -> Defect:
         """Say what is wrong with a line that is no JSON object, or not one that says each thing once."""

@@ -52,6 +52,13 @@ class Defect(msgspec.Struct, frozen=True):
     wanted: str
     event: str = ""
     """The event that a damaged line seems to name, so that a judgement knows whether it needed that line."""
+    more: tuple[str, ...] = ()
+    """Further ones that it seems to name, as the line of a killed writer does with another one behind it; "": any may be."""
+
+    @property
+    def may_be(self) -> tuple[str, ...]:
+        """Name all events that it may be; "": any."""
+        return (self.event, *self.more)
 
 
 class SealedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -35,7 +35,7 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
     uncounted: int = 0
     """Allowed without saying after how many calls."""
     sampled: int = 0
-    """Allowed ones of which the writer kept a share only: there were more, and nobody knows how many."""
+    """Those whose writer kept a share only of the allowed ones: there were more, and nobody knows how many."""
     others: int = 0
     """Decisions of other guards; they are not looked at."""
     cites: dict[str, tuple[Cite, ...]] = {}
@@ -81,6 +81,8 @@ class Retried(msgspec.Struct, frozen=True, kw_only=True):
     ended_ns: int
     """The last instant there is evidence of, wall time; 0: nobody knows."""
     now_ns: int
+    began_ns: int = 0
+    """The first one, of a log, whose lines each stand for themselves; 0: nobody knows, or it is a run."""
     seal_problems: tuple[str, ...] = ()
     unusable: int = 0
     """Lines that cannot be taken at their word and may be a decision or a request."""

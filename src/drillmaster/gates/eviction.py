@@ -477,7 +477,7 @@ def _exceptions(run: Run) -> Check:
     # One that is dated long before the run began was written by a clock that is wrong, in this run all the same.
     raised = [m for m in run.marks if m.event == "unhandled_exception" and (m.ns >= first_ns or m.ns < -_DAY_NS // 24)]
     died = list(run.exits)
-    torn = [d for d in run.defects if not d.file.startswith("events/") and d.event == "unhandled_exception"]
+    torn = [d for d in run.defects if not d.file.startswith("events/") and "unhandled_exception" in d.may_be]
     status: Status = "fail" if raised or died else "refused" if torn else "pass"
     kinds = Counter(m.kind or "unnamed" for m in raised)
     parts = [f"{n} {kind}" for kind, n in kinds.most_common(4)] + [f"the worker ended with {m.kind}" for m in died[:2]]

@@ -137,9 +137,11 @@ class Retries(Gate[Retried], frozen=True, kw_only=True, tag="retries"):
         yield from _drift(evidence, {*self.max_reason_ratio, *self.forbid_reasons})
 
     def _fresh(self, seen: Retried) -> Check:
-        age_s = (seen.now_ns - seen.ended_ns) / 1e9
+        # Old requests in a log water its ratio down: the oldest line counts as well.
+        age_s = (seen.now_ns - (seen.began_ns or seen.ended_ns)) / 1e9
         dated = seen.ended_ns > 0
-        ok = dated and age_s >= -MAX_SKEW_S and at_most(Exact(age_s), self.max_age_s) == "pass"
+        future = seen.ended_ns - seen.now_ns > MAX_SKEW_S * 1e9
+        ok = dated and not future and at_most(Exact(age_s), self.max_age_s) == "pass"
         return looked_at(
             "fresh",
             "admission",
@@ -148,8 +150,11 @@ class Retries(Gate[Retried], frozen=True, kw_only=True, tag="retries"):
             observed=Exact(age_s) if dated else Absent("nothing in it is dated"),
             limit=self.max_age_s,
             unit="s",
-            why=f"it ends at {rfc3339(seen.ended_ns, digits=0)}" if dated else "nothing in it is dated",
-            remedy="run the test again, and judge what it leaves",
+            why="nothing in it is dated"
+            if not dated
+            else f"it ends at {rfc3339(seen.ended_ns, digits=0)}"
+            + (f", and begins at {rfc3339(seen.began_ns, digits=0)}" if seen.began_ns else ""),
+            remedy="run the test again, with a log of its own, and judge what it leaves",
         )
 
     def _worst(self, product: Product) -> Check:
@@ -281,7 +286,7 @@ def _ratio(seen: Retried, limit: float) -> Check:
             title,
             observed=AtLeast(seen.decided.goes / seen.requests, seen.requests),
             limit=limit,
-            why=f"{seen.decided.sampled:,} allowed decisions are a sample: how many there were nobody wrote down",
+            why=f"{seen.decided.sampled:,} lines say that allowed ones were left out: how many there were nobody wrote down",
             remedy="have the worker write every decision (Recorder(allowed_share=1)), or judge a sealed run, where the wire counts",
         )
     sure = seen.decided.goes if seen.wire is None else seen.wire.retries
@@ -344,14 +349,22 @@ def _consistent(seen: Retried) -> Check:
 def _share(seen: Retried, reason: str, most: float) -> Check:
     n, total = seen.decided.count(reason), seen.decided.total
     share = n / total if total else 0.0
+    # Of what allows a retry more may be missing; of anything else the share is then too large, and a bound.
+    status = at_most(Exact(share), most) if total else "refused"
+    if seen.decided.sampled and (status == "fail") != (reason in GOES):
+        status = "refused"
     return _check(
         f"share.{reason}",
-        "refused" if not total else at_most(Exact(share), most),
+        status,
         f"at most {share_text(most)} of decisions say {reason}: {n:,} of {total:,}",
         observed=Exact(share, n=total) if total else Absent("no decisions"),
         limit=most,
         unit="ratio",
-        why=f"{share_text(share)} do" if total else "there is none",
+        why="there is none"
+        if not total
+        else "allowed decisions are a sample, and of how many nobody wrote down"
+        if status == "refused"
+        else f"{share_text(share)} do",
         remedy=_WRITE,
         cites=seen.decided.cites.get(reason, ()),
     )
@@ -389,7 +402,9 @@ def _as_declared(seen: Retried, product: Product) -> Check:
     made = seen.decided.most_attempt + 1 if seen.decided.goes else 0
     most, where = (made, "decisions") if seen.wire is None or made > seen.wire.most else (seen.wire.most, "the wire")
     unsaid = seen.decided.uncounted
-    status: Status = "fail" if most > product.a_turn else "refused" if unsaid and seen.wire is None else "pass"
+    unplaced = 0 if seen.wire is None else seen.wire.unknown
+    unclear = (unsaid and seen.wire is None) or (unplaced and unplaced + most > product.a_turn)
+    status: Status = "fail" if most > product.a_turn else "refused" if unclear else "pass"
     return _check(
         "as-declared",
         status,
@@ -398,8 +413,10 @@ def _as_declared(seen: Retried, product: Product) -> Check:
         limit=product.a_turn,
         why=f"it became {most:,}: there is a layer that the policy does not have"
         if status == "fail"
+        else f"{unplaced:,} attempts may be of one request with them"
+        if seen.wire is not None
         else f"{unsaid:,} decisions do not say after how many calls",
-        remedy="have the worker write `attempt` with each decision",
+        remedy="have the worker write `attempt` with each decision" if seen.wire is None else _TRACE,
         cites=() if seen.wire is None else seen.wire.most_cites,
     )
 

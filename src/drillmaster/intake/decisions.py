@@ -3,7 +3,7 @@
 1. A decision is a line `guard_decision` with `guard`, `allowed` (a bool), `reason`, and where they are told `attempt` (calls made
    so far, from 1) and `route`. Those of guards other than `retry` are counted and not looked at.
 2. A reason that is not of the guard's closed set is counted as none. Its text is never kept: it may be a model's.
-3. An allowed decision that says `sampled` stands for more of its kind, of which nobody wrote how many: it is counted as that.
+3. A decision that says `sampled`, a denied one too, was written by somebody who left allowed ones out: how many nobody wrote.
 4. Requests are told by `user_request` lines, one an id, however many lines it has.
 5. A line that cannot be taken at its word, and may be one of these two, is told with its number. So is a decision whose fields
    have other types: nobody guesses what `"allowed": "no"` means.
@@ -11,6 +11,7 @@
 """
 
 import hashlib
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ import msgspec
 
 from drillmaster import strict, timeline
 from drillmaster.errors import Problem, one_line
-from drillmaster.evidence import Defect, Row, rows
+from drillmaster.evidence import Defect, Row, rows, seal_head
 from drillmaster.gates import Gate
 from drillmaster.gates._retries_evidence import GOES, KNOWN, Decided, Retried, Wire
 from drillmaster.gates.retries import RetriesArticle, reasons_wrong
@@ -35,9 +36,10 @@ from drillmaster.strict import shown
 from drillmaster.timeline.opening import chunks
 from drillmaster.verdict import Absent, AtLeast, Cite, Exact
 
-__all__ = ["Decisions", "article_limits", "open_logs", "open_run_decisions"]
+__all__ = ["Decisions", "article_limits", "open_logs", "open_run_decisions", "sealed_decisions"]
 
 _GUARD = "retry"
+_OURS = frozenset({"", "guard_decision", "user_request"})
 _CITES = 3
 _MOST_ATTEMPT = 1_000_000
 _LONGEST_ROUTE = 200
@@ -113,15 +115,12 @@ def open_logs(paths: Sequence[Path], *, now_ns: int) -> tuple[Retried, str]:
     for path in paths:
         place = path.resolve() if is_there(path) else path
         if place in seen:
-            raise Problem(
-                "gate retries",
-                found=f"{path} twice",
-                wanted="each log once",
-                remedy="name it once: its lines count twice",
-            )
+            raise _twice(path)
         seen.add(place)
-        sha256 = hashlib.sha256()
+        sha256, before = hashlib.sha256(), tally.lines
         tally.take(rows(_hashed(chunks(path), sha256), file=one_line(path.name)))
+        if sha256.hexdigest() in digests and tally.lines > before:  # a copy, or another name of the same file
+            raise _twice(path)
         digests.append(sha256.hexdigest())
     if not tally.lines:
         raise Problem(
@@ -138,12 +137,7 @@ def open_run_decisions(path: Path, *, now_ns: int) -> tuple[Retried, str, str]:
     run = open_run(path)
     tally, problems = _Tally(), list(run.seal_problems)
     if not problems:
-        for name, sealed in timeline.read_seal(path).files.items():
-            if name.endswith(".jsonl") and (path / name).is_file():
-                sha256 = hashlib.sha256()
-                tally.take(rows(_hashed(chunks(path / name, limit_bytes=sealed.bytes), sha256), file=one_line(name)))
-                if sha256.hexdigest() != sealed.sha256:
-                    problems.append(f"{name} changed while it was read")
+        tally, problems = sealed_decisions(path, run.digest)
     # Who the users' requests are the join says: probes and lines of another writer are none of theirs.
     requests = len(run.requests) or len(run.worker_requests) or None
     seen = tally.evidence(
@@ -156,6 +150,33 @@ def open_run_decisions(path: Path, *, now_ns: int) -> tuple[Retried, str, str]:
         late=run.late,
     )
     return seen, run.name, run.digest or strict.digest(problems)
+
+
+def sealed_decisions(path: Path, head: str) -> tuple["_Tally", list[str]]:
+    """Read the decisions of the run that was sealed with this head, a second time after `open_run`; with what is not as it was."""
+    tally: _Tally = _Tally()
+    seal = timeline.read_seal(path)
+    if seal_head(seal) != head:
+        return tally, ["seal.json changed while it was read"]
+    problems = []
+    for name, sealed in seal.files.items():
+        if not name.endswith(".jsonl"):
+            continue
+        sha256 = hashlib.sha256()
+        if is_there(path / name):
+            tally.take(rows(_hashed(chunks(path / name, limit_bytes=sealed.bytes), sha256), file=one_line(name)))
+        if sha256.hexdigest() != sealed.sha256:
+            problems.append(f"{name} changed while it was read")
+    return tally, problems
+
+
+def _twice(path: Path) -> Problem:
+    return Problem(
+        "gate retries",
+        found=f"{path} twice, or a copy of another log",
+        wanted="each log once",
+        remedy="name it once: its lines count twice",
+    )
 
 
 def _wire(run: Run) -> Wire | None:
@@ -198,17 +219,18 @@ class _Tally:
         self.unusable = 0
         self.why = ""
         self.unusable_cites: list[Cite] = []
-        self.ended_ns = 0
+        self.ended_ns = self.began_ns = 0
 
     def take(self, found: Iterable[Row | Defect]) -> None:
         for one in found:
             self.lines += 1
             if isinstance(one, Defect):
-                if one.event in ("", "guard_decision", "user_request"):
+                if not _OURS.isdisjoint(one.may_be):
                     self._cannot(Cite(one.file, one.line), f"{one.kind}: {one.found}")
                 continue
             if one.event in ("guard_decision", "user_request"):
                 self.ended_ns = max(self.ended_ns, one.wall_ns)
+                self.began_ns = min(self.began_ns or one.wall_ns, one.wall_ns)
                 wrong = self._decision(one) if one.event == "guard_decision" else self._request(one)
                 if wrong:
                     self._cannot(Cite(one.file, one.line), wrong)
@@ -231,6 +253,8 @@ class _Tally:
         if not isinstance(guard, str) or not guard:
             return "a decision of no guard"
         if guard != _GUARD:
+            if not guard.isascii() or re.sub(r"[^a-z]", "", guard.lower()) == _GUARD:
+                return f"a decision of the guard {shown(guard)}, wanted {_GUARD}, or another one's name"
             self.others += 1
             return ""
         if not isinstance(allowed, bool):
@@ -243,10 +267,11 @@ class _Tally:
         if route is not None and (not isinstance(route, str) or not 1 <= len(route) <= _LONGEST_ROUTE):
             return "a route that is no name"
         self._count(row, allowed)
+        share = row.fields.get("sampled", 1)
+        self.sampled += isinstance(share, bool) or share != 1
         if allowed:
             self.most_attempt = max(self.most_attempt, attempt or 0)
             self.uncounted += attempt is None
-            self.sampled += row.fields.get("sampled", 1) != 1
             if route is None:
                 self.unrouted += 1
             else:
@@ -302,6 +327,7 @@ class _Tally:
             requests=requests if source == "run" else len(self.requests) or None,
             wire=wire,
             ended_ns=self.ended_ns if ended_ns is None else ended_ns,
+            began_ns=self.began_ns if source == "log" else 0,
             now_ns=now_ns,
             seal_problems=problems,
             unusable=self.unusable,

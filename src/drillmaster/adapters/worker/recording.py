@@ -2,7 +2,8 @@
 
 1. One decision is one line `guard_decision` of the timeline, as `drillmaster.timeline.mark` writes it: one write, screened, at most
    4 kB, so that many processes share a file. A disk that is full or slow changes no decision.
-2. A denial is always written. Allowed ones may be left out, or sampled; a sampled line says which share is written (`sampled`).
+2. A denial is always written. Allowed ones may be left out, or sampled; each line then says which share of them is written
+   (`sampled`), a denial too: where none is written nothing else would tell.
 3. Of the facts only those of `FACTS` are written, and of them numbers, booleans and texts that are names. A key, a path, a tool's
    name or an identity is none of them: it may be of a model's wording, or worth hiding.
 4. Counters are by entry, guard, reason and allowed. They are counted whatever is written.
@@ -128,7 +129,7 @@ class Recorder:
                 fields[name] = value
         if _PLAIN.fullmatch(route):
             fields["route"] = route
-        if self._share < 1 and decision.allowed is True:
+        if self._share < 1:
             fields["sampled"] = self._share
         return fields
 

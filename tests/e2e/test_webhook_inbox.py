@@ -235,18 +235,23 @@ def test_a_terminator_that_is_killed_at_any_moment_loses_nothing_that_it_answere
                 kills["killed"] += 1
 
     def send(first: int) -> None:
-        for n in range(first, first + 60):
-            body = arrival(f"e{n:03}", amount=n + 1).body
-            for _ in range(500):
-                try:
-                    answer = hook.post(body)[0]
-                except (OSError, http.client.HTTPException):
-                    continue
-                assert answer in (202, 500)
-                if answer == 202:
-                    break
-            else:
-                raise AssertionError(f"e{n:03} was never answered")
+        rounds = 0
+        while not rounds or kills["killed"] < 15:  # a fast machine sends all of them again, as providers may
+            rounds += 1
+            for n in range(first, first + 60):
+                until_answered(n)
+
+    def until_answered(n: int) -> None:
+        body = arrival(f"e{n:03}", amount=n + 1).body
+        for _ in range(500):
+            try:
+                answer = hook.post(body)[0]
+            except (OSError, http.client.HTTPException):
+                continue
+            assert answer in (202, 500)
+            if answer == 202:
+                return
+        raise AssertionError(f"e{n:03} was never answered")
 
     listener, killer = threading.Thread(target=listen, daemon=True), threading.Thread(target=kill)
     listener.start()
@@ -266,7 +271,7 @@ def test_a_terminator_that_is_killed_at_any_moment_loses_nothing_that_it_answere
     connection = backend_of(named, within_s=5).connect()
     assert granted(connection, "acme") == {f"e{n:03}": [n + 1] for n in range(180)}
     connection.close()
-    assert kills["killed"] >= 10 and len(children) > 10
+    assert kills["killed"] >= 15 and len(children) > 10
 
 
 def test_what_waits_for_a_person_is_told_and_closed_from_the_command_line(named: str, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.e2e
 
 STORES = [
     "sqlite",
-    pytest.param("postgresql", marks=pytest.mark.needs("initdb")),
+    pytest.param("postgresql", marks=pytest.mark.needs("postgres")),
     pytest.param("redis", marks=pytest.mark.needs("redis-server")),
 ]
 

@@ -4,18 +4,19 @@
    script would find it. Loading `a.b.c` loads `a` and `a.b` first. What was taken from a package may be a module of it.
 2. Scripts: a relative specifier leads to a file, with one of the suffixes behind it, or to a folder's `index`; a bare one
    does where it leads there from a root. One that begins like an alias of a build (`@/`, `~/`, `#`, `/`) leads somewhere that
-   only the build knows: it cannot be resolved here.
+   only the build knows: it cannot be resolved here. Nor can a URL, but for those of packages.
 3. What is loaded is followed through the repository's own modules to the end. A package of somebody else's is not opened.
 """
 
 import posixpath
+import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from drillmaster.gates import _imports_python, _imports_script
-from drillmaster.gates._imports_names import DATA
+from drillmaster.gates._imports_names import DATA, on_shelf
 from drillmaster.gates._imports_shapes import Imported, Scan, Unparsed
 
 __all__ = ["PYTHON", "SCRIPTS", "Edge", "Paths", "Reached", "is_data", "reach", "scanned", "suffix_of"]
@@ -24,6 +25,8 @@ PYTHON = (".py", ".pyi", ".pyw")
 SCRIPTS = (".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts")
 _BINARY = (".so", ".pyd", ".pyc", ".pyx")
 _ALIASES = ("@/", "~", "#", "/", "$")
+_ELSEWHERE = re.compile(r"(?:data|blob|file|https?):", re.IGNORECASE)
+"""A module that lies in no package and in no file of the repository."""
 
 
 class Edge(NamedTuple):
@@ -109,7 +112,8 @@ class Paths:
                     for init in self._inits(folder)
                     if init != path
                 )
-        for one in scan.imports:
+        star = scan.exports if posixpath.basename(path).startswith("__init__.") else ()
+        for one in (*scan.imports, *scan.through, *star):
             yield from self._python(path, one)
 
     def unresolved(self, path: str, scan: Scan) -> Iterator[Imported]:
@@ -118,7 +122,9 @@ class Paths:
             return
         for one in scan.imports:
             relative = one.module.startswith(".")
-            if not one.module or one.module.startswith(_ALIASES) or (relative and not self._is_there(path, one.module)):
+            away = _ELSEWHERE.match(one.module) is not None and not on_shelf(one.module)
+            there = not relative or self._is_there(path, one.module)
+            if not one.module or one.module.startswith(_ALIASES) or away or not there:
                 yield one
 
     def script(self, path: str, specifier: str) -> str:

@@ -6,6 +6,8 @@
 3. A read is an attribute, a key or a field by one of these names, whatever it is of: nobody knows a type from a name.
 """
 
+import re
+
 __all__ = [
     "CALLS",
     "DATA",
@@ -16,6 +18,7 @@ __all__ = [
     "SCRIPT_MODELS",
     "SCRIPT_NETWORK",
     "listed",
+    "on_shelf",
     "script_listed",
 ]
 
@@ -50,6 +53,9 @@ NETWORK = frozenset(
         "asyncssh", "tornado", "twisted", "treq", "httplib2", "niquests", "curl_cffi", "requests_html", "pyppeteer", "playwright",
         "selenium", "mcp", "fastmcp", "zmq", "nats", "pika", "aio_pika", "kafka", "confluent_kafka", "aiokafka", "redis", "valkey",
         "psycopg", "psycopg2", "asyncpg", "pymongo", "motor", "pymysql", "aiomysql", "sqlalchemy", "subprocess",
+        "logging.handlers.HTTPHandler", "logging.handlers.SocketHandler", "logging.handlers.DatagramHandler",
+        "logging.handlers.SMTPHandler", "logging.handlers.SysLogHandler", "urllib.robotparser",
+        "concurrent.futures.ProcessPoolExecutor", "concurrent.futures.process",
         "multiprocessing", "pty", "pexpect", "sh", "plumbum", "_posixsubprocess", "posix", "asyncio.subprocess", "webbrowser",
     }
 )  # fmt: skip  # words
@@ -108,6 +114,11 @@ DATA = frozenset(
 )  # fmt: skip  # words
 """Suffixes of files that are no modules of anything."""
 
+_SHELVES = re.compile(
+    r"https://(?:esm\.sh/(?:v[0-9]+/|stable/|gh/)?|cdn\.skypack\.dev/|cdn\.jsdelivr\.net/npm/|unpkg\.com/|esm\.run/|jspm\.dev/"
+    r"|ga\.jspm\.io/npm:|deno\.land/x/)"
+)
+
 
 def listed(names: tuple[str, ...], known: frozenset[str], *, own: bool) -> str:
     """Give the listed module that one of some dotted names is, or lies below; "": none. `own`: the repository has it."""
@@ -120,16 +131,16 @@ def listed(names: tuple[str, ...], known: frozenset[str], *, own: bool) -> str:
     return ""
 
 
+def on_shelf(specifier: str) -> str:
+    """Give what stands before the package in a URL of one, a version of the shelf itself too; "": it is no such URL."""
+    found = _SHELVES.match(specifier)
+    return "" if found is None else found[0]
+
+
 def script_listed(specifier: str, known: frozenset[str]) -> str:
     """Give the listed package that a specifier is, or lies in; "": none."""
     plain = specifier.removeprefix("node:").removeprefix("npm:").removeprefix("jsr:")
-    for prefix in (
-        "https://esm.sh/",
-        "https://cdn.skypack.dev/",
-        "https://cdn.jsdelivr.net/npm/",
-        "https://unpkg.com/",
-    ):
-        plain = plain.removeprefix(prefix)
+    plain = plain.removeprefix(on_shelf(plain))
     parts = plain.split("/")
     # A version stands behind an @ that is not the first character: npm:openai@4.
     names = ["/".join(parts[:end]) for end in range(len(parts), 0, -1)]

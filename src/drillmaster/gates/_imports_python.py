@@ -4,15 +4,20 @@
 2. `importlib.import_module`, `__import__` and their kin with a constant are an import; with anything else, or handed around under
    another name, they are something that nobody can follow. So are `exec`, `eval`, `sys.modules`, `sys.path`, `__dict__`, and
    modules that run what they are handed (`pickle`, `ctypes`).
-3. Names are followed through `import a as b` and `from a import b as c`, and through a plain `x = importlib`.
-4. A read is `.NAME`, `["NAME"]`, `.get("NAME")`, `getattr(x, "NAME")`, `attrgetter("NAME")`, a pattern of `match`, a parameter, a
-   field or an imported name. `getattr` with a computed name could be any of them.
+   So is whatever changes where Python looks: `__path__`, `__package__`, the code of a function.
+3. Names are followed through `import a as b` and `from a import b as c`, and through a plain `x = importlib`. A text is known by
+   the name that it was given, and an annotation in quotes is read as what it says.
+4. A read is `.NAME`, `["NAME"]`, `.get("NAME")`, `getattr(x, "NAME")`, `attrgetter("NAME")`, a field of a format (`"{0.NAME}"`,
+   `"%(NAME)s"`), a pattern of `match`, a parameter, a field or an imported name. `getattr` with a computed name could be any of
+   them.
 """
 
 import ast
+import re
 import warnings
 from collections.abc import Iterator
 from functools import lru_cache
+from string import Formatter
 
 from drillmaster.gates._imports_names import CALLS, PARAMETERS, READS
 from drillmaster.gates._imports_shapes import Hit, Imported, Scan, Unparsed
@@ -28,21 +33,31 @@ _LOADS = frozenset(
 )  # fmt: skip  # words
 """With a constant they name a module."""
 _RUNS = frozenset({"exec", "eval", "compile", "builtins.exec", "builtins.eval", "builtins.compile", "vars", "globals",
-                   "locals", "builtins.vars", "builtins.globals", "builtins.locals", "__builtins__"})  # fmt: skip  # words
+                   "locals", "builtins.vars", "builtins.globals", "builtins.locals", "__builtins__", "importlib.reload",
+                   "gc.get_objects", "gc.get_referrers", "gc.get_referents", "timeit.timeit", "timeit.repeat", "timeit.Timer",
+                   "profile.run", "profile.runctx", "site.addsitedir", "site.addpackage"})  # fmt: skip  # words
 _RUNS_BY_NAME = frozenset(
     {
         "import_module", "__import__", "exec_module", "load_module", "load_source", "run_module", "run_path", "run_code",
         "resolve_name", "find_spec", "spec_from_file_location", "spec_from_loader", "module_from_spec", "SourceFileLoader",
         "SourcelessFileLoader", "ExtensionFileLoader", "entry_points", "__dict__", "__globals__", "__builtins__",
         "__getattribute__",
+        "_gcd_import", "_find_and_load", "f_builtins", "f_globals", "f_locals", "load_extension",
         "__subclasses__", "__loader__", "FunctionType", "CodeType", "iter_modules", "walk_packages",
     }
 )  # fmt: skip  # words
-_OF_SYS = frozenset({"sys.modules", "sys.path", "sys.meta_path", "sys.path_hooks"})
+_PLACES = frozenset({"__path__", "__code__"})
+"""Who sets or reads them decides what is found where, or what a function does."""
+_OWN_PLACE = frozenset({"__package__", "__spec__", "__name__", "__file__", "__loader__"})
+"""A module that sets its own is another for its relative imports."""
+_OF_SYS = frozenset({"sys.modules", "sys.path", "sys.meta_path", "sys.path_hooks", "sys.path_importer_cache"})
 _LOADERS = frozenset({"ctypes", "_ctypes", "cffi", "pickle", "_pickle", "marshal", "dill", "cloudpickle", "shelve", "imp",
-                      "zipimport", "code", "codeop"})  # fmt: skip  # words
+                      "zipimport", "code", "codeop", "pydoc", "cProfile", "pdb", "bdb", "doctest", "_imp", "_frozen_importlib",
+                      "_frozen_importlib_external", "importlib._bootstrap", "importlib._bootstrap_external",
+                      "logging.config", "unittest.mock"})  # fmt: skip  # words
 """Modules that run what they are handed, or load it from anywhere."""
 _GETTERS = frozenset({"get", "pop", "setdefault", "getlist", "get_all", "__getitem__", "__getattr__"})
+_GETATTR = frozenset({"getattr", "builtins.getattr", "inspect.getattr_static"})
 _BY_KEY = frozenset({"operator.attrgetter", "operator.itemgetter", "operator.methodcaller"})
 _OF_OS = ("os.system", "os.popen", "os.exec", "os.spawn", "os.posix_spawn", "os.fork")
 _OF_ASYNCIO = frozenset(
@@ -72,7 +87,10 @@ def scan(data: bytes) -> Scan:
 class _Walk:
     def __init__(self, tree: ast.Module) -> None:
         self._tree = tree
-        self._nodes = list(ast.walk(tree))
+        self._nodes = [*ast.walk(tree), *(part for quoted in _quoted(tree) for part in ast.walk(quoted))]
+        self._texts: dict[str, set[str]] = {}
+        """Texts by the names that they were given, of variables and of fields."""
+        self._taken: dict[str, Imported] = {}
         self._names: dict[str, str] = {}
         self._modules: set[str] = set()
         self._called: set[int] = set()
@@ -91,6 +109,7 @@ class _Walk:
             if isinstance(node, ast.Call):
                 self._call(node)
         inner = {id(node.value) for node in self._nodes if isinstance(node, ast.Attribute)}
+        through: dict[str, Imported] = {}
         for node in self._nodes:
             self._other(node)
             # `import a` and then `a.b.c`: what was loaded elsewhere is reached without an import of its own.
@@ -98,8 +117,14 @@ class _Walk:
                 full = self._full(node)
                 if full and self._root(node) in self._modules:
                     self.imports.append(Imported(node.lineno, full))
+                taken = self._taken.get(self._root(node))
+                if taken is not None:
+                    below = ".".join([taken.module, *_chain(node, taken.name)]).lstrip(".")
+                    through.setdefault(f"{taken.level} {below}", Imported(node.lineno, below, taken.level))
         return Scan(
             imports=_in_order(self.imports),
+            through=tuple(through.values()),
+            exports=tuple(Imported(1, "", 1, name) for name in _exports(self._tree)),
             bare=all(map(_binds_nothing, self._tree.body)),
             dynamic=_in_order(self.dynamic),
             reads=_in_order(self.reads),
@@ -117,18 +142,26 @@ class _Walk:
                 )
                 continue
             self.imports.append(Imported(node.lineno, node.module or "", node.level, alias.name))
+            self._taken[alias.asname or alias.name] = Imported(node.lineno, node.module or "", node.level, alias.name)
             if not node.level:
-                self._loader(node.lineno, node.module or "")
+                self._loader(node.lineno, f"{node.module}.{alias.name}")
             self._names[alias.asname or alias.name] = f"{node.module or ''}.{alias.name}"
             if alias.name in PARAMETERS:
                 self.reads.append(Hit(node.lineno, alias.name))
 
     def _loader(self, line: int, name: str) -> None:
-        if name.partition(".")[0] in _LOADERS:
-            self.dynamic.append(Hit(line, name))
+        parts = name.split(".")
+        found = next((one for n in range(1, len(parts) + 1) if (one := ".".join(parts[:n])) in _LOADERS), "")
+        if found:
+            self.dynamic.append(Hit(line, found))
 
     def _follow(self) -> None:
-        """Follow `x = importlib.import_module` and the like, twice."""
+        """Follow `x = importlib.import_module` and the like, twice; and texts to the names that they were given."""
+        for node in self._nodes:
+            for name, value in _bound(node):
+                text = _constant(value)
+                if text is not None:
+                    self._texts.setdefault(name, set()).add(text)
         for _ in range(2):
             for node in self._nodes:
                 target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
@@ -164,20 +197,48 @@ class _Walk:
                 self.dynamic.append(Hit(node.lineno, f"{full}()"))
             else:
                 self.imports.append(Imported(node.lineno, name.partition(":")[0]))
-        elif full in ("getattr", "builtins.getattr"):
-            name = _constant(node.args[1]) if len(node.args) > 1 else None
-            self._by_name(node.lineno, name, "getattr()")
+        elif full in _GETATTR:
+            self._called.add(id(node.func))
+            known = self._known(node.args[1]) if len(node.args) > 1 else ()
+            for one in known or (None,):
+                self._by_name(node.lineno, one, "getattr()")
+        elif full in ("setattr", "delattr", "builtins.setattr", "builtins.delattr"):
+            places = self._known(node.args[1]) if len(node.args) > 1 else ()
+            self.dynamic += [Hit(node.lineno, name) for name in places if name in _PLACES]
+        elif full == "operator.getitem":
+            self._keyed(node.lineno, node.args[1:2])
         elif full in _BY_KEY:
             for one in node.args[:1] if full.endswith("methodcaller") else node.args:
                 if not (isinstance(one, ast.Constant) and isinstance(one.value, int)):
                     self._by_name(node.lineno, _constant(one), f"{full}()")
         elif isinstance(node.func, ast.Attribute):
-            name = _constant(first)
-            if node.func.attr in _GETTERS and name in READS:
-                self.reads.append(Hit(node.lineno, f'["{name}"]'))
+            if node.func.attr in _GETTERS:
+                self._keyed(node.lineno, node.args[:2])
+            if node.func.attr in ("format", "format_map"):
+                self._formatted(node, node.func)
             if node.func.attr in CALLS:
                 self.reads.append(Hit(node.lineno, f".{node.func.attr}()"))
                 self._called.add(id(node.func))
+
+    def _known(self, node: ast.expr | None) -> tuple[str, ...]:
+        """Give the texts that an expression can be, as far as they stand here; (): it is computed."""
+        text = _constant(node)
+        if text is not None:
+            return (text,)
+        name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+        return tuple(sorted(self._texts.get(name, ())))
+
+    def _keyed(self, line: int, keys: list[ast.expr]) -> None:
+        self.reads += [Hit(line, f'["{name}"]') for one in keys for name in self._known(one) if name in READS]
+
+    def _formatted(self, node: ast.Call, how: ast.Attribute) -> None:
+        """Look what a format takes out of what it is handed; by keywords of the call itself it takes what stands there."""
+        given = {one.arg for one in node.keywords}
+        whole = how.attr == "format_map" or None in given  # a mapping: its keys are names here
+        for text in (name for one in (how.value, *node.args[:1]) for name in self._known(one)):
+            for parts in _fields_of(text):
+                read = parts if whole and parts[:1] and parts[0] not in given else parts[1:]
+                self.reads += [Hit(node.lineno, f".{part}") for part in read if part in READS]
 
     def _by_name(self, line: int, name: str | None, how: str) -> None:
         if name is None:
@@ -193,11 +254,16 @@ class _Walk:
         if isinstance(node, ast.Name | ast.Attribute):
             self._reference(node)
         elif isinstance(node, ast.Subscript):
-            key = _constant(node.slice)
-            if key in READS:
-                self.reads.append(Hit(node.lineno, f'["{key}"]'))
-            elif key in _RUNS_BY_NAME:
-                self.dynamic.append(Hit(node.lineno, str(key)))
+            for text in self._known(node.slice):
+                if text in READS:
+                    self.reads.append(Hit(node.lineno, f'["{text}"]'))
+                elif text in _RUNS_BY_NAME:
+                    self.dynamic.append(Hit(node.lineno, text))
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+            for text in self._known(node.left):
+                self.reads += [
+                    Hit(node.lineno, f'["{name}"]') for name in re.findall(r"%\(([^)]*)\)", text) if name in READS
+                ]
         elif isinstance(node, ast.MatchClass):
             self.reads += [Hit(node.lineno, f".{name}") for name in node.kwd_attrs if name in READS]
         elif isinstance(node, ast.MatchMapping):
@@ -210,9 +276,15 @@ class _Walk:
 
     def _reference(self, node: ast.Name | ast.Attribute) -> None:
         full = self._full(node)
+        said = node.id if isinstance(node, ast.Name) else node.attr
+        if said in _PLACES or (
+            said in _OWN_PLACE and isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+        ):
+            self.dynamic.append(Hit(node.lineno, said))
+            return
         if id(node) in self._called or not isinstance(node.ctx, ast.Load):
             return
-        if full in _RUNS or full in _LOADS or full in _OF_SYS:
+        if full in _RUNS or full in _LOADS or full in _OF_SYS or full in _GETATTR:
             self.dynamic.append(Hit(node.lineno, full))
         elif full.rpartition(".")[2] in _RUNS_BY_NAME or (
             isinstance(node, ast.Attribute) and node.attr in _RUNS_BY_NAME
@@ -239,6 +311,77 @@ def _constant(node: ast.expr | None) -> str | None:
         parts = [_constant(one) for one in node.values]
         return None if None in parts else "".join(one for one in parts if one)
     return None
+
+
+def _bound(node: ast.AST) -> Iterator[tuple[str, ast.expr | None]]:
+    """Give names, and what they are set to: by `=`, a loop over what is written out, or the default of a parameter."""
+    if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr):
+        for target in node.targets if isinstance(node, ast.Assign) else (node.target,):
+            yield from _target(target, node.value)
+    elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
+        if isinstance(node.iter, ast.Tuple | ast.List | ast.Set):
+            for value in node.iter.elts:
+                yield from _target(node.target, value)
+    elif isinstance(node, ast.arguments):
+        places = [*node.posonlyargs, *node.args]
+        yield from ((one.arg, value) for one, value in zip(reversed(places), reversed(node.defaults), strict=False))
+        yield from ((one.arg, value) for one, value in zip(node.kwonlyargs, node.kw_defaults, strict=True))
+
+
+def _target(target: ast.expr, value: ast.expr | None) -> Iterator[tuple[str, ast.expr | None]]:
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif isinstance(target, ast.Attribute):
+        yield target.attr, value
+    elif isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List):
+        for one, its in zip(target.elts, value.elts, strict=False):
+            yield from _target(one, its)
+
+
+def _chain(node: ast.expr, first: str) -> list[str]:
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return [first, *reversed(names)]
+
+
+def _exports(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if node.value is not None and any(isinstance(one, ast.Name) and one.id == "__all__" for one in targets):
+                yield from (text for one in ast.walk(node.value) if (text := _constant_of(one)) is not None)
+
+
+def _constant_of(node: ast.AST) -> str | None:
+    return _constant(node) if isinstance(node, ast.expr) else None
+
+
+def _quoted(tree: ast.Module) -> Iterator[ast.expr]:
+    """Read annotations in quotes; what is no Python says nothing."""
+    for node in ast.walk(tree):
+        said = getattr(node, "annotation", None) or getattr(node, "returns", None)
+        for part in ast.walk(said) if isinstance(said, ast.expr) else ():
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                try:
+                    found = ast.parse(part.value.strip(), mode="eval").body
+                except (SyntaxError, ValueError, RecursionError, MemoryError):
+                    continue
+                for inner in ast.walk(found):
+                    if isinstance(inner, ast.expr):
+                        inner.lineno = part.lineno
+                yield found
+
+
+def _fields_of(text: str) -> Iterator[list[str]]:
+    """Give the fields of a format, each in its parts: `{0.a[b]}` is 0, a, b."""
+    try:
+        fields = [name for _, name, _, _ in Formatter().parse(text) if name]
+    except ValueError:
+        return
+    for name in fields:
+        yield [part for part in re.split(r"[.\[\]]+", name) if part]
 
 
 def _binds_nothing(node: ast.stmt) -> bool:

@@ -25,9 +25,23 @@ _REACHES = frozenset(
     {"fetch", "XMLHttpRequest", "WebSocket", "EventSource", "sendBeacon", "WebTransport", "importScripts"}
 )
 _RUNS = frozenset(
-    {"eval", "Function", "createRequire", "require", "runInContext", "runInNewContext", "runInThisContext"}
+    {
+        "eval",
+        "Function",
+        "createRequire",
+        "require",
+        "runInContext",
+        "runInNewContext",
+        "runInThisContext",
+        "compileFunction",
+        "dlopen",
+        "_load",
+        "_linkedBinding",
+        "WebAssembly",
+    }
 )
 _ESCAPE = re.compile(r"\\(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r\n|[\s\S]))")
+_AROUND = ("parenthesized_expression", "as_expression", "satisfies_expression", "non_null_expression")
 _IDENTIFIERS = (
     "identifier",
     "property_identifier",
@@ -69,6 +83,7 @@ def _parsed(data: bytes, suffix: str) -> "Node":
 class _Walk:
     def __init__(self, root: "Node") -> None:
         self._root = root
+        self._texts: dict[str, set[str]] = {}
         self._told: set[int] = set()
         """Nodes that were told with what they stand in."""
         self.imports: list[Imported] = []
@@ -77,6 +92,10 @@ class _Walk:
         self.reaches: list[Hit] = []
 
     def scan(self) -> Scan:
+        for node in _every(self._root):
+            name, value = node.child_by_field_name("name"), _string(node.child_by_field_name("value"))
+            if node.type == "variable_declarator" and name is not None and value is not None:
+                self._texts.setdefault(_text(name), set()).add(value)
         for node in _every(self._root):
             self._node(node)
         return Scan(
@@ -97,27 +116,31 @@ class _Walk:
         elif kind == "member_expression":
             self._member(node, line)
         elif kind == "subscript_expression":
-            index = node.child_by_field_name("index")
-            key = _string(index)
-            if key in READS or key in CALLS:
-                self.reads.append(Hit(line, f'["{key}"]'))
-            elif key in _RUNS or key in _REACHES:
-                self.dynamic.append(Hit(line, f'["{key}"]'))
+            for key in self._known(node.child_by_field_name("index")):
+                if key in READS or key in CALLS:
+                    self.reads.append(Hit(line, f'["{key}"]'))
+                elif key in _RUNS or key in _REACHES or key == "constructor":
+                    self.dynamic.append(Hit(line, f'["{key}"]'))
+        elif kind == "with_statement":
+            self.dynamic.append(Hit(line, "with"))
         elif kind in _IDENTIFIERS:
             self._identifier(node, line)
         elif kind in ("pair_pattern", "property_signature", "public_field_definition", "field_definition"):
             key_node = node.child_by_field_name("key") or node.child_by_field_name("name")
             key_node = key_node or node.child_by_field_name("property")
-            key = _string(key_node) or _text(key_node)
-            if key in (READS if kind == "pair_pattern" else PARAMETERS):
-                self.reads.append(Hit(line, key))
+            if key_node is not None and key_node.type == "computed_property_name":
+                keys = self._known(key_node.named_children[0] if key_node.named_children else None)
+            else:
+                keys = (_string(key_node) or _text(key_node),)
+            self.reads += [Hit(line, key) for key in keys if key in (READS if kind == "pair_pattern" else PARAMETERS)]
 
     def _call(self, node: "Node", line: int) -> None:
         called = node.child_by_field_name("function") or node.child_by_field_name("constructor")
         name = _text(called)
         given = node.child_by_field_name("arguments")
         values = [one for one in given.named_children if one.type != "comment"] if given is not None else []
-        first = _string(values[0]) if values else None
+        known = self._known(values[0]) if values else ()
+        first = known[0] if known else None
         if name in (
             "require",
             "import",
@@ -130,8 +153,17 @@ class _Walk:
                 self._tell(called)
             if first is None:
                 self.dynamic.append(Hit(line, f"{name}()"))
-            else:
-                self.imports.append(Imported(line, first))
+            self.imports += [Imported(line, one) for one in known]
+        elif name in ("Worker", "SharedWorker") and node.type == "new_expression":
+            if first is None:
+                self.dynamic.append(Hit(line, f"new {name}()"))
+            self.imports += [Imported(line, one) for one in known]
+        elif name.startswith("import.meta.") or name == "require.context":
+            if called is not None:
+                self._tell(called)
+            self.dynamic.append(Hit(line, f"{name}()"))
+        elif name in ("setTimeout", "setInterval", "setImmediate") and first is not None:
+            self.dynamic.append(Hit(line, f"{name}() of a text"))
         elif name in ("Reflect.get", "Object.getOwnPropertyDescriptor"):
             key = _string(values[1]) if len(values) > 1 else None
             if key is None:
@@ -145,6 +177,13 @@ class _Walk:
             elif method == "get" and first in READS:
                 self.reads.append(Hit(line, f'["{first}"]'))
 
+    def _known(self, node: "Node | None") -> tuple[str, ...]:
+        """Give the texts that an expression can be, as far as they stand here; (): it is computed."""
+        text = _string(node)
+        if text is not None:
+            return (text,)
+        return tuple(sorted(self._texts.get(_text(node), ()))) if node is not None and node.type == "identifier" else ()
+
     def _tell(self, node: "Node") -> None:
         self._told |= {one.id for one in _every(node)}
 
@@ -153,8 +192,15 @@ class _Walk:
         said = _text(name)
         if node.id in self._told:
             return
+        above = node.parent
+        makes = above is not None and (
+            above.type in ("call_expression", "new_expression")
+            or _text(above.child_by_field_name("property")) in ("constructor", "_load")
+        )
         if said in READS:
             self.reads.append(Hit(line, f".{said}"))
+        elif said == "constructor" and makes:
+            self.dynamic.append(Hit(line, ".constructor"))
         elif said in _RUNS - {"require"} or _text(node) in (
             "module.require",
             "globalThis.require",
@@ -210,7 +256,12 @@ def _text(node: "Node | None") -> str:
 
 
 def _string(node: "Node | None") -> str | None:
-    """Give the text that a literal is, its escapes read; None: it is none, or is put together."""
+    """Give the text that a literal is, its escapes read, or several are that are put together; None: it is computed."""
+    while node is not None and node.type in _AROUND and node.named_children:
+        node = node.named_children[0]
+    if node is not None and node.type == "binary_expression" and _text(node.child_by_field_name("operator")) == "+":
+        left, right = (_string(node.child_by_field_name(side)) for side in ("left", "right"))
+        return None if left is None or right is None else left + right
     if node is None or node.type not in ("string", "template_string"):
         return None
     if any(one.type == "template_substitution" for one in node.named_children):

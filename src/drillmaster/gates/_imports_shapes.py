@@ -30,6 +30,10 @@ class Scan(msgspec.Struct, frozen=True, kw_only=True):
     reads: tuple[Hit, ...] = ()
     bare: bool = False
     """Whether it binds no name but those in double underscores: an `__init__` that is only passed through."""
+    through: tuple[Imported, ...] = ()
+    """What is reached below a package that was imported by name: `from app import helpers`, and `helpers.llm`."""
+    exports: tuple[Imported, ...] = ()
+    """What `__all__` names: of a package, modules that a star imports."""
     reaches: tuple[Hit, ...] = ()
     """Calls that reach out without an import of their own: `os.system`, `fetch`."""
 

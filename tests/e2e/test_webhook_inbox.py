@@ -168,7 +168,7 @@ rule = Slow()
 def test_workers_that_are_killed_over_and_over_grant_each_event_once(named: str, tmp_path: Path) -> None:
     (tmp_path / "slowrule.py").write_text(SLOW)
     path = settings(tmp_path, inbox=named, lease_s=0.3)
-    total = 300
+    total = 600
     with open_inbox(named, within_s=20) as inbox:
         inbox.keep_all([arrival(f"e{n:03}", amount=n + 1) for n in range(total)])
     words = [

@@ -191,7 +191,12 @@ _MALFORMED = Checked(signature="malformed")
 
 
 def check(scheme: Scheme, headers: Iterable[tuple[bytes, bytes]], body: bytes, keys: Sequence[Key]) -> Checked:
-    """Hold a body against what its headers say. Names of `headers` are in lower case, each line of them by itself."""
+    """Hold a body against what its headers say. Names of `headers` are in lower case, each line of them by itself.
+
+    A body that is no bytes was decoded by somebody: it is `malformed`, since nobody knows what came.
+    """
+    if type(body) not in (bytes, bytearray):
+        return _MALFORMED
     read = _read(scheme, headers)
     if isinstance(read, Checked):
         return read

@@ -1,9 +1,11 @@
 """The house keeps its own rules: rooms, names, sizes, events, pages."""
 
 import ast
+import importlib.metadata
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -138,6 +140,48 @@ def test_a_program_that_a_test_needs_is_installed_in_ci() -> None:
         for program in re.findall(r"[\"']([\w.-]+)[\"']", arguments)
     }
     assert needed - {"program"} <= set(installed)
+
+
+def names_of_extra(extra: str) -> set[str]:
+    """List the distributions that installing drillmaster with this extra brings, by their normal names."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    own = {"": project["dependencies"], **project["optional-dependencies"]}
+    found: set[tuple[str, str]] = set()
+    left = [("drillmaster", ""), ("drillmaster", extra)]
+    while left:
+        name, one = left.pop()
+        if (name, one) in found:
+            continue
+        found.add((name, one))
+        try:
+            needs = own[one] if name == "drillmaster" else importlib.metadata.requires(name) or []
+        except importlib.metadata.PackageNotFoundError:  # for another platform
+            continue
+        for need in needs:
+            if name != "drillmaster" and "extra ==" in need and not (one and re.search(rf"extra == .{one}\b", need)):
+                continue
+            other, extras = re.match(r"([\w.-]+)(?:\[([^\]]*)\])?", need).groups()  # type: ignore[union-attr]  # PEP 508
+            left += [(normal(other), each.strip()) for each in ("", *(extras or "").split(","))]
+    return {name for name, _ in found}
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.mark.parametrize(("extra", "room"), [("test", "tests"), ("e2e", "tests/e2e")])
+def test_a_library_that_a_test_imports_comes_with_its_extra(extra: str, room: str) -> None:
+    of = importlib.metadata.packages_distributions()
+    brought = names_of_extra(extra)
+    imports = re.compile(r"^ *(?:from|import) (\w+)|importorskip\(\"(\w+)", re.MULTILINE)
+    missing = {
+        (library, str(path.relative_to(ROOT)))
+        for path in (ROOT / room).rglob("*.py")
+        if extra == "e2e" or "e2e" not in path.parts
+        for library in map("".join, imports.findall(path.read_text()))
+        if library in of and not brought & {normal(name) for name in of[library]}
+    }
+    assert missing == set()
 
 
 def documented_events(*files: str) -> set[str]:

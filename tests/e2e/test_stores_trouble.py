@@ -1,6 +1,7 @@
 """A store in trouble denies, in time, without a word of a password; and it is back at work as soon as the server is."""
 
 import asyncio
+import gc
 import os
 import threading
 import time
@@ -324,6 +325,23 @@ async def _cancelled(server: Server) -> None:  # noqa: F811
 
 def test_a_question_that_was_cancelled_leaves_no_answer_to_the_next_one(server: Server) -> None:  # noqa: F811
     asyncio.run(_cancelled(server))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a loop that ended has not closed them
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_worker_that_starts_a_loop_for_each_job_is_answered_in_each(server: Server) -> None:  # noqa: F811
+    store = server.async_store(5)
+
+    async def job() -> int | None:
+        return (await decide_async(LIMITS, CALL, store)).left
+
+    assert [asyncio.run(job()) for _ in range(3)] == [29, 28, 27]
+
+    async def end() -> None:
+        await store.close()
+
+    asyncio.run(end())
+    gc.collect()
 
 
 async def _stopped_in_a_loop(server: Server) -> None:  # noqa: F811

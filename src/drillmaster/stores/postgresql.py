@@ -184,6 +184,7 @@ class AsyncPostgreSQLStore:
         self._within_s = within_s
         self._info = _conninfo(url, within_s, self.place)
         self._idle: list[_Link] = []
+        self._pid = os.getpid()
 
     async def ask(self, law: AnyLaw, key: str, question: Any) -> Any:
         try:
@@ -198,6 +199,8 @@ class AsyncPostgreSQLStore:
             link.close()
 
     async def _asked(self, law: AnyLaw, key: str, question: Any) -> Any:
+        if self._pid != os.getpid():  # a parent's connections stay open, and the parent's
+            self._idle, self._pid = [], os.getpid()
         while True:
             link = self._idle.pop() if self._idle else None
             kept = link is not None

@@ -247,6 +247,7 @@ class AsyncRedisStore:
         self.place = self._said.place
         self._within_s = within_s
         self._idle: list[Any] = []
+        self._owner: Any = None
         self._kind, self._options = self._said.reading(redis.asyncio.connection, redis.asyncio.retry.Retry)
 
     async def ask(self, law: AnyLaw, key: str, question: Any) -> Any:
@@ -260,12 +261,20 @@ class AsyncRedisStore:
         return telling.read(row, self.place)
 
     async def close(self) -> None:
+        self._own()
         idle, self._idle = self._idle, []
         for connection in idle:
             await connection.disconnect(nowait=True)
 
+    def _own(self) -> None:
+        """Forget connections of a loop that is over, or of a parent: neither can be read or closed here."""
+        owner = (os.getpid(), asyncio.get_running_loop())
+        if self._owner != owner:
+            self._idle, self._owner = [], owner
+
     async def _asked(self, count: int, by_digest: bytes, by_text: bytes, said: bytes) -> Any:
         errors = self._said.redis.exceptions
+        self._own()
         while True:
             connection = self._idle.pop() if self._idle else None
             kept = connection is not None

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from drillmaster.adapters.worker.serving import listen
+from drillmaster.errors import Problem
 from drillmaster.evidence import Row, rows
 from drillmaster.timeline import chunks
 from tests.e2e.guardlab import CLI, QUOTA, RETRY, Served, prepared, served, write_guards
@@ -107,7 +109,7 @@ def test_a_store_that_dies_denies_at_once_and_allows_again_when_it_is_back(tmp_p
 def test_hundreds_of_connections_stay_open_and_each_is_answered_in_order(tmp_path: Path) -> None:
     body = json.dumps(EVENT).encode()
     head = (
-        b"POST /v1/webhook HTTP/1.1\r\nhost: l\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+        b"POST /v1/webhook HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
         % len(body)
     )
 
@@ -153,8 +155,8 @@ def test_a_stores_url_may_come_from_the_environment(tmp_path: Path) -> None:
 
 def test_who_sends_slowly_or_too_much_is_turned_away_and_holds_nobody_up(tmp_path: Path) -> None:
     with served(tmp_path, "--read-within-s", "0.3", "--connections", "4") as server:
-        assert b" 408 " in raw(server.port, b"POST /v1/retry HTTP/1.1\r\nhost: l\r\n")
-        head = b"POST /v1/retry HTTP/1.1\r\nhost: l\r\ncontent-type: application/json\r\n"
+        assert b" 408 " in raw(server.port, b"POST /v1/retry HTTP/1.1\r\nhost: localhost\r\n")
+        head = b"POST /v1/retry HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
         assert b" 408 " in raw(server.port, head + b"content-length: 10\r\n\r\n{")
         assert b" 413 " in raw(server.port, head + b"content-length: 10000000\r\n\r\n{")
         slow = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(4)]
@@ -236,7 +238,7 @@ def test_a_socket_file_is_for_this_user_alone_and_a_live_one_is_not_taken(short_
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         with socket.socket(socket.AF_UNIX) as wire:
             wire.connect(str(path))
-            wire.sendall(b"GET /healthz HTTP/1.1\r\nhost: l\r\nconnection: close\r\n\r\n")
+            wire.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
             assert wire.recv(65_536).startswith(b"HTTP/1.1 200 ")
         second = subprocess.run(
             [*CLI, "guard", "serve", "--guards", "guards.json", "--store", "sqlite:store.db", "--listen", f"unix:{path}"],
@@ -246,6 +248,33 @@ def test_a_socket_file_is_for_this_user_alone_and_a_live_one_is_not_taken(short_
         assert "a path that cannot be had" in second.stderr
     with served(tmp_path, listen=f"unix:{path}"):  # the one before was killed and left its file
         assert path.exists()
+
+
+def test_a_socket_file_is_taken_by_one_of_two_that_start_at_once(short_dir: Path) -> None:
+    path = short_dir / "g.sock"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))  # and it never listens: left behind
+    first, _ = listen(f"unix:{path}")  # it is bound, and its event loop has not begun
+    with contextlib.closing(first):
+        with pytest.raises(Problem, match="a path that cannot be had"):
+            listen(f"unix:{path}")
+        with socket.socket(socket.AF_UNIX) as wire:
+            wire.connect(str(path))
+
+
+def test_a_port_is_taken_by_one_of_two_that_start_at_once() -> None:
+    first, name = listen("127.0.0.1:0")
+    with contextlib.closing(first), pytest.raises(Problem, match="a port that cannot be had"):
+        listen(name.removeprefix("http://"))
+
+
+def test_a_browsers_page_by_its_own_name_reads_nothing(tmp_path: Path) -> None:
+    head = b"GET %b HTTP/1.1\r\nhost: evil.example:8787\r\n\r\n"
+    with served(tmp_path) as server:
+        for path in (b"/healthz", b"/metrics", b"/v1"):
+            assert raw(server.port, head % path).startswith(b"HTTP/1.1 421 ")
+    with served(tmp_path, env={"DRILLMASTER_GUARD_TOKEN": TOKEN}) as server:  # no page has the token
+        assert raw(server.port, head % b"/metrics").startswith(b"HTTP/1.1 401 ")
 
 
 def test_decisions_of_several_processes_are_whole_lines_of_one_file(tmp_path: Path) -> None:

@@ -303,5 +303,55 @@ def test_an_address_is_host_and_port(where: str, found: tuple[str, int]) -> None
 def test_no_bytes_crash_it_and_each_answer_is_a_whole_one(data: list[bytes]) -> None:
     wire = met(*data)
     for status in statuses(wire.wrote):
-        assert status in (100, 200, 400, 401, 403, 408, 413, 415, 431)
+        assert status in (100, 200, 400, 401, 403, 408, 413, 415, 421, 431)
     assert not wire.wrote or wire.wrote.startswith(b"HTTP/1.1 ")
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:8787", 200),
+        ("[::1]:8787", 200),
+        ("10.0.0.4", 200),
+        ("localhost", 200),
+        ("Guards.LocalHost:1", 200),
+        ("evil.example:8787", 421),
+        ("127.0.0.1.evil.example:8787", 421),
+        ("localhost.evil.example", 421),
+        ("0x7f.1:8787", 421),
+        ("guards", 421),
+    ],
+)
+def test_a_page_whose_name_was_made_to_lead_here_reads_nothing(host: str, status: int) -> None:
+    async def run() -> list[int]:
+        connection, wire = _Connection(Server(echo, refuse, names=False)), Remembers()
+        connection.connection_made(wire)
+        connection.data_received(f"GET /metrics HTTP/1.1\r\nhost: {host}\r\n\r\n".encode())
+        return statuses(wire.wrote)
+
+    assert asyncio.run(run()) == [status]
+
+
+@pytest.mark.parametrize(
+    ("field", "status"),
+    [
+        ("origin: null", 403),
+        ("sec-fetch-site: cross-site", 403),
+        ("sec-fetch-site: same-site", 403),
+        ("sec-fetch-site: none", 200),  # somebody wrote the address themselves
+        ("sec-fetch-mode: cors", 200),  # Node's fetch says so
+    ],
+)
+def test_a_page_gets_nothing_by_a_form_without_a_body(field: str, status: int) -> None:
+    asked = f"POST /v1/x/succeeded HTTP/1.1\r\nhost: l\r\ncontent-length: 0\r\n{field}\r\n\r\n"
+    assert statuses(met(asked.encode()).wrote) == [status]
+
+
+def test_no_answer_may_be_kept_by_anything_between() -> None:
+    for asked in (post(b"{}"), b"GET /v1 HTTP/1.1\r\nhost: l\r\n\r\n", b"GARBAGE\r\n\r\n"):
+        assert b"\r\ncache-control: no-store\r\n" in met(asked).wrote
+
+
+def test_who_connects_and_asks_nothing_has_no_longer_than_a_request_may_take() -> None:
+    assert met(after_s=6, bounds=Bounds(read_s=5)).half
+    assert not met(after_s=4, bounds=Bounds(read_s=5)).half

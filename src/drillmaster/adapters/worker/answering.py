@@ -170,7 +170,9 @@ async def _until_told(guarding: Guarding, sock: socket.socket, name: str, token:
         loop.add_signal_handler(number, told.set)
     loop.add_signal_handler(signal.SIGHUP, again.set)
     answers = Answers(guarding)
-    server = Server(answers.answer, answers.refuse, bounds=bounds, token=token, failed=_say_of(_complain))
+    # A browser reaches neither a socket file nor what wants a token, whatever name its page has.
+    names = bool(token) or sock.family == socket.AF_UNIX
+    server = Server(answers.answer, answers.refuse, bounds=bounds, token=token, names=names, failed=_say_of(_complain))
     answers.server = server
     await server.start(sock)
     reloading = loop.create_task(_reload(guarding, answers, again))

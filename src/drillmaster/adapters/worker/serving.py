@@ -3,20 +3,23 @@
 1. A request is read whole, within bounds and a deadline, before it is answered; one that means two things is refused (`http1`).
 2. A connection is answered in its own order. While an answer is being made, or the client reads none, little more is read from it.
 3. What listens beyond loopback wants a token. A page in a browser is nobody's worker: whoever sends `Origin` is turned away, and a
-   body has to call itself JSON, which no page may do unasked.
+   body has to call itself JSON, which no page may do unasked. Where no token is asked for, `Host` has to be an address or
+   `localhost` (`names`): a page whose own name was made to lead here sends that name, and with a GET no `Origin`.
 4. At the end nobody new is let in, what was begun is answered, and connections without a request are closed. That takes `DRAIN_S`
    at most.
 """
 
 import asyncio
 import contextlib
+import fcntl
 import functools
 import hmac
+import ipaddress
 import os
 import socket
 import stat
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -28,8 +31,11 @@ __all__ = ["BODY_BYTES", "Asked", "Bounds", "Reply", "Server", "listen", "spoken
 
 BODY_BYTES = 1 << 16
 _HEAD_BYTES = 1 << 14
-_KEPT = frozenset({b"authorization", b"content-type", b"origin"})
+_KEPT = frozenset({b"authorization", b"content-type", b"origin", b"sec-fetch-site"})
+_OF_A_PAGE = frozenset({b"cross-site", b"same-site", b"same-origin"})
 _SWEEP_S = 0.25
+_BACKLOG = 1_024
+_LOCK_S = 2.0
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +46,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     read_s: float = 5.0
     """For a whole request, from its first byte on."""
     idle_s: float = 75.0
-    """Between two requests of a connection."""
+    """Between two requests of a connection. Before its first one it is `read_s`."""
     drain_s: float = 5.0
 
 
@@ -63,7 +69,7 @@ Answer = Callable[[Asked], "Reply | Awaitable[Reply]"]
 _STATUS = {
     200: "OK", 204: "No Content", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found",
     405: "Method Not Allowed", 408: "Request Timeout", 413: "Content Too Large", 415: "Unsupported Media Type",
-    431: "Request Header Fields Too Large", 500: "Internal Server Error", 503: "Service Unavailable",
+    421: "Misdirected Request", 431: "Request Header Fields Too Large", 500: "Internal Server Error", 503: "Service Unavailable",
 }  # fmt: skip  # a table
 
 
@@ -77,12 +83,17 @@ class Server:
         *,
         bounds: Bounds | None = None,
         token: str = "",
+        names: bool = True,
         failed: Callable[[BaseException], None] | None = None,
     ) -> None:
-        """`token` "": none is asked for. `failed` is told of an error in `answer`, whose client gets a 500."""
+        """`token` "": none is asked for. `names`: whether it may be called by any name, and not by address alone.
+
+        `failed` is told of an error in `answer`, whose client gets a 500.
+        """
         self.answer, self.refuse = answer, refuse
         self.bounds = bounds or Bounds()
         self.token = token.encode()
+        self.names = names
         self.failed = failed
         self.draining = False
         self.date = _date()
@@ -98,9 +109,9 @@ class Server:
         loop = asyncio.get_running_loop()
         self._sweeper = self._sweeper or loop.create_task(self._sweep())
         if sock.family == socket.AF_UNIX:
-            self._servers.append(await loop.create_unix_server(lambda: _Connection(self), sock=sock, backlog=1024))
+            self._servers.append(await loop.create_unix_server(lambda: _Connection(self), sock=sock, backlog=_BACKLOG))
         else:
-            self._servers.append(await loop.create_server(lambda: _Connection(self), sock=sock, backlog=1024))
+            self._servers.append(await loop.create_server(lambda: _Connection(self), sock=sock, backlog=_BACKLOG))
 
     async def drain(self) -> None:
         """Let nobody new in, answer what was begun, and end. Cancels what is not answered in time."""
@@ -150,6 +161,7 @@ class _Connection(asyncio.Protocol):
         self._full = False
         self._ended = False
         self._half_closed = False
+        self._asked = False
 
     # -- the transport's --
 
@@ -208,13 +220,13 @@ class _Connection(asyncio.Protocol):
     def look_at_the_clock(self, now_s: float) -> None:
         if self._task is not None:
             return  # an answer is being made, and has a limit of its own
-        begun = bool(self._held) or self._head is not None
+        bounds, begun = self._server.bounds, bool(self._held) or self._head is not None
         if self._ended or self._full:
-            if now_s - self._since_s > self._server.bounds.read_s:
+            if now_s - self._since_s > bounds.read_s:
                 self.abort()
-        elif begun and now_s - self._since_s > self._server.bounds.read_s:
+        elif begun and now_s - self._since_s > bounds.read_s:
             self._turn_away(408, "the request did not come whole in time")
-        elif not begun and now_s - self._since_s > self._server.bounds.idle_s:
+        elif not begun and now_s - self._since_s > (bounds.idle_s if self._asked else bounds.read_s):
             self._close()
 
     def abort(self) -> None:
@@ -282,8 +294,10 @@ class _Connection(asyncio.Protocol):
     def _check(self, head: http1.RequestHead) -> None:
         """Turn away by the head alone: nobody's body is read before it is known that it may come. Raises _Turned."""
         named = head.named
-        if b"origin" in named:
+        if b"origin" in named or named.get(b"sec-fetch-site", b"").strip().lower() in _OF_A_PAGE:
             raise _Turned(403, "a page in a browser is no worker")
+        if not self._server.names and head.host and not _is_address(head.host):
+            raise _Turned(421, "called by a name: by its address, or localhost")
         token = self._server.token
         if token and head.path != "/healthz":
             scheme, _, said = named.get(b"authorization", b"").partition(b" ")
@@ -301,6 +315,7 @@ class _Connection(asyncio.Protocol):
     # -- answering --
 
     def _answer(self, asked: Asked) -> None:
+        self._asked = True
         try:
             made = self._server.answer(asked)
         except Exception as error:  # noqa: BLE001 - our own mistake is a 500 for this one, and told
@@ -340,6 +355,7 @@ class _Connection(asyncio.Protocol):
             lines.append(f"content-type: {reply.content_type}\r\ncontent-length: {len(reply.body)}")
         if not keep:
             lines.append("connection: close")
+        lines.append("cache-control: no-store")
         body = b"" if (head is not None and head.method == "HEAD") or reply.status == 204 else reply.body
         self._transport.write("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body)
         self._since_s = self._loop.time()
@@ -370,6 +386,22 @@ def _status_line(status: int) -> str:
     return f"HTTP/1.1 {status} {_STATUS.get(status, 'Status')}"
 
 
+@functools.lru_cache(64)
+def _is_address(host: bytes) -> bool:
+    """Whether a Host field, its port left aside, is an address or `localhost`: no page's name can be made to lead to these."""
+    text = host.decode("latin-1").strip().lower()
+    name, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal():
+        name = text
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        ipaddress.ip_address(name[1:-1] if name[:1] == "[" and name[-1:] == "]" else name)
+    except ValueError:
+        return False
+    return True
+
+
 def _date() -> str:
     """Write the Date field (RFC 9110, 6.6.1): four times a second for all answers, and not for each."""
     return time.strftime("date: %a, %d %b %Y %H:%M:%S GMT", time.gmtime())
@@ -393,6 +425,7 @@ def listen(where: str) -> tuple[socket.socket, str]:
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
+        sock.listen(_BACKLOG)  # at once: two that are bound and do not listen yet may have one port
     except OSError as error:
         sock.close()
         raise Problem(
@@ -426,10 +459,12 @@ def _listen_unix(path: str) -> tuple[socket.socket, str]:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     before = os.umask(0o177)
     try:
-        with contextlib.suppress(FileNotFoundError):
-            if stat.S_ISSOCK(Path(path).lstat().st_mode) and not _somebody_listens(path):
-                Path(path).unlink()
-        sock.bind(path)
+        with _alone(Path(path).parent):
+            with contextlib.suppress(FileNotFoundError):
+                if stat.S_ISSOCK(Path(path).lstat().st_mode) and not _somebody_listens(path):
+                    Path(path).unlink()
+            sock.bind(path)
+            sock.listen(_BACKLOG)
     except OSError as error:
         sock.close()
         raise Problem(
@@ -441,6 +476,25 @@ def _listen_unix(path: str) -> tuple[socket.socket, str]:
     finally:
         os.umask(before)
     return sock, place
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Be the only server that looks at a folder's sockets: one that is bound and does not listen yet looks dead to another."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        until_s = time.monotonic() + _LOCK_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until_s:
+                    raise
+                time.sleep(0.01)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _somebody_listens(path: str) -> bool:

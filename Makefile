@@ -51,7 +51,7 @@ docs: $(VENV)/.have-test ## links, commands and generated pages of docs/ hold
 reference: $(VENV)/.have-test ## write docs/reference anew from the code
 	$(PY) -m tools.reference
 
-bench: $(VENV)/.have-test ## measure what users wait for, beside peers that are installed
+bench: $(VENV)/.have-bench ## measure what users wait for, beside peers that are installed
 	$(PY) -m bench
 
 # guidellm and aiperf are large, and not installed by anything here: make bench-llm TOOLS=GUIDELLM/bin:AIPERF/bin
@@ -74,6 +74,10 @@ $(VENV)/.have-test: pyproject.toml | $(PY)
 $(VENV)/.have-e2e: pyproject.toml | $(PY)
 	$(PIP) install -q -e '.[e2e]'
 	@touch $(VENV)/.have-demo $(VENV)/.have-test $@
+
+$(VENV)/.have-bench: pyproject.toml | $(PY)
+	$(PIP) install -q -e '.[bench]'
+	@touch $(VENV)/.have-demo $(VENV)/.have-test $(VENV)/.have-e2e $@
 
 $(VENV)/.have-dev: pyproject.toml | $(PY)
 	$(PIP) install -q -e '.[dev]'

@@ -10,9 +10,7 @@ HERE = Path(__file__).parent
 def main() -> int:
     """Run each; the first code that is not 0."""
     if len(sys.argv) > 1:  # each measurement has options of its own
-        raise SystemExit(
-            "usage: python -m bench    (no options; see python bench/engine.py --help and its neighbours)"
-        )
+        raise SystemExit("usage: python -m bench    (no options; see python bench/engine.py --help and its neighbours)")
     codes = []
     for script in (
         "proxy.py",
@@ -27,6 +25,8 @@ def main() -> int:
         "lease.py",
         "retry_guard.py",
         "quota.py",
+        "tools.py",
+        "guard.py",
     ):
         print(f"\n## bench/{script}\n", flush=True)
         codes.append(subprocess.run([sys.executable, HERE / script], check=False).returncode)

@@ -97,6 +97,24 @@ def test_the_harness_of_another_process_is_looked_at_as_it_runs(repo: Repo) -> N
     assert SECRET not in told + out.read_text()
 
 
+@pytest.mark.needs("ip", "unshare")
+def test_a_process_in_a_network_of_its_own_is_refused_as_its_routes_are_others(repo: Repo) -> None:
+    with subprocess.Popen(["unshare", "-rn", "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as harness:
+        assert harness.stdin is not None and harness.stdout is not None
+        harness.stdin.write(b"there\n")
+        harness.stdin.flush()
+        apart = harness.stdout.readline() == b"there\n"
+        code, told = said(
+            repo.path, "evidence", "new", "lease-lab", "--host", "lab-7", "--out", "-", "--pid", str(harness.pid)
+        )
+        harness.stdin.close()
+        harness.wait(10)
+    if not apart:
+        pytest.skip("needs a network namespace of its own")
+    assert code == 2
+    assert "a network of its own" in told and f"nsenter --net --target {harness.pid}" in told
+
+
 def test_prompts_are_searched_as_the_change_has_them(repo: Repo) -> None:
     out = str(lab(repo))
     repo.branch("change")

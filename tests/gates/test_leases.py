@@ -31,7 +31,8 @@ def test_a_lab_that_is_apart_passes() -> None:
         "LOCK", "LOCK_URL", "APP_LOCK_TOKEN", "lockServiceToken", "LOCKTOKEN", "LOCKS_API", "REDLOCK_URL", "PGLOCK_DSN",
         "DISTLOCK2", "UNLOCK_KEY", "FENCING", "FENCING_TOKEN", "FENCE_KEY", "LEASE_TTL", "leaseUntil", "ETCD_PASSWORD",
         "ETCDCTL_USER", "DLM_TOKEN", "ZK_HOSTS", "ZOOKEEPER_AUTH", "CONSUL_HTTP_TOKEN", "CHUBBY_CELL", "MUTEX_URL", "lock",
-        "Lock-Key",
+        "Lock-Key", "PRODLOCKPASSWORD", "APPFENCINGKEY", "MYLEASETOKEN", "DLMTOKEN", "CONSULTOKEN", "ZKPASSWORD", "REDISREDLOCKURL",
+        "INTERLOCKS_DSN", "CLOCKLOCKURL", "\uff2c\uff2f\uff23\uff2b_URL", "L\u041eCK_URL",
     ],
 )  # fmt: skip  # words
 def test_a_name_of_a_locks_credential_is_found(name: str) -> None:
@@ -45,7 +46,8 @@ def test_a_name_of_a_locks_credential_is_found(name: str) -> None:
     [
         "BLOCKSIZE", "BLOCK_SIZE", "CLOCK_SKEW", "UNBLOCKED", "CLOCKS", "RELEASE", "PRESS_RELEASE", "PLEASE", "OFFENCE", "DEFENCE",
         "LOCALE", "LC_ALL", "DEADLOCK_TIMEOUT", "NUMLOCK", "CAPSLOCK", "LOCKDOWN_LEVEL", "LOCKER_SIZE", "WARLOCKS", "DATABASE_URL",
-        "PATH", "", "_", "LO_CK",
+        "PATH", "", "_", "LO_CK", "CONSULTANT_NAME", "RELEASES", "BLOCKLIST", "DATABLOCKSIZE", "CLOCKSPEED", "RELEASENAME",
+        "ZKSYNC_RPC", "NEWRELEASEDATE", "UNCONSULTED",
     ],
 )  # fmt: skip  # words
 def test_a_name_that_only_contains_such_letters_is_none(name: str) -> None:
@@ -54,6 +56,8 @@ def test_a_name_that_only_contains_such_letters_is_none(name: str) -> None:
 
 def test_names_of_the_policys_own_are_found_and_let_go_whole() -> None:
     assert told(names("PROD_REDIS_URL"))["lab-names"].status == "fail"
+    for other in ("prod_redis_url", "Prod_Redis_Url"):
+        assert told(names(other))["lab-names"].status == "fail"
     allowed = limits(allow_names=("ETCD_VERSION", "LOCK_DEMO"))
     assert told(names("LOCK_DEMO"), allowed)["lab-names"].status == "pass"
     assert told(names("LOCK_DEMO_2"), allowed)["lab-names"].status == "fail"
@@ -87,6 +91,24 @@ ALL = ipaddress.ip_network("10.20.0.0/24")
 )
 def test_the_row_by_which_packets_leave_is_found_as_the_kernel_finds_it(rows: list[Route], ways: int) -> None:
     assert len(way_to(ALL, rows, default_counts=True)) == ways
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("::ffff:10.20.0.7", "10.20.0.7/32"),
+        ("::ffff:10.20.0.0/120", "10.20.0.0/24"),
+        ("::ffff:0:0/96", "0.0.0.0/0"),
+        ("10.20.0.7/24", "10.20.0.0/24"),
+        ("fd00::7", "fd00::7/128"),
+        ("::/0", "::/0"),
+    ],
+)
+def test_an_address_of_ipv4_that_is_written_as_one_of_ipv6_is_reached_as_ipv4(said: str, meant: str) -> None:
+    assert str(network(said)) == meant
+    seen = lab(routes=(Route(to="10.20.0.0/16", via="192.0.2.1"),))
+    found = told(seen, limits(lock_hosts=(said,)))["lock-route"].status
+    assert found == ("pass" if ":" in meant else "fail")
 
 
 def test_whether_the_default_route_counts_the_policy_says() -> None:
@@ -135,6 +157,8 @@ def test_of_one_address_it_is_the_longest_prefix_with_the_smallest_metric(
         ("fencing-token", {"token"}),
         ("ｆｅｎｃｉｎｇ ｔｏｋｅｎ", {"token"}),
         ("fen\u200bcing", {"token"}),
+        ("f\u0435ncing t\u043eken", {"token"}),
+        ("r\u0435n\u0435w", {"verb"}),
         ("set lease_until to now", {"token"}),
         ("a lease duration of 30 s", {"token"}),
         ("the lock holder", {"token"}),

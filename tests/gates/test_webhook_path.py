@@ -254,7 +254,9 @@ def test_an_answer_whose_body_waits_for_a_model_is_not_out_with_its_head() -> No
 def test_accepts_of_long_ago_do_not_make_up_the_number() -> None:
     day_ns = 86_400 * 10**9
     old = accept()
-    old = msgspec.structs.replace(old, id="21", trace="d" * 32, start_ns=old.start_ns - day_ns, end_ns=old.end_ns - day_ns)
+    old = msgspec.structs.replace(
+        old, id="21", trace="d" * 32, start_ns=old.start_ns - day_ns, end_ns=old.end_ns - day_ns
+    )
     checks = {one.id: one for one in limits(min_accepts=2, store_span=False).checks(good(old))}
     assert (checks["fresh"].status, checks["examined"].status) == ("pass", "refused")
 

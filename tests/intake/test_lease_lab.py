@@ -135,7 +135,11 @@ IP = [
     {"type": "blackhole", "dst": "10.20.0.0/24", "flags": []},
     {"type": "unreachable", "dst": "10.9.0.7", "metric": 7, "flags": []},
     {"type": "throw", "dst": "10.1.0.0/16", "flags": []},
+    # These throw away what has this mark, or comes from there; anything else goes on.
+    {"type": "blackhole", "dst": "10.21.0.0/24", "tos": "0x10", "flags": []},
+    {"type": "blackhole", "dst": "10.22.0.0/24", "from": "10.9.0.0/16", "flags": []},
     {"type": "local", "dst": "127.0.0.0/8", "dev": "lo", "table": "local", "flags": []},
+    {"type": "local", "dst": "10.20.0.7", "dev": "lo", "table": "local", "flags": []},
     {"type": "broadcast", "dst": "192.0.2.255", "dev": "eth0", "table": "local", "flags": []},
     {"dst": "default", "dev": "wg0", "table": "51820", "scope": "link", "flags": []},
     {
@@ -153,6 +157,8 @@ def test_the_tables_that_iproute2_prints() -> None:
         Route(to="192.0.2.0/24", dev="eth0"),
         Route(to="10.20.0.0/24", rejects=True),
         Route(to="10.9.0.7/32", metric=7, rejects=True),
+        Route(to="127.0.0.0/8", dev="lo", table="local"),  # who holds a lock host's address is that host
+        Route(to="10.20.0.7/32", dev="lo", table="local"),
         Route(to="0.0.0.0/0", dev="wg0", table="51820"),
         Route(to="10.2.0.0/16", via="192.0.2.9", dev="eth0"),
         Route(to="10.3.0.0/16", via="fe80::1", dev="eth0"),
@@ -214,6 +220,14 @@ def test_an_inspection_that_is_none_is_refused(value: object) -> None:
         ("FROM x\nRUN <<EOF\nENV NOT=this\nEOF\nENV A=b", ["A"]),
         ("FROM x\nRUN export LOCK_TOKEN=1\n# ENV NO=1\nLABEL ENV=1", []),
         ('FROM x\nENV "A"=b', ["A"]),
+        ("FROM x\nONBUILD ENV DLM_TOKEN=b\nONBUILD ARG C", ["DLM_TOKEN", "C"]),
+        ("FROM x\nARG \"ETCD_PASSWORD=a b\" 'C'", ["ETCD_PASSWORD", "C"]),
+        ('FROM x\nRUN echo "<<EOF"\nENV DLM_TOKEN=1\n#\nRUN true # EOF\nEOF', ["DLM_TOKEN"]),
+        ("FROM x\nRUN cat <<<EOF\nENV DLM_TOKEN=1\nEOF", ["DLM_TOKEN"]),
+        ("FROM x\nRUN x=$((1<<EOF))\nENV DLM_TOKEN=1\nEOF", ["DLM_TOKEN"]),
+        ("FROM x\nRUN cat <<EOF\nENV A=1\n", ["A"]),  # it never ends: what follows counts
+        ("FROM x\nCOPY <<-'EOF' /x\nENV NOT=1\n\tEOF\nENV A=1", ["A"]),
+        ("\ufeffFROM x\nENV A=1", ["A"]),
     ],
 )
 def test_what_a_dockerfile_sets(text: str, names: list[str]) -> None:
@@ -270,6 +284,13 @@ def test_a_path_that_is_not_there_and_files_that_are_no_text_are_told(tmp_path: 
         "app/prompts/link.md",
         "app/prompts/folder",
     }
+
+
+def test_a_file_that_lies_elsewhere_and_left_its_pointer_here_was_not_read(tmp_path: Path) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "a" * 64 + "\nsize 12\n"
+    tree(tmp_path, {"app/locks/x.py": "renew\n", "app/prompts/a.md": pointer, "app/prompts/b.md": "fine\n"})
+    _, prompts = lying(LIMITS, tmp_path)
+    assert (prompts.unread, prompts.files) == (("app/prompts/a.md",), 1)
 
 
 def test_one_file_may_be_named_as_a_path(tmp_path: Path) -> None:

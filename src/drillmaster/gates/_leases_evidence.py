@@ -72,12 +72,18 @@ class Leases(msgspec.Struct, frozen=True, kw_only=True):
     now_ns: int
 
 
+_MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
+
+
 def network(text: str) -> Network | None:
-    """Read an address or a network; None: it is neither, such as a name."""
+    """Read an address or a network; None: it is neither, such as a name. One of IPv4 that is written as IPv6 is one of IPv4."""
     try:
-        return ipaddress.ip_network(text, strict=False)
+        found = ipaddress.ip_network(text, strict=False)
     except ValueError:
         return None
+    if found.version == 6 and found.prefixlen >= _MAPPED.prefixlen and found.network_address in _MAPPED:
+        return ipaddress.IPv4Network((int(found.network_address) & 0xFFFFFFFF, found.prefixlen - _MAPPED.prefixlen))
+    return found
 
 
 def way_to(target: Network, routes: Iterable[Route], *, default_counts: bool) -> tuple[Route, ...]:

@@ -1,11 +1,13 @@
 """Names of lock credentials, and what in a prompt speaks of leases. Names and words only: no value has a parameter here.
 
-1. A name is taken apart into words: at `_` and other signs, and where small letters turn into capitals. `LOCK`, and what begins
-   with it, is one of a lock, and so is what ends with it (`REDLOCK`), but for words that only contain it: a block, a clock.
-   `FENC...` and `LEASE...` are; so are names of the stores that locks live in (`ETCD_PASSWORD`, `DLM_TOKEN`).
+1. A name is taken apart into words: at `_` and other signs, and where small letters turn into capitals. A word in which `LOCK`,
+   `LEASE` or `FENCING` stands is one of a lock, once the words are set aside that only contain it: a block, a clock, a release.
+   `FENC...` is; so are names of the stores that locks live in (`ETCD_PASSWORD`, `DLMTOKEN`). Letters of other alphabets count
+   as what they look like.
 2. In a prompt a token is named in whatever way of writing it; a bare `renew` is a flag by itself, as is any other verb of
    holding where it stands by a lock or a lease. "renewable", "press release" and "stealth" are none.
-3. Before it is read a line is brought to compatibility form and small letters, without characters that cannot be seen.
+3. Before it is read a line is brought to compatibility form and small letters, without characters that cannot be seen, and
+   letters of other alphabets that look like ours are ours.
 4. A list of words misses paraphrases. What a model's draft may say is the draft guard's to decide, and not this list's.
 """
 
@@ -17,32 +19,40 @@ from typing import Literal
 
 import msgspec
 
+from drillmaster.rules._looks import ALIKE
+
 __all__ = ["Hit", "hits_of", "lock_word"]
 
 _PARTS = re.compile(r"[^A-Za-z0-9]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_STORES = frozenset({"dlm", "zk", "zookeeper", "consul", "chubby", "redlock", "redsync", "redisson", "etcd", "etcdctl"})
-_ONLY_CONTAIN = (
-    "block", "clock", "flock", "deadlock", "gridlock", "padlock", "wedlock", "warlock", "roadblock", "numlock", "capslock",
-    "scrolllock", "sherlock", "adblock", "oclock", "matlock", "livelock", "unblock", "hemlock",
+_STORES = (
+    "dlm", "zk", "zookeeper", "consul", "chubby", "redlock", "redsync", "redisson", "etcd", "etcdctl", "mutex", "semaphore",
 )  # fmt: skip  # words
-_BEGINS_OTHERWISE = ("locker", "lockheed", "lockscreen", "lockdown")
+_CREDENTIAL = r"(?:token|pass(?:word|wd|phrase)?|pwd|secret|key|auth|cert|user|acl|url|uri|dsn|hosts?|addr(?:ess)?|endpoints?|nodes?|s)"
+_STORE = re.compile(rf"(?:{'|'.join(_STORES)}){_CREDENTIAL}*[0-9]*")
+_ONLY_CONTAIN = re.compile(
+    "|".join(
+        (
+            "[rb]?eleases?", "releas", "pleases?", "subleas", "(?<!c)(?:road|ad|un|data|sun)?block", "(?:o|un)?clock", "flock",
+            "deadlock", "gridlock", "padlock", "wedlock", "warlock", "numlock", "capslock", "scrolllock", "sherlock", "matlock",
+            "livelock", "hemlock", "locker", "lockheed", "lockscreen", "lockdown",
+        )
+    )
+)  # fmt: skip  # words
 
 
 def lock_word(name: str, *, more: Iterable[str] = ()) -> str:
-    """Say by what a name is one of a lock; "" where it is none. `more` are patterns of further ones, as in a shell."""
-    pattern = next((one for one in more if fnmatchcase(name, one)), "")
+    """Say by what a name is one of a lock; "" where it is none. `more` are patterns of further ones, as in a shell, in any case."""
+    pattern = next((one for one in more if fnmatchcase(name.casefold(), one.casefold())), "")
     if pattern:
         return pattern
-    for part in _PARTS.split(name):
+    for part in _PARTS.split(name if name.isascii() else _plain(name)):
         word = part.lower()
         if not word:
             continue
-        if word in _STORES or word.startswith(("etcd", "fenc", "lease")) or word in ("mutex", "semaphore"):
+        if _STORE.fullmatch(word) or word.startswith(("etcd", "fenc", "redlock", "redisson", "zookeeper")):
             return part
-        if word.startswith("lock") and not word.startswith(_BEGINS_OTHERWISE):
-            return part
-        stem = word.rstrip("s0123456789")
-        if stem.endswith("lock") and not stem.endswith(_ONLY_CONTAIN):
+        left = _ONLY_CONTAIN.sub(" ", word)
+        if "lock" in left or "lease" in left or "fencing" in left:
             return part
     return ""
 
@@ -91,5 +101,8 @@ def hits_of(text: str, file: str) -> Iterator[Hit]:
 
 
 def _plain(line: str) -> str:
-    said = unicodedata.normalize("NFKC", line).casefold()
-    return "".join(char for char in said if unicodedata.category(char) not in ("Cf", "Mn"))
+    if line.isascii():
+        return line.casefold()
+    said = unicodedata.normalize("NFKC", line)
+    said = "".join(ALIKE.get(char, char) for char in said).casefold()
+    return "".join(ALIKE.get(char, char) for char in said if unicodedata.category(char) not in ("Cf", "Mn"))

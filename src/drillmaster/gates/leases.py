@@ -261,7 +261,7 @@ class Leases(Gate[Evidence], frozen=True, kw_only=True, tag="leases"):
             observed=Exact(len(ways)),
             limit=0,
             why=_listed(f"{host} by {_row(route)}" for host, route in ways)
-            + "; take the route out, or: ip route add blackhole NETWORK"
+            + "; take the route out, or: ip route add blackhole NETWORK, in each of these tables"
             if lab.tables != "none"
             else "its routing table was not read",
             remedy=f"on the lab host: {_NEW}",

@@ -26,7 +26,9 @@ _PAIR = re.compile(
     r"""((?:[^\s=\\"']|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+)=((?:[^\s\\"']|\\.|"(?:[^"\\]|\\.)*"|'[^']*')*)""", re.DOTALL
 )
 _INSTRUCTION = re.compile(r"\s*([A-Za-z]+)\s+(.*)", re.DOTALL)
-_HEREDOC = re.compile(r"<<-?\s*[\"']?([A-Za-z_][A-Za-z0-9_]*)[\"']?")
+_HEREDOC = re.compile(r"(?:^|\s)[0-9]*<<-?([\"']?)([A-Za-z_][A-Za-z0-9_]*)\1(?=\s|$)")
+_QUOTED = re.compile(r"""(?<!<<)(?<!<<-)(?:"(?:[^"\\]|\\.)*"|'[^']*')""")
+_WORD = re.compile(r"""(?:[^\s\\"']|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""")
 
 
 def open_image(path: Path) -> tuple[Image, str]:
@@ -75,14 +77,20 @@ def of_dockerfile(text: str, place: str) -> tuple[str, ...]:
         if told is None:
             continue
         word, rest = told[1].upper(), told[2].strip()
+        if word == "ONBUILD" and (then := _INSTRUCTION.match(rest)):  # set in whatever is built on it
+            word, rest = then[1].upper(), then[2].strip()
         stages += word == "FROM"
         if word == "ARG":
-            found |= dict.fromkeys(one.partition("=")[0] for one in rest.split() if not one.startswith(("'", '"')))
+            found |= dict.fromkeys(one for word in _WORD.findall(rest) if (one := _unquoted(word).partition("=")[0]))
         elif word == "ENV":
             found |= dict.fromkeys(_of_env(rest))
     if not stages:
         raise Problem(place, found=shown(text[:30]), wanted="a Dockerfile, which has a FROM", remedy=_HOW)
     return tuple(found)
+
+
+def _unquoted(word: str) -> str:
+    return re.sub(r"""["']""", "", word)
 
 
 def _of_env(rest: str) -> list[str]:
@@ -95,7 +103,8 @@ def _of_env(rest: str) -> list[str]:
 def _logical(text: str, escape: str) -> Iterator[str]:
     """Give instructions, with the lines that go on joined, comments taken out, and texts between heredoc marks left out."""
     held, until = "", ""
-    for line in text.splitlines():
+    lines = text.removeprefix("\ufeff").splitlines()
+    for number, line in enumerate(lines):
         if until:
             until = "" if line.strip() == until else until
             continue
@@ -105,9 +114,10 @@ def _logical(text: str, escape: str) -> Iterator[str]:
         if held.rstrip().endswith(escape):
             held = held.rstrip()[: -len(escape)] + " "
             continue
-        heredoc = _HEREDOC.search(held)
+        heredoc = _HEREDOC.search(_QUOTED.sub("q", held))
         if heredoc is not None and re.match(r"\s*(?:RUN|COPY|ADD)\b", held, re.IGNORECASE):
-            until = heredoc[1]
+            # One that never ends holds nothing: what follows counts.
+            until = heredoc[2] if any(one.strip() == heredoc[2] for one in lines[number + 1 :]) else ""
         yield held
         held = ""
     if held:

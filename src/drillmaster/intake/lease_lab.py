@@ -199,8 +199,23 @@ def environment_of(environ: Mapping[str, str] | None, pid: int | None) -> Enviro
             wanted="the environment of a process of yours",
             remedy="name a process that runs, as the user that it runs as: --pid PID",
         ) from None
+    if _network_of(pid) != _network_of(None):
+        raise Problem(
+            f"process {pid}",
+            found="a network of its own, as a container has",
+            wanted="a process in this shell's network, whose routes are the ones that are read",
+            remedy=f"look from in there: docker exec, or nsenter --net --target {pid} {_NEW} --pid {pid}",
+        )
     names = sorted({os.fsdecode(pair.partition(b"=")[0]) for pair in data.split(b"\0") if pair.partition(b"=")[0]})
     return Environment(of=f"process {pid}", names=tuple(map(_printable, names)))
+
+
+def _network_of(pid: int | None) -> str:
+    """Say in which of the kernel's networks a process is; "" where this kernel does not say."""
+    try:
+        return str(Path(f"/proc/{'self' if pid is None else pid}/ns/net").readlink())
+    except OSError:
+        return ""
 
 
 def _printable(name: str) -> str:

@@ -1,6 +1,7 @@
 """What the repository's paths of locks and prompts hold: as they were committed where a change is judged, else as they lie there.
 
-1. A path that is not there is told as that, and so is a file that is no UTF-8, too large, or a link. Nothing is passed over.
+1. A path that is not there is told as that, and so is a file that is no UTF-8, too large, a link, or kept elsewhere with only its
+   pointer here (LFS). Nothing is passed over.
 2. Of each line only its number is kept, and which of our own words it has.
 """
 
@@ -19,6 +20,7 @@ __all__ = ["committed", "lying"]
 
 _FILE_CAP_BYTES = 4 << 20
 _MOST_FILES = 20_000
+_POINTER = b"version https://git-lfs.github.com/spec/"
 
 
 def committed(gate: Leases, repo: Repository, commit: str) -> tuple[Searched, ...]:
@@ -89,7 +91,7 @@ def _searched(role: str, path: str, missing: str, files: dict[str, bytes | None]
     for name, data in sorted(files.items()):
         shown = one_line(name)
         try:
-            text = None if data is None or b"\0" in data else data.decode()
+            text = None if data is None or b"\0" in data or data.startswith(_POINTER) else data.decode()
         except UnicodeDecodeError:
             text = None
         if text is None:

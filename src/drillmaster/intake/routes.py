@@ -1,9 +1,12 @@
 """A host's routing table, read and never tried: from /proc, and from `ip -json`, which knows all tables.
 
-1. Rows of the kernel's own are left out: local addresses, broadcast, multicast. A row that throws packets away stays, as that.
-2. `throw` is no row: the search then goes on elsewhere, and what is found there counts.
+1. Broadcast and multicast are left out. A row that throws packets away stays, as that. So does, of `ip`, an address of the host's
+   own: who holds a lock host's address is that host.
+2. `throw` is no row: the search then goes on elsewhere, and what is found there counts. Nor is one that throws away only what has
+   a mark (`tos`) or comes from somewhere (`from`).
 3. Of several next hops the first stands for all.
 4. Only what is up counts, in /proc; `ip` shows no other.
+5. Which rule leads to a table (`ip rule`) is not read: every table counts, so that a rule could only take a finding off.
 """
 
 import ipaddress
@@ -20,7 +23,7 @@ __all__ = ["of_ip", "of_proc_ipv4", "of_proc_ipv6"]
 _UP, _GATEWAY, _REJECT = 0x1, 0x2, 0x200
 _LOCAL = 0x80000000
 _THROWS = frozenset({"blackhole", "unreachable", "prohibit"})
-_NOT_OURS = frozenset({"local", "broadcast", "anycast", "multicast", "throw", "nat"})
+_NOT_OURS = frozenset({"broadcast", "anycast", "multicast", "throw", "nat"})
 
 
 def of_proc_ipv4(text: str) -> tuple[Route, ...]:
@@ -78,7 +81,8 @@ def of_ip(text: str, version: int) -> tuple[Route, ...]:
         kind = row.get("type", "unicast")
         hops = row.get("nexthops")
         hop = hops[0] if isinstance(hops, list) and hops and isinstance(hops[0], dict) else row
-        if kind in _NOT_OURS or row.get("table") == "local":
+        only_some = kind in _THROWS and (row.get("tos") or row.get("from"))
+        if kind in _NOT_OURS or only_some:
             continue
         try:
             to = str(row.get("dst"))

@@ -1,24 +1,10 @@
-import random
 import re
-import string
-import time
-from itertools import pairwise
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
-from drillmaster import screen
 from drillmaster.screen import (
-    HOLD_BYTES,
     MARK,
-    Screener,
-    key_hash,
-    screen_argv,
-    screen_headers,
     screen_text,
-    screen_url,
-    screen_value,
 )
 
 # Made up, all of them: the part that must not survive, and a text around it. The bars are taken out below; without

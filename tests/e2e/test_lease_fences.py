@@ -156,7 +156,7 @@ def test_no_write_is_taken_after_a_newer_token_whatever_runs_beside_it(pg: str) 
                 while time.monotonic() < ends:
                     token = tokens[max(0, len(tokens) - which)]
                     f = fence_held(token, key=thieves.key("beside"), database="postgresql")
-                    db.execute(f"INSERT INTO taken (token) SELECT %(dm_token)s WHERE {f.where}".encode(), f.params)
+                    db.execute(f"INSERT INTO taken (token) SELECT {f.token} WHERE {f.where}".encode(), f.params)
 
         def renew() -> None:
             while time.monotonic() < ends:

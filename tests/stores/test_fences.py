@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from drillmaster.rules.lease import LAW, LeaseAsk
-from drillmaster.stores.fences import fence, fence_held, fence_key, fenced_set
+from drillmaster.stores.fences import fence, fence_held, fence_key, fenced_delete, fenced_set
 from drillmaster.stores.sqlite import SQLiteStore
 from tests.rules.test_fence import NO_TOKENS
 
@@ -67,7 +67,7 @@ def test_an_upsert_is_fenced_by_the_row_that_is_there(db: sqlite3.Connection) ->
     def upsert(token: str, who: str) -> int:
         f = fence(token, table="jobs", style="named")
         statement = (
-            "INSERT INTO jobs (id, done_by, fencing_token) VALUES (2, :who, :dm_token)"
+            f"INSERT INTO jobs (id, done_by, fencing_token) VALUES (2, :who, {f.token})"
             f" ON CONFLICT (id) DO UPDATE SET done_by = :who, {f.sets} WHERE {f.where}"
         )
         return db.execute(statement, {"who": who, **f.params}).rowcount
@@ -82,6 +82,30 @@ def test_each_driver_has_its_own_parameters() -> None:
     dollar = fence_held("5", key="k", database="postgresql", style="dollar", first=3)
     assert "$3::text" in dollar.where and "$4::bigint" in dollar.where and dollar.values == ("k", 5)
     assert fence("5", style="dollar", first=0).where == "(1 = 0)"
+
+
+def test_a_statement_with_two_fences_is_held_to_both(db: sqlite3.Connection, tmp_path: Path) -> None:
+    db.execute("CREATE TABLE drillmaster_lease (key TEXT, token INTEGER, until_us INTEGER)")
+    db.execute("INSERT INTO drillmaster_lease VALUES ('one', 10, 9), ('two', 5, 9)")
+
+    def both(one: str, two: str) -> int:
+        f, g = (
+            fence_held(token, key=key, database="sqlite", style="named") for token, key in ((one, "one"), (two, "two"))
+        )
+        statement = f"UPDATE jobs SET done_by = 'a' WHERE {f.where} AND {g.where}"
+        return db.execute(statement, {**f.params, **g.params}).rowcount
+
+    assert [both("10", "5"), both("9", "5"), both("10", "4"), both("5", "5"), both("10", "10")] == [1, 0, 0, 0, 0]
+
+
+def test_the_columns_of_two_rows_are_held_to_their_own_tokens(db: sqlite3.Connection) -> None:
+    db.execute("CREATE TABLE sums (fencing_token INTEGER)")
+    db.execute("INSERT INTO sums VALUES (50)")
+    db.execute("UPDATE jobs SET fencing_token = 5")
+    f, g = fence("49", table="sums", style="named"), fence("60", table="jobs", style="named")
+    statement = f"UPDATE jobs SET done_by = 'a' FROM sums WHERE {f.where} AND {g.where}"
+    for params in ({**f.params, **g.params}, {**g.params, **f.params}):
+        assert db.execute(statement, params).rowcount == 0
 
 
 def test_a_write_is_taken_only_while_its_token_is_the_latest_of_the_lease(tmp_path: Path) -> None:
@@ -118,6 +142,7 @@ def test_a_write_is_taken_only_while_its_token_is_the_latest_of_the_lease(tmp_pa
         ("export:7", "{export:7}:fencing-token"),
         ("{t7}:export", "{t7}:export:fencing-token"),
         ("a{t}b", "a{t}b:fencing-token"),
+        ("{t7}", "{t7}:its-fencing-token"),
     ],
 )
 def test_what_remembers_a_key_of_redis_lies_in_its_slot(key: str, beside: str) -> None:
@@ -131,6 +156,27 @@ def test_what_remembers_a_key_of_redis_lies_in_its_slot(key: str, beside: str) -
 def test_a_key_with_stray_braces_has_nothing_beside_it(key: str) -> None:
     with pytest.raises(ValueError, match="braces"):
         fence_key(key)
+
+
+def test_no_two_keys_of_redis_have_the_same_beside_them() -> None:
+    keys = ["t7", "{t7}", "{t7}x", "x{t7}", "{t7}:its", "t7:its", "{{t7}", "{t7}{t7}", "{t7}{", "{t7}}"]
+    assert len({fence_key(key) for key in keys}) == len(keys)
+
+
+@pytest.mark.parametrize("key", ["{export:7}:fencing-token", "{t7}:its-fencing-token", "fencing-token"])
+def test_what_remembers_a_token_is_itself_no_key_to_write(key: str) -> None:
+    with pytest.raises(ValueError, match="does not end in"):
+        fence_key(key)
+
+
+def test_a_pipeline_of_redis_is_told_nothing_and_so_is_refused() -> None:
+    import redis
+
+    pipeline = redis.Redis().pipeline()
+    for ask in (lambda: fenced_set(pipeline, "k", "v", "5"), lambda: fenced_delete(pipeline, "k", "5")):
+        with pytest.raises(ValueError, match="no pipeline"):
+            ask()
+    assert len(pipeline) == 0
 
 
 def test_a_key_of_redis_under_no_token_asks_nobody() -> None:

@@ -10,12 +10,15 @@ that takes the write compares tokens, in the same statement, and takes nothing u
    given and was not released. A takeover waits until such a write is committed. It refuses from the moment on that somebody else
    is granted the lease, with nothing to claim first. The deadline alone refuses nothing: who is late and alone may still write.
 3. `FENCE_LUA`: rule 1 for Redis, in the same script as the write.
-4. An unusable token, or a name that is none, gives a predicate that is never true: the write takes nothing, and nothing is raised.
+4. A statement may have several fences. Parameters are named by what they are compared with, so that the values of one never stand
+   in for another's: the params of all are put together as they are.
+5. An unusable token, or a name that is none, gives a predicate that is never true: the write takes nothing, and nothing is raised.
    Names are code, so they are held to letters, digits and underscores, and stand unquoted; tokens are parameters.
 
 A statement that was refused has changed no row. Who does not look at the count has not noticed.
 """
 
+import hashlib
 import re
 from collections.abc import Awaitable
 from typing import Any, Literal
@@ -42,6 +45,7 @@ Style = Literal["pyformat", "named", "dollar"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
 _NEVER = "(1 = 0)"
+_BESIDE = "fencing-token"
 
 
 class Fence(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +57,8 @@ class Fence(msgspec.Struct, frozen=True, kw_only=True):
     params: dict[str, Any] = {}
     values: tuple[Any, ...] = ()
     """The same in order, for `dollar`."""
+    token: str = "NULL"  # noqa: S105 - how SQL writes none
+    """How the token is written as a parameter, for a statement that inserts it besides."""
 
 
 def fence(
@@ -65,14 +71,17 @@ def fence(
 ) -> Fence:
     """Make the predicate over a column of the guarded row. `table` qualifies it in `where`: an upsert's SET and WHERE need that.
 
-    `first` is the number of the parameter for `dollar`.
+    `first` is the number of the parameter for `dollar`. Where one statement has the fences of two rows, each names its table.
     """
-    number, mark = read_token(token), _mark(style, "dm_token", first)
-    if number is None or mark is None or not _is_name(column) or (table and not _is_table(table)):
+    number = read_token(token)
+    usable = _is_name(column) and (not table or _is_table(table))
+    name = _named("dm_token", f"{table}.{column}" if table or column != "fencing_token" else "") if usable else ""
+    mark = _mark(style, name, first)
+    if number is None or mark is None or not usable:
         known = column if _is_name(column) else "fencing_token"
         return Fence(where=_NEVER, sets=f"{known} = {known}")
     where = f"COALESCE({table}{'.' if table else ''}{column}, 0) <= {mark}"
-    return Fence(where=f"({where})", sets=f"{column} = {mark}", params={"dm_token": number}, values=(number,))
+    return Fence(where=f"({where})", sets=f"{column} = {mark}", params={name: number}, values=(number,), token=mark)
 
 
 def fence_held(
@@ -90,22 +99,28 @@ def fence_held(
     In SQLite whoever writes has the file alone.
     """
     number = read_token(token)
-    marks = _mark(style, "dm_key", first), _mark(style, "dm_token", first + 1)
     usable = isinstance(key, str) and key != "" and "\x00" not in key and database in ("postgresql", "sqlite")
-    if number is None or None in marks or not usable or (schema and not _is_name(schema)):
+    names = [_named(word, str(key)) for word in ("dm_key", "dm_token")]
+    marks = _mark(style, names[0], first), _mark(style, names[1], first + 1 if type(first) is int else 0)
+    if number is None or marks[0] is None or marks[1] is None or not usable or (schema and not _is_name(schema)):
         return Fence(where=_NEVER)
     source = f"{schema}{'.' if schema else ''}drillmaster_lease"
     lock = " FOR KEY SHARE" if database == "postgresql" else ""
     # A column of the statement around it, were it named alike, must not be meant: each name is qualified.
     inner = f"dm_l.key = {marks[0]} AND dm_l.token = {marks[1]} AND dm_l.until_us > 0"
     where = f"EXISTS (SELECT 1 FROM {source} AS dm_l WHERE {inner}{lock})"  # noqa: S608 - names by the grammar above
-    return Fence(where=where, params={"dm_key": key, "dm_token": number}, values=(key, number))
+    return Fence(where=where, params={names[0]: key, names[1]: number}, values=(key, number), token=marks[1])
+
+
+def _named(word: str, what: str) -> str:
+    """Name a parameter by what it is compared with. The same lease or row gives the same name, and so the same statement."""
+    return f"{word}_{hashlib.sha256(what.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}" if what else word
 
 
 def _mark(style: str, name: str, number: int) -> str | None:
     if style == "dollar":
         # Without its type, PostgreSQL would take the parameter for what stands beside it, and asyncpg refuse the value.
-        kind = "text" if name == "dm_key" else "bigint"
+        kind = "text" if name.startswith("dm_key") else "bigint"
         return f"${number}::{kind}" if type(number) is int and 0 < number < 60_000 else None
     return {"pyformat": f"%({name})s", "named": f":{name}"}.get(style) if isinstance(style, str) else None
 
@@ -153,25 +168,32 @@ return 1
 def fence_key(key: str) -> str:
     """Name the key that remembers a guarded key's token; both lie in one slot of a cluster. It never expires.
 
-    Raises ValueError for a key that no other key can be beside: one with a `}` and no hash tag.
+    No two keys have the same one. Raises ValueError for a key that no other key can be beside, one with a `}` and no hash tag,
+    and for one that is named as those that remember: who writes it makes another key forget.
     """
-    _, tag, rest = key.partition("{")
+    if key.endswith(_BESIDE):
+        raise ValueError(f"a key that does not end in {_BESIDE}")
+    before, tag, rest = key.partition("{")
     if tag and rest.find("}") > 0:
-        return f"{key}:fencing-token"
+        # `{t7}` alone would have what `t7` has.
+        return f"{key}:its-fencing-token" if not before and rest.find("}") == len(rest) - 1 else f"{key}:fencing-token"
     if not key or "}" in key or tag:
         raise ValueError("a key without braces, or with one hash tag")
     return f"{{{key}}}:fencing-token"
 
 
 def fenced_set(client: Any, key: str, value: str | bytes, token: object, *, expire_ms: int | None = None) -> bool:
-    """Set a key under a token, by a client of redis-py; False: a newer one was seen, or the token is none, and nothing was set."""
-    words = _words(token)
+    """Set a key under a token, by a client of redis-py; False: a newer one was seen, or the token is none, and nothing was set.
+
+    Raises ValueError for a pipeline, which tells nothing yet, and for a key that `fence_key` refuses.
+    """
+    words = _words(token, client)
     return words is not None and client.eval(_SET, 2, key, fence_key(key), *words, value, _expiry(expire_ms)) == 1
 
 
 def fenced_delete(client: Any, key: str, token: object) -> bool:
     """Delete a key under a token; False: it was not looked at. True also where there was none."""
-    words = _words(token)
+    words = _words(token, client)
     return words is not None and client.eval(_DELETE, 2, key, fence_key(key), *words) == 1
 
 
@@ -179,7 +201,7 @@ async def fenced_set_async(
     client: Any, key: str, value: str | bytes, token: object, *, expire_ms: int | None = None
 ) -> bool:
     """Do as `fenced_set` does, by a client of redis.asyncio."""
-    words = _words(token)
+    words = _words(token, client)
     if words is None:
         return False
     said: Awaitable[Any] = client.eval(_SET, 2, key, fence_key(key), *words, value, _expiry(expire_ms))
@@ -188,14 +210,18 @@ async def fenced_set_async(
 
 async def fenced_delete_async(client: Any, key: str, token: object) -> bool:
     """Do as `fenced_delete` does, by a client of redis.asyncio."""
-    words = _words(token)
+    words = _words(token, client)
     if words is None:
         return False
     said: Awaitable[Any] = client.eval(_DELETE, 2, key, fence_key(key), *words)
     return bool(await said == 1)
 
 
-def _words(token: object) -> tuple[str] | None:
+def _words(token: object, client: object) -> tuple[str] | None:
+    if hasattr(client, "execute"):
+        raise ValueError(
+            "a client that answers at once, and no pipeline: what it was told is known after it; use FENCE_LUA"
+        )
     number = read_token(token)
     return None if number is None else (str(number),)
 

@@ -61,6 +61,30 @@ REPORTS = [
     "The first failure occurred at 2026-11-30T02:10:04Z",
     "The response was empty, the body was truncated.\nThe client gave up after 60 seconds.",
     "ｅｘｐｏｒｔ ｔｉｍｅｄ ｏｕｔ",
+    # what people write about a log
+    "There were 14 errors in the log.",
+    "The log shows 12 timeouts and 3 connection resets.",
+    "The upstream returned 503 for two minutes.",
+    "The client received a 429 and backed off.",
+    "Latency increased from 20 ms to 900 ms.",
+    "The p99 latency was 1200 ms.",
+    "Disk usage reached 95 percent.",
+    "The error rate went up after the deployment.",
+    "The queue grew to 4000 messages.",
+    "All requests failed during the outage.",
+    "No requests failed after 15:00.",
+    "Worker 3 paused for 45 s during garbage collection.",
+    "The root cause was a full disk.",
+    "The model returned an empty response.",
+    "The requests were retried and succeeded.",
+    "The replica was behind by 30 seconds.",
+    "The first timeout was at 14:02.",
+    "The same error was seen yesterday.",
+    "It failed at 12:30.",
+    "Nothing failed.",
+    "The pod was restarted three times.",
+    "Customers in the EU region saw slow pages.",
+    "A long GC pause was observed on worker 2.",
 ]
 
 ORDERS = """
@@ -92,6 +116,34 @@ restart timeline
 retry count
 restart alerts
 the worker extends the lease
+900 second timeout
+30 day timeout
+nine minute timeout
+90 day warranty coverage report
+gate requests summary
+house requests summary
+thread requests report
+attempt retries summary
+sandbox tenants log
+pause worker 7 report
+name worker 7 result
+pool connections log
+slow requests report
+empty queue report
+clean logs
+lag is 900 s
+the timeout was 900 s
+timeout increased to 900 s
+timeout increased from 30 s to 60 s
+worker 7 has 30 minutes
+worker 7 has 3 attempts
+the log covers 30 minutes
+the restart is at 03:00
+the restart was at 03:00
+the result was worker 9
+the timeout ends at 03:00
+it is worker 7
+all workers
 keep the hold alive
 please keep the hold alive
 keep it
@@ -280,6 +332,13 @@ def test_nor_behind_or_before_a_report(text: str, report: str) -> None:
         "errors, export file",
         "queue results",
         "process results",
+        "gate requests summary",
+        "house requests summary",
+        "thread requests report",
+        "attempt retries summary",
+        "sandbox tenants log",
+        "name worker 7 result",
+        "pool connections log",
     }
     for join in (". ", "; ", ": ", "\n", ", ", " and ", " while "):
         assert fault_of(f"{report}{join}{text}") in FAULTS

@@ -200,8 +200,8 @@ class _Walk:
         elif full in _GETATTR:
             self._called.add(id(node.func))
             known = self._known(node.args[1]) if len(node.args) > 1 else ()
-            for one in known or (None,):
-                self._by_name(node.lineno, one, "getattr()")
+            for text in known or (None,):
+                self._by_name(node.lineno, text, "getattr()")
         elif full in ("setattr", "delattr", "builtins.setattr", "builtins.delattr"):
             places = self._known(node.args[1]) if len(node.args) > 1 else ()
             self.dynamic += [Hit(node.lineno, name) for name in places if name in _PLACES]

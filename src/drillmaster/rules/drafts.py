@@ -6,7 +6,8 @@
 2. A report is a title or a statement. A title is a noun phrase whose last noun is what reports are made of (timeout, error,
    summary, notes); where its first word could be a command ("export"), what happened has to stand in it ("export timeout", and
    not "export results"). A statement has a subject first, and a verb from a list of what is observed, in the past, or a form
-   of "be" with a state.
+   of "be" with a state. Three kinds of nouns say a little more: what reports are made of "shows" and "contains", what has a value
+   ("latency", "usage") was one or grew from one to another, and a cause was a thing.
 3. What an order needs has no word: no verb in the form that commands (behind "to" there are things alone), no must, may, will,
    should or let, no please, no you, we or I, no if, no until, no more, longer, again or still, no question mark. No noun of a
    right (lock, lease, hold, owner, token, deadline), no adjective that gives one (active, sole, valid, current, next), and no
@@ -80,14 +81,19 @@ _THING = _words(
     "scripts query queries sample samples probe probes redis postgresql postgres sqlite s3 grpc websocket kafka "
     "kubernetes pod pods container containers deployment deployments mail mails email emails letter letters book books "
     "reminder reminders news weather film films song songs house houses solar wind power plant plants grid price prices "
-    "bill bills game games retries attempts restarts year years month months scheduler schedulers quarter season"
+    "bill bills game games retries attempts restarts year years month months scheduler schedulers quarter season "
+    "monday tuesday wednesday thursday friday saturday sunday usage kernel chunk chunks backup backups consumer consumers "
+    "section sections upload uploads download downloads gap gaps delays package packages ci "
+    "producer producers broker brokers name names pool pools lookup lookups replication gc calls rate rates lag size depth "
+    "throughput cluster clusters load-balancer browser browsers lines"
 )
 _COMMAND = _words(
     "export import request service model queue cache batch stream page file record field table invoice test harness "
     "source document map class list part port code script query sample probe mail email book film power plant price bill "
     "press store partition shard zone proxy value number version build function line phase pipeline host lab wind log "
     "report trace count alert crash message graph result reason disconnect step case task request process title store "
-    "letter"
+    "letter attempt gate house thread sandbox row peer season time-out backup name pool rate lag size cluster upload "
+    "download package section"
 )
 """Nouns that are a command where a title begins with them: it then has to have a word of `_EVENT` ("export timeout")."""
 _NEVER_FIRST = _words("process processes read write connect call calls disk-read note restart retry")
@@ -100,24 +106,42 @@ _QUALITY = _words(
     "renewable redacted partial internal external nightly daily weekly hourly average median mean high unknown invalid "
     "missing malformed unexpected repeated early late cold previous earlier failed broken incomplete local remote public "
     "private big small large short brief plain raw first second third last many few several some failing transient "
-    "intermittent sporadic full total whole single green red blue annual quarterly monthly upcoming recent unfamiliar p50 "
-    "p90 p95 p99 low unreleased"
+    "intermittent sporadic full total whole single green red blue new usual annual quarterly monthly upcoming recent unfamiliar "
+    "p50 p90 p95 p99 low unreleased"
 )
 _STATE = _words(
     "slow late early empty unavailable unreachable unknown missing invalid malformed idle busy overloaded full down "
     "closed redacted incomplete partial broken stuck cold unhealthy high low refused rejected dropped logged delayed "
     "interrupted reported observed seen denied truncated cancelled skipped killed throttled saturated exhausted short "
     "long green red normal typical transient intermittent reset lost counted listed summarised summarized returned sent "
-    "received missed exceeded"
+    "received missed exceeded running waiting behind ahead rebooted restarted retried evicted partitioned paused processed "
+    "handled deleted written opened affected disconnected corrupted duplicated unstable flaky degraded unresponsive stale wrong "
+    "fine visible known caused overdue"
 )
 _DID = _words(
-    "failed crashed stalled disconnected restarted recovered ended finished stopped started began responded waited slowed "
+    "paused passed ran grew increased decreased doubled halved rose fell disappeared improved degraded rebooted reconnected "
+    "completed came died panicked recurred spiked peaked "
+    "failed crashed stalled disconnected restarted recovered ended finished stopped started began "
+    "responded waited slowed "
     "retried hung exited arrived vanished returned dropped closed appeared occurred happened errored aborted succeeded"
 )
 _DID_TO = _words(
     "exceeded returned reported logged showed reached received refused rejected dropped listed contained lacked missed "
-    "saw caused lost"
+    "saw caused lost wrote had processed handled covered tested ignored skipped killed produced triggered found counted "
+    "measured started used made served created deleted updated opened sent"
 )
+_SHOWS = _words("shows contains covers has")
+"""What a log, a report, a title's noun does, today too. Never with a measure: that would be a right."""
+_GREW = _words("grew increased decreased rose fell dropped went-up went-down")
+_MEASURED = _words(
+    "latency latencies usage rate rates lag size depth throughput median mean average p50 p90 p95 p99 traffic"
+)
+"""What has a value, and is no limit."""
+_AS_SUBJECT = _words("it nothing")
+_BEHIND_AN_ARTICLE = _words("empty slow clean long short stale")
+"""What would be a command in front, and says how something is behind an article, a number, or a verb."""
+_OF_A_SPAN = _words("second minute hour day week month quarter year night")
+"""Behind a number these are units, and a title has none: "900 second timeout" would be a limit."""
 _TOOK = _words("took lasted waited spent averaged")
 _BE = _words("was were is are")
 _ARTICLE = _words("the a an this that each its their")
@@ -129,15 +153,48 @@ _OF_A_THING = _words("for of with by")
 _OF_TIME = _words("after before within over under about between around")
 _ABOUT = _words("about roughly nearly approximately almost")
 _JOIN = _words("and or but while when because , as")
-_ADVERB = _words("twice once early late slowly today yesterday overnight")
+_ADVERB = _words("too twice once early late slowly today yesterday overnight")
 _INERT = _words("tax taxes warranty road schema class article house")
 """What cannot hold anything, and so may extend."""
 
 _PHRASES: dict[tuple[str, ...], str] = {
+    ("there", "was"): "e",
+    ("there", "were"): "e",
+    ("backed", "off"): "D",
+    ("came", "back"): "D",
+    ("went", "up"): "Dg",
+    ("ran", "out"): "D",
+    ("out", "of", "memory"): "QG",
+    ("at", "that", "time"): "X",
+    ("the", "rest"): "N",
+    ("load", "balancer"): "N",
+    ("load", "balancers"): "N",
+    ("cpu", "load"): "Nq",
+    ("garbage", "collection"): "N",
+    ("gc", "pause"): "G",
+    ("gc", "pauses"): "G",
+    ("cache", "miss"): "G",
+    ("cache", "misses"): "G",
+    ("same", "error"): "G",
+    ("same", "errors"): "G",
+    ("no", "errors"): "G",
+    ("no", "timeouts"): "G",
+    ("no", "failures"): "G",
+    ("no", "requests"): "N",
+    ("no", "data"): "N",
+    ("false", "positive"): "T",
+    ("false", "positives"): "T",
+    ("eu", "region"): "N",
+    ("us", "region"): "N",
+    ("all", "requests"): "N",
+    ("all", "tests"): "N",
+    ("all", "calls"): "N",
+    ("all", "jobs"): "N",
+    ("all", "retries"): "N",
     ("timed", "out"): "D",
     ("timed-out",): "D",
     ("gave", "up"): "D",
-    ("went", "down"): "D",
+    ("went", "down"): "Dg",
     ("press", "release"): "T",
     ("press", "releases"): "T",
     ("release", "notes"): "T",
@@ -193,9 +250,9 @@ _PHRASES: dict[tuple[str, ...], str] = {
     ("connect", "timeout"): "G",
     ("connect", "timeouts"): "G",
     ("response", "times"): "T",
-    ("the", "cause"): "T",
+    ("the", "cause"): "Tr",
     ("a", "cause"): "T",
-    ("root", "cause"): "T",
+    ("root", "cause"): "Tr",
     ("due", "to"): "F",
     ("because", "of"): "F",
     ("at", "least"): "H",
@@ -218,6 +275,12 @@ _LISTS: tuple[tuple[str, frozenset[str]], ...] = (
     ("O", _DID_TO),
     ("K", _TOOK),
     ("V", _BE),
+    ("v", frozenset({"was", "were"})),
+    ("R", _SHOWS),
+    ("g", _GREW),
+    ("q", _MEASURED),
+    ("i", _AS_SUBJECT),
+    ("w", _BEHIND_AN_ARTICLE),
     ("A", _ARTICLE),
     ("n", _NUMBER),
     ("U", _UNIT),
@@ -301,14 +364,15 @@ def _classes(tokens: list[str], names: Collection[str]) -> Iterator[str]:
     while at < len(tokens):
         if tokens[at] == "," and tokens[at + 1 : at + 2] in (["and"], ["or"], ["but"], ["while"]):
             at += 1
-        for size in (2, 1):
+        for size in (3, 2, 1):
             kind = _PHRASES.get(tuple(tokens[at : at + size]))
             if kind is not None:
                 at += size
                 yield kind
                 break
         else:
-            yield _word(tokens[at], names)
+            counted = at > 0 and (tokens[at - 1] in _NUMBER or _DIGITS.fullmatch(tokens[at - 1]) is not None)
+            yield "U" if counted and tokens[at] in _OF_A_SPAN else _word(tokens[at], names)
             at += 1
 
 
@@ -326,10 +390,11 @@ def _word(word: str, names: Collection[str]) -> str:
 # The grammar, over one letter a word: T a title's noun, G an event, N another noun, L one that is numbered, I one that may
 # extend; t, y, l the same as T, N, L where a title that begins with it would command; Z a noun that is never first; Q quality,
 # S state, A article, n number, U unit, C time of day, H about; D did, O did to, K took, V be, M not, E extends; P preposition,
-# W one of time, F one of things, o "to", J join, j of things, X adverb, m times, c what has a status s, k a letter that numbers.
+# W one of time, F one of things, o "to", J join, j of things, X adverb, m times, c what has a status s, k a letter that numbers;
+# v was, e there was, i it, R shows, g grew, q what has a value, r a cause, w a quality that is never first.
 _AS_COMMAND = str.maketrans({"T": "t", "N": "y", "L": "l", "I": ""})
 _NOUN = "(T|t|G|N|I|L|Ln|Lk|y|ln|lk|cs)"
-_WORD = f"(Q|Z|{_NOUN})"
+_WORD = f"(Q|w|Z|{_NOUN})"
 _HEAD = "(T|t|G|cs)"
 _CALM = "(T|G|N|I|L|Ln|Lk|cs)"
 _TITLE_PHRASE = (
@@ -338,14 +403,18 @@ _TITLE_PHRASE = (
     f"|(y|t){_WORD}*G({_WORD}*{_HEAD})?)"  # a command, if it were not for the event
 )
 _BARE = f"{_NOUN}({_WORD}*(Z|{_NOUN}))?"
-_THINGS = f"(nF)?({_TITLE_PHRASE}|A?n?Q*{_BARE}|(An?|n|Q)Q*Z({_WORD}*(Z|{_NOUN}))?)"
+_THINGS = f"(nF)?({_TITLE_PHRASE}|A?n?Q*{_BARE}|(An?|n)(Q|w)*{_BARE}|(An?|n|Q)Q*Z({_WORD}*(Z|{_NOUN}))?)"
 _MEASURE = "(H?nU)"
 _BESIDE = f"((P|W)({_MEASURE}|C(JC)?|{_THINGS})|(F|o){_THINGS})"  # a title
 _WHEN = f"((P|W|F)({_MEASURE}|C(JC)?|{_THINGS})|o{_THINGS})"
-_VERB = f"(D|O({_THINGS}|W?{_MEASURE})|K{_MEASURE}|VM?S|V{_TITLE_PHRASE})"
+_VERB = f"(D|O(w?{_THINGS}|W?{_MEASURE}|A?s)|K{_MEASURE}|VM?S|Vw|V{_TITLE_PHRASE})"
 _PREDICATE = f"{_VERB}(X|nm|{_WHEN})*"
 _SAID = (
-    f"({_TITLE_PHRASE}{_BESIDE}*|{_THINGS}(j{_THINGS})?{_WHEN}*{_PREDICATE}(J{_PREDICATE})*|A?Q*IE((P|W|F){_THINGS})*)"
+    f"({_TITLE_PHRASE}{_BESIDE}*|{_THINGS}(j{_THINGS})?{_WHEN}*{_PREDICATE}(J{_PREDICATE})*|A?Q*IE((P|W|F){_THINGS})*"
+    f"|e{_THINGS}{_WHEN}*|i{_PREDICATE}(J{_PREDICATE})*"
+    f"|{_TITLE_PHRASE}{_BESIDE}*(vP(C|{_THINGS})|RW?w?{_THINGS}{_WHEN}*)"
+    f"|A?n?Q*{_WORD}*q{_WHEN}*(vP?{_MEASURE}|g(P{_MEASURE})?(o{_MEASURE})?)(X|{_WHEN})*"
+    f"|A?rVA(Q|w)*{_BARE})"
 )
 GRAMMAR = f"{_SAID}(J{_SAID})*"
 """A regular expression of letters, `|`, `*`, `?` and brackets."""

@@ -117,8 +117,19 @@ def test_the_report_tells_by_partner_what_the_last_hour_brought(tmp_path: Path) 
         {"partner": "mail", "limited": 0, "granted": 10, "granted_estimated": True, "denied": {}},
     ]  # fmt: skip  # rows
     code, said = drillmaster("quota", "report", str(log), "--since", "10m", "--now", "2026-11-30T12:00:00Z")
-    assert code == 0 and "no decision of a quota in that time" in said
+    assert code == 2 and "no decision of a quota in that time" in said  # nothing looked at is no good news
     assert "model's own" not in said
+
+
+def test_a_report_without_a_429_is_good_news_where_all_of_it_could_be_read(tmp_path: Path) -> None:
+    log = tmp_path / "timeline.jsonl"
+    log.write_text(decision("11:30:00", True, "within-quota"))
+    asked = ("quota", "report", str(log), "--now", "2026-11-30T12:00:00Z")
+    code, said = drillmaster(*asked)
+    assert code == 0 and "maps-api: 0 answered 429, 0 denied here, 1 granted" in said
+    log.write_text(decision("11:30:00", True, "within-quota") + decision("11:30:00", True, "within-quota")[:60] + "\n")
+    code, said = drillmaster(*asked)
+    assert code == 2 and "1 lines that may be some cannot be read" in said
 
 
 def test_a_report_of_nothing_is_refused(tmp_path: Path) -> None:

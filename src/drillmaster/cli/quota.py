@@ -38,8 +38,8 @@ def report(named: tuple[Path, ...], since_s: float, now: str | None, as_json: bo
     """Tell by partner what was granted, what was denied and why, and which 429s came in spite of a grant.
 
     LOG is the file that workers write to (DRILL_LOG); of a RUN folder the 429s that its proxy saw are told besides. Exit code 1
-    where a partner has denied a call in that time: the limits are not the partner's, or somebody else spends. 2 where nothing can be
-    said: no decision stands there, or a line that may be one cannot be read.
+    where a partner has denied a call in that time: the limits are not the partner's, or somebody else spends. 2 where nothing can
+    be said: no decision stands there, or a line that may be one cannot be read.
 
     \b
     Examples:

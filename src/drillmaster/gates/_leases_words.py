@@ -27,7 +27,10 @@ _PARTS = re.compile(r"[^A-Za-z0-9]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-
 _STORES = (
     "dlm", "zk", "zookeeper", "consul", "chubby", "redlock", "redsync", "redisson", "etcd", "etcdctl", "mutex", "semaphore",
 )  # fmt: skip  # words
-_CREDENTIAL = r"(?:token|pass(?:word|wd|phrase)?|pwd|secret|key|auth|cert|user|acl|url|uri|dsn|hosts?|addr(?:ess)?|endpoints?|nodes?|s)"
+_CREDENTIAL = (
+    r"(?:token|pass(?:word|wd|phrase)?|pwd|secret|key|auth|cert|user|acl"
+    r"|url|uri|dsn|hosts?|addr(?:ess)?|endpoint|node|s)"
+)
 _STORE = re.compile(rf"(?:{'|'.join(_STORES)}){_CREDENTIAL}*[0-9]*")
 _ONLY_CONTAIN = re.compile(
     "|".join(
@@ -93,6 +96,8 @@ def hits_of(text: str, file: str) -> Iterator[Hit]:
     """Give what in a file speaks of tokens and of holding, each word once a line. A sentence may go on in the next line."""
     lines = [_plain(line) for line in text.split("\n")]
     for number, line in enumerate(lines, 1):
+        if not line:  # nothing begins there
+            continue
         both = f"{line} {lines[number]}" if number < len(lines) else line
         for kind, rows in (("token", _TOKENS), ("verb", _VERBS)):
             begins = (word for word, pattern in rows if any(at.start() < len(line) for at in pattern.finditer(both)))

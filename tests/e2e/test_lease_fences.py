@@ -132,6 +132,73 @@ def test_a_write_whose_transaction_began_before_the_takeover_is_not_taken(
 
 
 @pytest.mark.needs("postgres")
+@pytest.mark.parametrize(("action", "end"), [("steal", "stolen"), ("release", "released")])
+@pytest.mark.parametrize("isolation", ["READ_COMMITTED", "REPEATABLE_READ", "SERIALIZABLE"])
+def test_a_write_that_saw_the_lease_before_a_renewal_is_not_taken_after_an_end_that_waited(
+    pg: str, isolation: str, action: str, end: str
+) -> None:
+    """Several locked the row in between, which PostgreSQL keeps in another way: as a list of who, of which some are done."""
+    import psycopg
+
+    item = f"{end} {isolation}"
+    guard = Lease(lease="export", ttl_ms=60_000, may_steal=("thief",))
+
+    def reason(action: str, holder: str, token: str) -> str:
+        facts = LeaseRequest(
+            action=action, source="lock-client", holder=holder, by="thief", fencing_token=token, item=item
+        )
+        return decide(guard, facts, store).reason
+
+    with (
+        contextlib.closing(open_store(pg, within_s=10)) as store,
+        psycopg.connect(pg) as late,
+        psycopg.connect(pg) as beside,
+    ):
+        late.isolation_level = psycopg.IsolationLevel[isolation]
+        acquire = LeaseRequest(action="acquire", source="lock-client", holder="h1", by="a", item=item)
+        token = decide(guard, acquire, store).fencing_token  # type: ignore[attr-defined]  # it is granted
+        f = fence_held(token, key=guard.key(item), database="postgresql")
+        # A statement whose snapshot is from now on, and which asks when it is fetched from.
+        held = psycopg.ClientCursor(late).mogrify(f"DECLARE c CURSOR FOR SELECT 1 WHERE {f.where}".encode(), f.params)
+        late.execute(held.encode())
+        assert reason("renew", "h1", token) == "renewed"
+        assert beside.execute(*held_write(token, item)).rowcount == 1
+        told: list[str] = []
+        other = threading.Thread(target=lambda: told.append(reason(action, "h2" if action == "steal" else "h1", token)))
+        other.start()
+        time.sleep(0.5)
+        assert told == []
+        beside.commit()
+        other.join(10)
+        assert told == [end]
+        if isolation == "READ_COMMITTED":
+            assert late.execute("FETCH c").fetchall() == []
+        else:
+            with pytest.raises(psycopg.errors.SerializationFailure):
+                late.execute("FETCH c")
+        late.rollback()
+
+
+@pytest.mark.needs("postgres")
+def test_tables_of_before_get_what_they_lack_and_a_second_preparation_waits_for_no_write(pg: str) -> None:
+    import psycopg
+
+    with contextlib.closing(open_store(pg, within_s=5)) as store, psycopg.connect(pg) as db:
+        db.execute("ALTER TABLE drillmaster_lease DROP COLUMN released")
+        db.commit()
+        store.prepare()
+        with hold(GUARD, store, by="a", item="prepared") as lease:
+            assert db.execute(*held_write(lease.token, "prepared")).rowcount == 1
+            preparing = threading.Thread(target=store.prepare, daemon=True)
+            preparing.start()
+            preparing.join(10)
+            assert not preparing.is_alive()
+            db.rollback()
+        keys = "SELECT pg_get_indexdef('drillmaster_lease_grant'::regclass)"
+        assert "(key, token, released)" in db.execute(keys).fetchone()[0]  # type: ignore[index]  # one row
+
+
+@pytest.mark.needs("postgres")
 def test_no_write_is_taken_after_a_newer_token_whatever_runs_beside_it(pg: str) -> None:
     import psycopg
 

@@ -6,8 +6,19 @@ CREATE TABLE IF NOT EXISTS drillmaster_lease (
   held_by text NOT NULL,
   since_us bigint NOT NULL,
   until_us bigint NOT NULL,
-  seen_us bigint NOT NULL
+  seen_us bigint NOT NULL,
+  released boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
+-- Tables that were made before had no such column. Asked first, since ALTER TABLE waits for every guarded write, and all wait for it.
+DO $$ BEGIN
+  IF NOT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = 'drillmaster_lease'::regclass AND attname = 'released') THEN
+    ALTER TABLE drillmaster_lease ADD COLUMN released boolean NOT NULL DEFAULT false;
+  END IF;
+END $$;
+-- What a token loses its lease by changes a column of this index. It looks nothing up: PostgreSQL takes an update for one that
+-- conflicts with FOR KEY SHARE by the columns of unique indexes only, whatever lock its transaction took before. Without it, a
+-- guarded write whose snapshot is older than a renewal would follow the row from there past a takeover, and be taken.
+CREATE UNIQUE INDEX IF NOT EXISTS drillmaster_lease_grant ON drillmaster_lease (key, token, released);
 CREATE TABLE IF NOT EXISTS drillmaster_lease_log (
   n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   key text NOT NULL,
@@ -100,7 +111,9 @@ BEGIN
       now_us := greatest(now_us, coalesce(p_now_us, floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint));
       IF reason = 'released' THEN
         was.until_us := 0;
+        was.released := true;
       ELSE
+        was.released := false;
         was.token := greatest(was.token + 1, now_us);
         was.holder := p_holder;
         was.held_by := p_by;
@@ -109,7 +122,7 @@ BEGIN
       END IF;
     END IF;
     UPDATE drillmaster_lease l SET token = was.token, holder = was.holder, held_by = was.held_by, since_us = was.since_us,
-      until_us = was.until_us, seen_us = now_us WHERE l.key = p_key;
+      until_us = was.until_us, seen_us = now_us, released = was.released WHERE l.key = p_key;
   END IF;
 
   allowed := reason IN ('granted', 'renewed', 'released', 'stolen');

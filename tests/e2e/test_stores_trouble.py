@@ -207,6 +207,31 @@ def test_a_store_that_takes_no_writes_denies(server: Server) -> None:  # noqa: F
     store.close()
 
 
+def test_postgresql_whose_transactions_are_of_another_kind_counts_all_the_same() -> None:
+    """A snapshot from before the turn would not show what the one before has taken."""
+    import psycopg
+
+    with servers("postgresql") as lent:
+        with psycopg.connect(lent.url, autocommit=True) as connection:
+            connection.execute("ALTER ROLE drills SET default_transaction_isolation = 'serializable'")
+        store = lent.store(10)
+        told: list[bool] = []
+        threads = [
+            threading.Thread(target=lambda: told.extend(decide(LIMITS, CALL, store).allowed for _ in range(10)))
+            for _ in range(8)
+        ]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        assert (len(told), sum(told)) == (80, 30)
+        store.close()
+        with psycopg.connect(lent.url, autocommit=True) as connection:
+            connection.execute("SET default_transaction_isolation = 'repeatable read'")
+            with pytest.raises(psycopg.Error, match="read committed"):
+                connection.execute("SELECT * FROM drillmaster_quota('k', 'requests,1,60000000,30,30')")
+
+
 def test_redis_without_memory_denies_and_forgets_nothing() -> None:
     import redis
 

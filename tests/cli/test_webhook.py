@@ -1,6 +1,7 @@
 """`drillmaster webhook` from the command line: what is refused, and with what to do about it."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,16 @@ def test_every_scheme_is_listed_with_its_sources() -> None:
         assert row["source"] in text and row["tolerance_source"] in text
     assert rows[list(SCHEMES).index("slack")]["signed"] == "v0:<time>:<body>"
     assert rows[list(SCHEMES).index("github")]["known_by"] == "the digest of the body"
+
+
+def test_init_names_what_comes_next_and_all_blanks_are_told_at_once(folder: Path) -> None:
+    assert said("init", "new.yaml").endswith("drillmaster webhook prepare new.yaml\n")
+    told = problem("prepare", "new.yaml")
+    assert "blanks: /source, /owner, /review_by" in told
+    assert "/keys/env" in told
+    assert "/worker/note_within_s" in told
+
+
+def test_a_rehearsal_without_a_server_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert "pip install 'drillmaster[webhook]'" in problem("drill")

@@ -45,7 +45,8 @@ def init(path: Path) -> None:
         raise Problem(
             one_line(str(path)), found="a file that is there", wanted="none", remedy="name another, or fill this one in"
         ) from None
-    click.echo(f"{one_line(str(path))}: written; fill in what ends in a colon, then drillmaster webhook prepare")
+    name = one_line(str(path))
+    click.echo(f"{name}: written; fill in what ends in a colon, then drillmaster webhook prepare {name}")
 
 
 def schemes(*, as_json: bool) -> None:

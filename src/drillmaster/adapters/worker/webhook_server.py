@@ -13,7 +13,7 @@ from typing import Any
 
 from drillmaster.errors import Problem
 
-__all__ = ["bind", "serve"]
+__all__ = ["bind", "need_server", "serve"]
 
 _MOST_HEAD_BYTES = 32_768
 _KEEP_ALIVE_S = 5
@@ -40,11 +40,10 @@ def bind(host: str, port: int) -> socket.socket:
     return listening
 
 
-def serve(app: Any, listening: socket.socket, *, head_within_s: float, ready: Callable[[], None]) -> None:
-    """Serve until SIGTERM or SIGINT; then answer what is under way, and return. Raises Problem where uvicorn is not here."""
+def need_server() -> None:
+    """Raise Problem where uvicorn is not here."""
     try:
-        import uvicorn
-        from uvicorn.protocols.http.h11_impl import H11Protocol
+        import uvicorn.protocols.http.h11_impl  # noqa: F401 - whether it is here
     except ImportError:
         raise Problem(
             "webhook",
@@ -52,6 +51,13 @@ def serve(app: Any, listening: socket.socket, *, head_within_s: float, ready: Ca
             wanted="the package uvicorn",
             remedy="pip install 'drillmaster[webhook]'",
         ) from None
+
+
+def serve(app: Any, listening: socket.socket, *, head_within_s: float, ready: Callable[[], None]) -> None:
+    """Serve until SIGTERM or SIGINT; then answer what is under way, and return. Raises Problem where uvicorn is not here."""
+    need_server()
+    import uvicorn
+    from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class Protocol(H11Protocol):
         """h11, with a deadline for each head."""

@@ -20,7 +20,7 @@ from drillmaster.errors import Problem, one_line
 from drillmaster.guards.webhook import Webhook
 from drillmaster.policy import Pin, pin_problems
 from drillmaster.rules.webhook_schemes import MOST_KEYS, SCHEMES, Key, read_key
-from drillmaster.strict import load_as
+from drillmaster.strict import load, load_as
 
 __all__ = [
     "LabSettings",
@@ -37,6 +37,7 @@ _Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
 _Route = Annotated[str, msgspec.Meta(pattern=r"^/[A-Za-z0-9/_.~-]{0,200}$")]
 _Hostname = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=600)]
+_MAY_BE_NONE = ("", "/tolerance_s", "/worker", "/lab")
 _MOST_KEY_FILE_BYTES = 4_096
 _MOST_FILES = 2_000
 _MOST_LOOKED_BYTES = 16 << 20
@@ -79,7 +80,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 def read_settings(path: Path, *, clock: Clock) -> Settings:
     """Read the file. Raises Problem for whatever is wrong with it."""
     place = one_line(str(path))
-    settings = load_as(path.read_bytes(), Settings, place=place, fmt="yaml")
+    data = path.read_bytes()
+    _none_blank(data, place)
+    settings = load_as(data, Settings, place=place, fmt="yaml")
     pin = Pin(source=settings.source, owner=settings.owner, review_by=settings.review_by)
     for field, found, wanted in pin_problems(pin, now_ns=clock.wall_ns()):
         raise Problem(f"{place}: {field}", found=found, wanted=wanted, remedy="set it in this file")
@@ -108,6 +111,26 @@ def read_settings(path: Path, *, clock: Clock) -> Settings:
         inbox=_inbox(folder, settings.inbox),
         lab=None if lab is None else msgspec.structs.replace(lab, inbox=_inbox(folder, lab.inbox)),
     )
+
+
+def _none_blank(data: bytes, place: str) -> None:
+    """Name all that a person left blank at once."""
+    open_ = list(_nulls(load(data, place=place, fmt="yaml"), ""))
+    if open_:
+        raise Problem(
+            place,
+            found=f"{len(open_)} blank{'s' if len(open_) != 1 else ''}: {', '.join(open_)}",
+            wanted="a value behind each colon; limits have no default",
+            remedy="fill them in, or take the line out where it may be left out: drillmaster webhook init explains each",
+        )
+
+
+def _nulls(value: object, pointer: str) -> Iterator[str]:
+    if value is None and pointer not in _MAY_BE_NONE:
+        yield pointer
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _nulls(inner, f"{pointer}/{name}")
 
 
 def _limits(settings: Settings, place: str, lane: Literal["production", "lab"] = "production") -> Webhook:

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import msgspec
 
+from drillmaster.adapters.worker.webhook_server import need_server
 from drillmaster.errors import Problem, Refused
 from drillmaster.kits.webhook.ledger import LEDGER, granted
 from drillmaster.rules.webhook_schemes import SCHEMES, read_key, sign
@@ -83,6 +84,7 @@ def rehearse(*, rounds: int, inbox: str | None = None, wait_s: float = 20.0) -> 
 
     Raises Problem where something cannot be started, Refused for an inbox that is not a rehearsal's.
     """
+    need_server()
     with tempfile.TemporaryDirectory(prefix="drillmaster-webhook-") as folder, contextlib.ExitStack() as stack:
         named = inbox or str(Path(folder) / "inbox.db")
         opened = stack.enter_context(open_inbox(named, within_s=5))

@@ -56,4 +56,7 @@ def write_guards_file(folder: Path, tags: Sequence[str], *, as_json: bool) -> No
     click.echo(f"next: {'fill in the blanks, then ' if left else ''}drillmaster guard check {shown}")
     counted = [tag for tag in tags if kind_of(tag).by_law]
     if counted:
-        click.echo(f"{' and '.join(counted)} count{'s' if len(counted) == 1 else ''} in a store that workers share")
+        click.echo(
+            f"{' and '.join(counted)} count{'s' if len(counted) == 1 else ''} in a store that workers share, "
+            "which is prepared once: drillmaster store prepare sqlite:guards.db"
+        )

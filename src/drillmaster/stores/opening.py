@@ -6,7 +6,7 @@ from drillmaster.stores import AsyncStore, Store
 __all__ = ["WITHIN_S", "kind_of", "open_async_store", "open_store"]
 
 WITHIN_S = 0.5
-_WANTED = "sqlite:PATH, postgresql://USER@HOST/DATABASE or redis://HOST:PORT/DATABASE"
+_WANTED = "sqlite:PATH, postgresql://USER@HOST/DATABASE, redis://HOST:PORT/DATABASE or unix:///PATH of a Redis"
 
 
 def open_store(url: str, *, within_s: float = WITHIN_S) -> Store:

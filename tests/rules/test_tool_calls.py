@@ -92,6 +92,12 @@ NEEDS = {
     "dependencies": {"a": ["b"]},
 }
 
+IF = PATH | {
+    "if": {"properties": {"path": {"const": "a"}, "mode": {}}},
+    "then": {"properties": {"line": {"type": "integer"}}},
+    "else": {"properties": {"mode": {"type": "string"}}},
+}
+
 
 def labels(**more: Any) -> dict[str, Any]:
     """A schema whose `l` takes any name."""
@@ -132,6 +138,25 @@ def labels(**more: Any) -> dict[str, Any]:
         (PATH | {"patternProperties": {"^x-": {}}}, {"path": "a", "x-y": "w"}, (1, 0)),
         (PATH | {"patternProperties": {"^x-[ab]$": {"type": "string"}}}, {"path": "a", "x-a": "w"}, (0, 0)),
         ({"type": "object", "properties": {"x": {}}}, {"x": {"y": 1}}, (1, 0)),
+        # what no schema describes may hold values, and no names
+        ({"type": "object", "properties": {"x": True}}, {"x": {"y": 1}}, (1, 0)),
+        ({"type": "object", "properties": {"x": True}}, {"x": [1, [2, {}]]}, (0, 0)),
+        ({"type": "object", "properties": {"x": {}}}, {"x": [[{"y": 1}]]}, (0, 1)),
+        ({"type": "object", "properties": {"x": {"type": "array"}}}, {"x": [{"y": 1}]}, (0, 1)),
+        ({"type": "object", "properties": {"x": {"items": True}}}, {"x": [{"y": 1}]}, (1, 0)),
+        ({"type": "object", "properties": {"x": {"prefixItems": [{}]}}}, {"x": [1, {"y": 1}]}, (0, 1)),
+        ({"type": "object", "properties": {"x": {"unevaluatedItems": True}}}, {"x": [{"y": 1}]}, (0, 1)),
+        ({"type": "object", "properties": {"x": {"contains": {"type": "object"}}}}, {"x": [{"y": 1}]}, (0, 2)),
+        ({"type": "object", "properties": {"x": {"contains": PATH}}}, {"x": [1, {"path": "a"}]}, (0, 0)),
+        ({"type": "object", "properties": {"x": {"allOf": [{"items": PATH}]}}}, {"x": [{"path": "a"}]}, (0, 0)),
+        (PAIR, {"l": [{"path": "a"}, {"y": 1}]}, (0, 1)),
+        (PAIR, {"l": [{"path": "a"}, 5]}, (0, 0)),
+        # an `if` decides, and makes no name known
+        (PATH | {"if": {"additionalProperties": True}}, {"path": "a", "mode": "w"}, (1, 0)),
+        (IF, {"path": "a", "mode": "w"}, (1, 0)),
+        (IF, {"path": "b", "mode": "w"}, (0, 0)),
+        (IF, {"path": "a", "line": 1}, (0, 0)),
+        (IF, {"path": "b", "line": 1}, (1, 0)),
     ],
 )
 def test_a_schema_is_closed_wherever_it_was_left_open(schema: Any, value: Any, wanted: tuple[int, int]) -> None:
@@ -197,4 +222,9 @@ def test_no_name_that_nobody_wrote_down_gets_through(value: dict[str, Any]) -> N
     if faults(schema, value) == (0, 0):
         assert set(value) <= {"a", "b"}
         assert set(value.get("b", {})) <= {"c"}
-        assert not isinstance(value.get("a"), dict) or not value["a"]
+        assert not named(value.get("a"))
+
+
+def named(value: Any) -> bool:
+    """Whether a value has a name in it, however deep."""
+    return any(map(named, value)) if isinstance(value, list) else isinstance(value, dict) and bool(value)

@@ -9,6 +9,8 @@
    are: `additionalProperties` stays only where `propertyNames` lists the names or spells them (an anchored pattern), and of
    `patternProperties` only patterns that are anchored stay. A call is held against both, the schema as it is signed and the
    closed one: closing a branch of `oneOf` could let in what both branches had refused.
+   What no schema describes (a list without `items`, a field that may be anything) may hold values, and no names. What stands in an
+   `if` decides, and makes no name known.
 4. Everything is read as JSON Schema 2020-12. What older drafts write otherwise (`items` as a list, `dependencies`) is said in its
    words first; what cannot be said so is for the compiler to refuse.
 """
@@ -64,7 +66,6 @@ def _read_text(raw: bytes, cap_bytes: int) -> Arguments:
 
 _BY_NAME = ("properties", "$defs", "definitions", "dependentSchemas")
 _IN_PLACE = ("allOf", "anyOf", "oneOf")
-_SAME_PLACE = ("then", "else")
 _ELSEWHERE = ("items", "unevaluatedItems", "additionalItems")
 _OPEN = ("additionalProperties", "unevaluatedProperties")
 _SHARED = ("$defs", "definitions", "dependentSchemas")
@@ -77,11 +78,23 @@ def overlay(schema: Any) -> Any:
     if isinstance(closed, dict):
         closed.pop("$schema", None)
         closed.pop("$id", None)
+        shared = closed.get("$defs")
+        closed["$defs"] = {**(shared if isinstance(shared, dict) else {}), _NAMELESS: _no_names()}
     return closed
+
+
+_NAMELESS = "urn:drillmaster:nameless"
+
+
+def _no_names() -> dict[str, Any]:
+    """Give the schema of any value in which no object has a name, however deep."""
+    return {"$id": _NAMELESS, "unevaluatedProperties": False, "unevaluatedItems": {"$ref": "#"}}
 
 
 def _closed(schema: Any, *, place: bool) -> Any:
     """`place`: the schema is the whole of what applies to a value, and closes it."""
+    if schema is True and place:
+        return {"$ref": _NAMELESS}
     if not isinstance(schema, dict):
         return schema
     made: dict[str, Any] = {}
@@ -92,20 +105,33 @@ def _closed(schema: Any, *, place: bool) -> Any:
             made[word] = {name: _closed(one, place=word not in _SHARED) for name, one in inner.items()}
         elif word in _IN_PLACE and isinstance(inner, list):
             made[word] = [_closed(one, place=False) for one in inner]
-        elif word in _SAME_PLACE:
-            made[word] = _closed(inner, place=False)
+        elif word in ("if", "then", "else", "maxContains"):
+            continue  # below; and the most that a list may contain is the signed schema's to say
+        elif word == "contains":
+            made[word] = _closed(inner, place=True)
         elif word == "prefixItems" and isinstance(inner, list):
             made[word] = [_closed(one, place=True) for one in inner]
         elif word in _ELSEWHERE:
-            made[word] = inner if isinstance(inner, list) else _closed(inner, place=True)
+            if isinstance(inner, list):
+                made[word] = inner
+            elif word != "unevaluatedItems" or inner not in (True, {}):
+                made[word] = _closed(inner, place=True)
         elif word in _OPEN:
             if inner is False or _names_listed(schema.get("propertyNames")):
                 made[word] = _closed(inner, place=True)
-        else:  # what is under `not`, `if` and `contains` stays: a schema that lets in less there may let in more here
+        else:  # what is under `not` stays: a schema that lets in less there may let in more here
             made[word] = inner
+    if "if" in schema and ("then" in schema or "else" in schema):
+        # Said with `not`, under which nothing becomes known: an `if` that takes every name would open the place.
+        when = {"not": schema["if"]}
+        held = {"allOf": [{"not": when}, _closed(schema.get("then", {}), place=False)]}
+        other = {"allOf": [when, _closed(schema.get("else", {}), place=False)]}
+        made["allOf"] = [*made.get("allOf", []), {"anyOf": [held, other]}]
     _older(made)
     if place and "unevaluatedProperties" not in made:
         made["unevaluatedProperties"] = False
+    if place and "unevaluatedItems" not in made:
+        made["unevaluatedItems"] = {"$ref": _NAMELESS}
     return made
 
 
@@ -122,7 +148,11 @@ def _older(made: dict[str, Any]) -> None:
     items = made.get("items")
     if isinstance(items, list):
         made["prefixItems"] = [_closed(one, place=True) for one in items]
-        made["items"] = made.pop("additionalItems", True)
+        more = made.pop("additionalItems", True)
+        if more not in (True, {"$ref": _NAMELESS}):
+            made["items"] = more
+        else:
+            del made["items"]
     made.pop("additionalItems", None)
     needs = made.get("dependencies")
     if isinstance(needs, dict):

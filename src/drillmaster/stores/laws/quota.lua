@@ -1,11 +1,7 @@
--- The law of rules/quota.py. KEYS: for each limit a text "tat_us tat_part tat_of seen_us spent until_us", and a list of
--- "when:cost", oldest first. ARGV: limits as "name,cost,window_us,cap,burst;...", and now_us ("": this server's clock).
+-- The law of rules/quota.py. KEYS: for each limit eight numbers (tat_us, tat_part, tat_of, seen_us, spent, until_us, and when
+-- the oldest and the newest one was granted), and a list of when and cost, oldest first; packed, since texts take longer. ARGV: limits as "name,cost,window_us,cap,burst;...", and now_us ("": this server's clock).
 -- Replies allowed, wait_us, left, limit.
-local function whole(number) return string.format('%.0f', number) end
-local function read(entry)
-  local at, of = string.match(entry, '^(%d+):(%d+)$')
-  return tonumber(at), tonumber(of)
-end
+local read, pack = struct.unpack, struct.pack
 if redis.call('EXISTS', 'drillmaster:prepared') == 0 then
   return redis.error_reply('NOTPREPARED it is not prepared, or came back without its data')
 end
@@ -24,11 +20,10 @@ for cost, window_us, cap, burst in string.gmatch(ARGV[1], '[%l%d-]+,(%d+),(%d+),
   }
   local was = redis.call('GET', one.state)
   if was then
-    local tat_us, tat_part, tat_of, seen_us, spent, until_us =
-      string.match(was, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
-    one.tat_us, one.tat_part, one.tat_of, one.spent = tonumber(tat_us), tonumber(tat_part), tonumber(tat_of), tonumber(spent)
-    one.until_us = tonumber(until_us)
-    now_us = math.max(now_us, tonumber(seen_us))
+    local seen_us
+    one.tat_us, one.tat_part, one.tat_of, seen_us, one.spent, one.until_us, one.oldest_us, one.newest_us =
+      read('>dddddddd', was)
+    now_us = math.max(now_us, seen_us)
   end
   limits[#limits + 1] = one
 end
@@ -47,12 +42,16 @@ local function try(one)
     one.forgotten, one.tat_us, one.tat_part, one.tat_of, one.spent = one.until_us, 0, 0, 1, 0
   end
   one.dead, one.left = 0, math.max(0, one.cap - one.spent)
-  if one.spent > 0 then
+  if one.spent > 0 and one.oldest_us <= now_us - one.window_us then
+    one.oldest_us = nil
     while true do
       local oldest = redis.call('LINDEX', one.list, one.dead)
       if not oldest then break end
-      local at, of = read(oldest)
-      if at > now_us - one.window_us then break end
+      local at, of = read('>dd', oldest)
+      if at > now_us - one.window_us then
+        one.oldest_us = at
+        break
+      end
       one.dead, one.spent = one.dead + 1, one.spent - of
     end
     one.left = math.max(0, one.cap - one.spent)
@@ -70,16 +69,16 @@ local function try(one)
   if due_part > burst_part then early_us = early_us + 1 end
   local over = one.spent + one.cost - one.cap
   if over <= 0 and early_us <= 0 then return 0 end
-  local frees_us, from = 0, one.dead
+  local frees_us, from, many = 0, one.dead, 1
   while over > 0 do
-    local some = redis.call('LRANGE', one.list, from, from + 99)
+    local some = redis.call('LRANGE', one.list, from, from + many - 1)
     if #some == 0 then break end
     for _, entry in ipairs(some) do
       if over <= 0 then break end
-      local at, of = read(entry)
+      local at, of = read('>dd', entry)
       over, frees_us = over - of, at + one.window_us - now_us
     end
-    from = from + 100
+    from, many = from + many, math.min(100, 4 * many)
   end
   return math.max(frees_us, early_us)
 end
@@ -99,22 +98,19 @@ for _, one in ipairs(limits) do
   end
   if one.forgotten then redis.call('DEL', one.list) end
   if one.dead > 0 then redis.call('LPOP', one.list, one.dead) end
-  local newest = one.spent > 0 and redis.call('LINDEX', one.list, -1)
-  local newest_at, newest_of
-  if newest then newest_at, newest_of = read(newest) end
-  if newest_at and newest_at >= at then
-    at = newest_at
-    redis.call('LSET', one.list, -1, whole(at) .. ':' .. whole(newest_of + one.cost))
+  if one.spent > 0 and one.newest_us >= at then
+    local newest_of
+    at, newest_of = read('>dd', redis.call('LINDEX', one.list, -1))
+    redis.call('LSET', one.list, -1, pack('>dd', at, newest_of + one.cost))
   else
-    redis.call('RPUSH', one.list, whole(at) .. ':' .. whole(one.cost))
+    redis.call('RPUSH', one.list, pack('>dd', at, one.cost))
   end
+  local oldest_us = one.spent > 0 and one.oldest_us or at
   -- A time that was given is not this server's, and nothing may be forgotten by this one.
   local until_us = math.max(at + one.window_us, one.due_us) + one.window_us
-  local keep_ms = whole(given and 3600000 or math.ceil((until_us - now_us) / 1000))
-  redis.call('SET', one.state, table.concat({
-    whole(one.due_us), whole(one.due_part), whole(one.cap), whole(now_us), whole(one.spent + one.cost),
-    whole(until_us),
-  }, ' '), 'PX', keep_ms)
+  local keep_ms = string.format('%.0f', given and 3600000 or math.ceil((until_us - now_us) / 1000))
+  redis.call('SET', one.state, pack('>dddddddd', one.due_us, one.due_part, one.cap, now_us, one.spent + one.cost, until_us,
+    oldest_us, at), 'PX', keep_ms)
   redis.call('PEXPIRE', one.list, keep_ms)
 end
 return {1, 0, limits[1].left - limits[1].cost, 0}

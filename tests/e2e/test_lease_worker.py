@@ -10,13 +10,16 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from drillmaster.adapters.worker.lease import LeaseLost, LeaseNotGranted, hold, hold_async
 from drillmaster.guards.lease import Lease
+from drillmaster.rules import AnyLaw
 from drillmaster.stores.leases import LogRow, read_leases, read_log
+from drillmaster.stores.one_process import OneProcess
 from drillmaster.stores.opening import open_async_store, open_store
 from tests.e2e.leaselab import Cutter, store_url
 from tests.e2e.redislab import redis_server
@@ -171,12 +174,15 @@ def test_a_loop_that_was_blocked_past_the_deadline_knows_it_at_once(url: str) ->
 
 
 def test_a_forked_child_holds_nothing_and_gives_nothing_back(url: str) -> None:
+    begun_s = time.monotonic()
     with contextlib.closing(open_store(url, within_s=5)) as store, hold(GUARD, store, by="a", item="forked") as lease:
         child = os.fork()
         if child == 0:  # nothing of the test's may run on in it
-            os._exit(0 if not lease.held and not lease.release() else 1)
+            os._exit(0 if not lease.held and not lease.renew().allowed and not lease.release() else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert lease.held
+        asked = [row.action for row in rows(url, "forked")]
+        assert "renew" not in asked or time.monotonic() - begun_s > 0.5, "a child renewed what is its parent's"
 
 
 HOLDER = """\
@@ -402,6 +408,89 @@ def test_leases_that_are_given_back_at_once_leave_no_thread_and_no_memory(tmp_pa
                 pass
         assert threading.active_count() <= before + 1
         assert len(adapter._watch()._due) < 200
+
+
+class Breaks(OneProcess):
+    """A store that raises what no store should, once it is asked for a renewal."""
+
+    def ask(self, law: AnyLaw, key: str, question: Any) -> Any:
+        if question.action == "renew":
+            raise RuntimeError("broken")
+        return super().ask(law, key, question)
+
+
+class AsyncBreaks:
+    place = "this process"
+
+    def __init__(self) -> None:
+        self._store = Breaks()
+        self.slow_end = False
+
+    async def ask(self, law: AnyLaw, key: str, question: Any) -> Any:
+        if question.action == "renew" and self.slow_end:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                await asyncio.sleep(0.3)
+        return self._store.ask(law, key, question)
+
+    async def close(self) -> None: ...
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_renewing_that_ends_by_an_error_is_a_loss_and_is_said() -> None:
+    lost: list[str] = []
+    with hold(GUARD, Breaks(), by="a", on_lost=lost.append) as lease:
+        assert lease.wait_lost(10)
+        assert not lease.held
+    assert lost == ["store-unavailable"]
+
+
+def test_in_an_event_loop_renewing_that_ends_by_an_error_is_a_loss_and_is_said() -> None:
+    lost: list[str] = []
+
+    async def go() -> None:
+        async with hold_async(GUARD, AsyncBreaks(), by="a", on_lost=lost.append) as lease:
+            async with asyncio.timeout(10):
+                assert await lease.wait_lost() == "store-unavailable"
+            assert not lease.held
+
+    asyncio.run(go())
+    assert lost == ["store-unavailable"]
+
+
+def test_who_is_cancelled_while_renewing_ends_is_cancelled() -> None:
+    async def go() -> None:
+        store = AsyncBreaks()
+        store.slow_end = True
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.75):
+                async with hold_async(GUARD, store, by="a"):
+                    await asyncio.sleep(0.6)
+
+    asyncio.run(go())
+
+
+NO_THREADS = """import threading
+from drillmaster.adapters.worker.lease import hold
+from drillmaster.guards.lease import Lease
+from drillmaster.stores.one_process import OneProcess
+guard, store = Lease(lease="x", ttl_ms=600, may_steal=()), OneProcess()
+threading.stack_size(1 << 46)
+try:
+    with hold(guard, store, by="a"):
+        raise SystemExit("there was a thread")
+except RuntimeError:
+    pass
+threading.stack_size(0)
+with hold(guard, store, by="b") as lease:  # given back, and so to be had at once
+    raise SystemExit("lost" if lease.wait_lost(1.5) else 0)
+"""
+
+
+def test_a_process_that_had_no_thread_for_one_lease_renews_the_next() -> None:
+    ended = subprocess.run([sys.executable, "-c", NO_THREADS], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 @pytest.mark.needs("redis-server")

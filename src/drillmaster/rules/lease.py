@@ -3,7 +3,7 @@
 1. Whoever is granted a lease gets a token that the store made: one more than the latest it gave for that name, and never below the
    store's time in microseconds. Tokens of one name strictly increase, also where the store lost its memory: its clock goes on.
 2. A holder is named anew for each acquisition, by a text that nobody else has. The same question asked again, since the answer to
-   it was lost, gives the same token and makes no second holder. A name that held once holds nothing again.
+   it was lost, gives the same token and makes no second holder. The name that held last holds nothing again.
 3. A lease ends at its deadline on the store's clock, or when it is released. Renewing sets the deadline to one whole ttl from now;
    it never adds to what was left.
 4. Only the latest token together with its holder renews or releases, and only before the deadline. Releasing twice is releasing.

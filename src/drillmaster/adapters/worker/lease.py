@@ -7,7 +7,9 @@
 3. `held` is worked out each time it is read, so that a process which was stopped and goes on knows it without any thread of its
    own having run. Between reading it and writing, the process may be stopped again: the token at the write is what protects
    (`stores.fences`).
-4. Each acquisition has a random name. Asked again, since an answer was lost, it is given the same token.
+   Where renewing ends by an error of whatever kind, the lease is lost, and said to be.
+4. Each acquisition has a random name. Asked again, since an answer was lost, it is given the same token. It is held no longer from
+   when giving it back begins: the store may have done it before it is known here.
 5. A forked child holds nothing.
 """
 
@@ -15,6 +17,7 @@ import asyncio
 import contextlib
 import functools
 import heapq
+import math
 import os
 import random
 import secrets
@@ -101,6 +104,12 @@ class _Term:
         self._ends_s = sent_s + (decision.lasts_ms or 0) / 1_000
         return self.left_s() > 0
 
+    def over(self) -> Decision | None:
+        """Give the answer to a renewal of what is over here; the store may not know yet, and would renew it for nobody."""
+        if not self.ended():
+            return None
+        return LeaseDecision(allowed=False, reason="not-held" if self.lost == "released" else self.lost)
+
     def ours(self) -> bool:
         """Whether this process acquired it, and not one that forked this one."""
         return self._pid == os.getpid()
@@ -133,6 +142,8 @@ class _Asking:
     """How long to go on asking for a lease, and what comes next: each half second at least, since it may be released any time."""
 
     def __init__(self, guard: Lease, by: str, item: str, wait_s: float, recorder: Recorder | None) -> None:
+        if math.isnan(wait_s):
+            raise ValueError("wait_s in seconds: found nan")
         self._args = guard, by, item, recorder
         self._until_s = _now_s() + wait_s
         self.term = _Term(*self._args)
@@ -176,8 +187,9 @@ class _Watch:
             entry = due_s, self._added, lease
             heapq.heappush(self._due, entry)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="drillmaster leases", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="drillmaster leases", daemon=True)
+                thread.start()  # where there are no more threads just now, the next lease tries again
+                self._thread = thread
             elif self._due[0] is entry:
                 self._changed.notify()
 
@@ -257,7 +269,9 @@ class HeldLease:
             raise LeaseLost(self._term.place, self._term.lost)
 
     def renew(self) -> Decision:
-        """Renew now, besides what the thread does, and say what the store said; what was lost stays lost."""
+        """Renew now, besides what the thread does, and say what the store said; what was lost stays lost, and asks nobody."""
+        if (over := self._term.over()) is not None:
+            return over
         sent_s = _now_s()
         decision = self._term.ask("renew", self._store)
         if not self._term.told(decision, sent_s) and not decision.allowed:
@@ -283,11 +297,23 @@ class HeldLease:
             self._thread.join()
         if self._term.ended():
             return False
-        told = self._term.ask("release", self._store)
         self._term.lost = "released"
-        return told.allowed
+        return self._term.ask("release", self._store).allowed
 
     def _renew(self) -> None:
+        term = self._term
+        try:
+            self._renewing()
+        except BaseException:
+            term.lost = term.lost or "store-unavailable"
+            raise
+        finally:
+            if term.lost:
+                self._lost.set()
+                if self._on_lost is not None:
+                    self._on_lost(term.lost)
+
+    def _renewing(self) -> None:
         term, again = self._term, False
         while not self._done.wait(term.pause_s(again=again)):
             if term.ended():
@@ -297,10 +323,6 @@ class HeldLease:
             again = not term.told(decision, sent_s)
             if again and (term.ended() if decision.allowed else term.refused(decision)):
                 break
-        if term.lost:
-            self._lost.set()
-            if self._on_lost is not None:
-                self._on_lost(term.lost)
 
 
 class AsyncHeldLease:
@@ -308,6 +330,7 @@ class AsyncHeldLease:
 
     def __init__(self, term: _Term, store: AsyncStore, on_lost: OnLost | None) -> None:
         self._term, self._store, self._on_lost = term, store, on_lost
+        self._done = False
         self._lost = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._renew(), name=f"drillmaster {term.place}")
 
@@ -335,7 +358,9 @@ class AsyncHeldLease:
             raise LeaseLost(self._term.place, self._term.lost)
 
     async def renew(self) -> Decision:
-        """Renew now, besides what the task does, and say what the store said; what was lost stays lost."""
+        """Renew now, besides what the task does, and say what the store said; what was lost stays lost, and asks nobody."""
+        if (over := self._term.over()) is not None:
+            return over
         sent_s = _now_s()
         decision = await self._term.ask_async("renew", self._store)
         if not self._term.told(decision, sent_s) and not decision.allowed:
@@ -349,18 +374,32 @@ class AsyncHeldLease:
 
     async def release(self) -> bool:
         """Give it back. False: it was not this holder's any more, or the store did not answer; then it ends at its deadline."""
-        if self._task.cancelling() or self._term.lost:
+        if self._done:
             return False
+        self._done = True
         self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
-        if self._term.ended():
-            return False
-        told = await self._term.ask_async("release", self._store)
-        self._term.lost = "released"
-        return told.allowed
+        try:
+            await asyncio.wait((self._task,))  # who is cancelled meanwhile is, and the lease ends at its deadline
+            if self._term.ended():
+                return False
+        finally:
+            self._term.lost = self._term.lost or "released"
+        return (await self._term.ask_async("release", self._store)).allowed
 
     async def _renew(self) -> None:
+        term = self._term
+        try:
+            await self._renewing()
+        except Exception:
+            term.lost = term.lost or "store-unavailable"
+            raise
+        finally:
+            if term.lost:
+                self._lost.set()
+                if self._on_lost is not None:
+                    self._on_lost(term.lost)
+
+    async def _renewing(self) -> None:
         term, again = self._term, False
         while True:
             await asyncio.sleep(term.pause_s(again=again))
@@ -371,9 +410,6 @@ class AsyncHeldLease:
             again = not term.told(decision, sent_s)
             if again and (term.ended() if decision.allowed else term.refused(decision)):
                 break
-        self._lost.set()
-        if self._on_lost is not None:
-            self._on_lost(term.lost)
 
 
 @contextlib.contextmanager
@@ -399,7 +435,11 @@ def hold(
         if asking.term.told(decision, sent_s):
             break
         time.sleep(asking.next_s(decision))
-    lease = HeldLease(asking.term, store, on_lost)
+    try:
+        lease = HeldLease(asking.term, store, on_lost)
+    except BaseException:  # there was no thread for it
+        asking.term.ask("release", store)
+        raise
     try:
         yield lease
     finally:

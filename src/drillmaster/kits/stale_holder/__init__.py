@@ -219,9 +219,10 @@ class _Worker:
     def send(self, order: Order) -> None:
         self._write(order)
 
-    def answer(self) -> Said:
+    def answer(self, more_s: float = 0.0) -> Said:
+        """Read its answer. `more_s`: so much longer it may take, for what it was told to wait for."""
         assert self._process.stdout is not None
-        killer = threading.Timer(_ANSWER_S, self._process.kill)
+        killer = threading.Timer(_ANSWER_S + more_s, self._process.kill)
         killer.start()
         try:
             line = self._process.stdout.readline()
@@ -238,7 +239,7 @@ class _Worker:
 
     def ask(self, order: Order) -> Said:
         self.send(order)
-        return self.answer()
+        return self.answer(order.wait_s)
 
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:

@@ -12,8 +12,9 @@ import sys
 import msgspec
 
 from drillmaster.adapters.worker.lease import HeldLease, LeaseNotGranted, hold
-from drillmaster.guards.lease import Lease
+from drillmaster.guards.lease import Lease, LeaseRequest
 from drillmaster.kits.stale_holder.effects import Effects, Way, open_effects
+from drillmaster.stores import Store, decide
 from drillmaster.stores.opening import open_store
 
 __all__ = ["Order", "Said", "Start", "main"]
@@ -77,15 +78,19 @@ def main() -> None:
                 lease = None
                 _say(Said(ok=True))
             else:
-                _say(_did(order, lease, effects, start.guard.key(start.item)))
+                _say(_did(order, lease, effects, start, store))
 
 
-def _did(order: Order, lease: HeldLease, effects: Effects, key: str) -> Said:
+def _did(order: Order, lease: HeldLease, effects: Effects, start: Start, store: Store) -> Said:
     if order.do == "write":
-        ok = effects.add(order.job, lease.token, order.way, key)
+        ok = effects.add(order.job, lease.token, order.way, start.guard.key(start.item))
         return Said(ok=ok, token=lease.token, held=lease.held)
-    if order.do == "renew":
-        told = lease.renew()
+    if order.do == "renew":  # asked of the store itself: the lease would not ask once it knows that it is lost
+        request = LeaseRequest(
+            action="renew", source="lock-client", holder=lease.holder, by=start.by, fencing_token=lease.token,
+            item=start.item,
+        )  # fmt: skip  # fields in pairs
+        told = decide(start.guard, request, store)
         return Said(ok=told.allowed, reason=told.reason, held=lease.held)
     return Said(ok=lease.held, held=lease.held)
 

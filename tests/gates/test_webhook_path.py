@@ -18,7 +18,7 @@ from drillmaster.gates._cases.webhook_path import (
     span,
     spans,
 )
-from drillmaster.gates._webhook_path_spans import Span, Spans, model_of
+from drillmaster.gates._webhook_path_spans import Forest, Span, Spans, model_of
 from drillmaster.gates.webhook_path import WebhookPath
 from drillmaster.verdict import Check, Verdict, conclude
 
@@ -297,3 +297,22 @@ def test_a_proxys_span_around_the_servers_is_no_second_webhook() -> None:
 def test_whose_span_it_is_by_whom_it_calls(more: dict[str, Any], is_models: bool) -> None:
     seen = msgspec.structs.replace(span("07", "POST", 0, 1), **more)
     assert bool(model_of(seen, hosts=("LLM-gateway.Example.com",))) is is_models
+
+
+@pytest.mark.parametrize("path", ["/webhooks/billing/", "/webhooks/billing", "//webhooks/billing"])
+def test_a_path_with_one_stroke_more_is_the_same_path(path: str) -> None:
+    asked = msgspec.structs.replace(model(30, parent="21"), id="22")
+    other = msgspec.structs.replace(accept(path=path), id="21")
+    assert told(good(other, asked))["model-before-202"].status == "fail"
+    assert LIMITS.is_accept(other) and limits(accept_paths=("/webhooks/billing/",)).is_accept(accept())
+    assert not LIMITS.is_accept(accept(path="/webhooks/billing/other"))
+
+
+def test_of_many_webhooks_in_one_trace_each_has_its_own_workers_and_what_hangs_nowhere_is_everybodys() -> None:
+    those = [msgspec.structs.replace(accept(), id=f"a{n}") for n in range(40)]
+    below = [msgspec.structs.replace(WORK, id=f"w{n}", parent=f"a{n}") for n in range(40)]
+    linked = [span(f"l{n}", "process", 60, 70, trace=f"{n:032x}", links=(("a" * 32, f"a{n}"),)) for n in range(40)]
+    free = span("f0", "sweep", 60, 70)
+    seen = Forest([*those, *below, *linked, free])
+    for n, came in enumerate(seen.came_of(those)):
+        assert {one.id for one in came} == {f"w{n}", f"l{n}", "f0"}

@@ -9,7 +9,7 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Literal
 
@@ -139,28 +139,37 @@ class Forest:
         """List a span and all that hangs below it."""
         return self._grown([span], lambda one: self.children(one))
 
-    def came_of(self, accept: Span, owned: set[tuple[str, str]]) -> list[Span]:
-        """List what came of an accept span, without itself. `owned` is what hangs below any accept span.
+    def came_of(self, accepts: Iterable[Span]) -> Iterator[tuple[Span, ...]]:
+        """List what came of each accept span, without itself.
 
         That is what hangs below it; what of its trace hangs below no accept, and so is no other's; and what hangs below a span
         that links to one of these. A link to a span that no file has may be to one of them too.
         """
-        free = [one for one in self._traces.get(accept.trace, ()) if (one.trace, one.id) not in owned]
-        unknown = [
-            span
-            for (trace, id_), those in self._linking.items()
-            if trace == accept.trace and (trace, id_) not in self.known
-            for span in those
-        ]
-        own = [*self.tree(accept), *free]
+        all_of_them = list(accepts)
+        trees = [self.tree(accept) for accept in all_of_them]
+        owned = {(one.trace, one.id) for tree in trees for one in tree}
+        shared: dict[str, dict[tuple[str, str], Span]] = {}
+        unknown: dict[str, list[Span]] = {}
+        for (trace, id_), those in self._linking.items():
+            if (trace, id_) not in self.known:
+                unknown.setdefault(trace, []).extend(those)
+        for accept, tree in zip(all_of_them, trees, strict=True):
+            trace = accept.trace
+            if trace not in shared:  # once a trace, however many accepts it has
+                free = [one for one in self._traces.get(trace, ()) if (one.trace, one.id) not in owned]
+                shared[trace] = self._with_linked(free, unknown.get(trace, ()))
+            found = shared[trace] | self._with_linked(tree, ())
+            found.pop((trace, accept.id), None)
+            yield tuple(sorted(found.values(), key=lambda one: (one.start_ns, one.id)))
+
+    def _with_linked(self, own: list[Span], more: Iterable[Span]) -> dict[tuple[str, str], Span]:
+        """Give spans with all that links to them, and what hangs below that or links to it."""
         linked = [span for one in own for span in self._linking.get((one.trace, one.id), ())]
-        more = self._grown(
-            [*linked, *unknown],
+        grown = self._grown(
+            [*linked, *more],
             lambda one: [*self.children(one), *self._linking.get((one.trace, one.id), ())],
         )
-        found = {(one.trace, one.id): one for one in (*own, *more)}
-        found.pop((accept.trace, accept.id), None)
-        return sorted(found.values(), key=lambda one: (one.start_ns, one.id))
+        return {(one.trace, one.id): one for one in (*own, *grown)}
 
     def _grown(self, first: list[Span], more: Callable[[Span], list[Span]]) -> list[Span]:
         found: dict[tuple[str, str], Span] = {}

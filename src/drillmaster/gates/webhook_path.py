@@ -15,7 +15,9 @@
 7. What is older than the policy allows makes up no number, and an accept inside another one is the same webhook.
 """
 
+import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -43,6 +45,8 @@ class _Path(msgspec.Struct, frozen=True, kw_only=True):
     accept: Span
     answer_ns: int
     came: tuple[Span, ...]
+    models: tuple[tuple[Span, str], ...] = ()
+    """Those of them that are a model's, and by what."""
 
 
 class WebhookPath(Gate[Spans], frozen=True, kw_only=True, tag="webhook-path"):
@@ -115,7 +119,7 @@ class WebhookPath(Gate[Spans], frozen=True, kw_only=True, tag="webhook-path"):
         paths = self._paths(evidence)
         kept = sum(one.accept.status == ACCEPTED for one in paths)
         models = sum(bool(self._model(one)) for one in evidence.spans)
-        later = sum(bool(self._model(one)) for path in paths for one in path.came)
+        later = sum(len(path.models) for path in paths)
         return (
             f"{len(evidence.spans):,} spans: {len(paths):,} accepts, {kept:,} of them with 202; {models:,} of models, "
             f"{later:,} in what came of an accept",
@@ -138,17 +142,24 @@ class WebhookPath(Gate[Spans], frozen=True, kw_only=True, tag="webhook-path"):
             return True
         named = span.name.partition(" ")[2] or span.name
         said = [one for one in (span.path, span.route) if one] or [named]
-        there = not set(self.accept_paths).isdisjoint(said)
+        there = not {_plain(one) for one in self.accept_paths}.isdisjoint(map(_plain, said))
         return span.kind == "server" and there and span.method in ("", "POST")
 
     def _paths(self, seen: Spans) -> list[_Path]:
         forest, found = Forest(seen.spans), []
+        said = {(one.trace, one.id): text for one in seen.spans if (text := self._model(one))}
         accepts = [span for span in seen.spans if self.is_accept(span)]
-        owned = {(one.trace, one.id) for accept in accepts for one in forest.tree(accept)}
-        for span in accepts:
+        for span, came in zip(accepts, forest.came_of(accepts), strict=True):
             sent = [one.end_ns or span.end_ns for one in forest.children(span) if one.answered]
             answer_ns = min(span.end_ns, max(sent, default=span.end_ns)) if span.end_ns else 0
-            found.append(_Path(accept=span, answer_ns=answer_ns, came=tuple(forest.came_of(span, owned))))
+            found.append(
+                _Path(
+                    accept=span,
+                    answer_ns=answer_ns,
+                    came=came,
+                    models=tuple((one, said[one.trace, one.id]) for one in came if (one.trace, one.id) in said),
+                )
+            )
         return found
 
     def _examined(self, seen: Spans, kept: list[_Path], n: int) -> Check:
@@ -239,10 +250,7 @@ class WebhookPath(Gate[Spans], frozen=True, kw_only=True, tag="webhook-path"):
             if path.accept.signals:
                 wrong.append(path.accept)
                 why = why or f"attribute {path.accept.signals[0]}, on the accept itself"
-            for span in path.came:
-                said = self._model(span)
-                if not said:
-                    continue
+            for span, said in path.models:
                 same = span.clock and span.clock == path.accept.clock
                 apart_ns = 0 if same else round(self.max_skew_ms * 1e6)
                 if span.start_ns < path.answer_ns - apart_ns:
@@ -320,6 +328,12 @@ class WebhookPath(Gate[Spans], frozen=True, kw_only=True, tag="webhook-path"):
             remedy="replay signed webhooks until each is answered",
             cites=_cites(slow),
         )
+
+
+@lru_cache(maxsize=4096)
+def _plain(path: str) -> str:
+    """Give a path without strokes at its end, and with one where there are several: servers take them for the same."""
+    return re.sub(r"/+", "/", path).rstrip("/") or "/"
 
 
 def _check(

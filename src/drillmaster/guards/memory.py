@@ -4,8 +4,8 @@
    write it does not write whatever the policy says.
 2. Two paths are asked about: the one that was asked for, and the one to which it leads once links are followed by whoever
    opens it. Both have to be allowed. A path that leads elsewhere than it says is denied.
-3. A name has one spelling: printable, in its compatibility form, without spaces at its ends, backslash and colon. A second
-   name for what is there, by case or by a link, is denied.
+3. A name has one spelling: printable, in its compatibility form, without spaces at its ends, backslash and colon; and it is
+   none that a write under way has. A second name for what is there, by case or by a link, is denied.
 4. What was found in the bytes are facts, in numbers: secrets, personal data, and what could not be looked at. The bytes
    themselves are none. A secret is denied to every lane.
 5. To move a file is to write its target and to take away its source: both are asked about.
@@ -20,7 +20,7 @@ import msgspec
 from drillmaster.guards import Decision, Guard
 from drillmaster.rules.durable import Class, may_write, place
 
-__all__ = ["ARTICLE_GRANTS", "REASONS", "Memory", "Write", "allow_write", "guard", "plain"]
+__all__ = ["ARTICLE_GRANTS", "HALF", "REASONS", "Memory", "Write", "allow_write", "guard", "plain"]
 
 REASONS: dict[str, str] = {
     "may-write": "The lane may write this class of file there, and nothing in it speaks against it.",
@@ -41,6 +41,8 @@ ARTICLE_GRANTS: dict[str, frozenset[Class]] = {
     "best_effort": frozenset({"draft", "plan"}),
 }
 """What a free lane may write by the article: drafts for people, and plans below a temporary folder. No lane else is known."""
+HALF = ".drillmaster-half-"
+"""What a write under way is called: whoever cleans up after one takes such files away, so nobody else writes them."""
 _MOST = 2**53 - 1
 
 _Durable = Literal[
@@ -127,6 +129,7 @@ def plain(path: object) -> bool:
         and part.isprintable()
         and unicodedata.normalize("NFKC", part) == part
         and not set(part) & set("\\:")
+        and not part.casefold().startswith(HALF)
         and len(part.encode()) <= 255
         for part in _steps(path)
     )

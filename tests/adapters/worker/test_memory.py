@@ -120,6 +120,10 @@ def test_a_lane_writes_what_it_was_given(place: Place) -> None:
         ("free_lane", "drafts/../memory.json", "path-unsafe"),
         ("free_lane", "memory.ｊson", "path-unsafe"),
         ("free_lane", "drafts/a\0.md", "path-unsafe"),
+        ("free_lane", "drafts/a\ud800.md", "path-unsafe"),
+        # a resume takes away what is called like a write under way: written there, it would be lost
+        ("free_lane", "drafts/.drillmaster-half-0123456789abcdef", "path-unsafe"),
+        ("runner", "drafts/.Drillmaster-half-x", "path-unsafe"),
         ("Free_lane", "drafts/readme.md", "lane-unknown"),
         ("runner", "tools.allow.json", "class-denied"),
         ("runner", "../memory.json", "path-unsafe"),

@@ -29,7 +29,7 @@ import msgspec
 
 from drillmaster.errors import Problem, Refused, one_line
 from drillmaster.guards import Decision
-from drillmaster.guards.memory import Memory, Write, plain
+from drillmaster.guards.memory import HALF, Memory, Write, plain
 from drillmaster.intake import read_strict
 from drillmaster.intake.turns import open_in_turn
 from drillmaster.rules.durable import DURABLE
@@ -48,7 +48,7 @@ STEPS = ("decided", "promised", "half", "whole", "synced", "compared", "renamed"
 MOVE_STEPS = (*STEPS, "leaving", "left")
 """What a move passes: its target is written, and its source taken away."""
 Step = Callable[[str], None]
-_HALF = re.compile(r"\.drillmaster-half-[0-9a-f]{16}")
+_HALF = re.compile(re.escape(HALF) + "[0-9a-f]{16}")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -298,7 +298,7 @@ class Workspace:
         now = before.next if before.next and before.next == self._there(folder) else before.sha256
         self._store(_with(sums, folder.leads, Kept(sha256=now, next=digest)))
         at("promised")
-        half = f".drillmaster-half-{os.urandom(8).hex()}"
+        half = f"{HALF}{os.urandom(8).hex()}"
         with self._told(folder.leads):
             fd = os.open(half, _NEW, 0o600, dir_fd=folder.fd)
             try:
@@ -405,7 +405,9 @@ class Workspace:
 
 
 def _looked(path: object, data: bytes) -> _Looked:
-    looked, named = look(data), look_at_name(path if type(path) is str else "")
+    # Half a character is in no name that a disk has; the guard denies it by the path.
+    name = path.encode("utf-8", "replace").decode() if type(path) is str else ""
+    looked, named = look(data), look_at_name(name)
     return _Looked(
         len(data),
         looked.counts.get("secret", 0) + sum(hit.group == "secret" for hit in named.hits),

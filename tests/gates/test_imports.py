@@ -1,11 +1,13 @@
 """The gate `imports` over modules in memory: every way to a model, a network, or a body that is known here."""
 
+import sys
 from typing import Any
 
 import msgspec
 import pytest
 
 from drillmaster.gates._cases.imports import FILES, LIMITS, classifier, repository
+from drillmaster.gates._selftest import selftest
 from drillmaster.gates.imports import Exemption, Imports, Modules
 from drillmaster.verdict import Check, conclude
 
@@ -460,3 +462,11 @@ import table from "./table.json";
 export const classify = (status: number, attempt: number): boolean => table.http.includes(status) && attempt < 3;
 """
     assert red(repository(**{TS: text, "src/app/retry/table.json": '{"http": [429]}'})) == set()
+
+
+def test_without_the_extra_a_script_is_refused_and_python_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("tree_sitter", "tree_sitter_javascript", "tree_sitter_typescript"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert red(repository(**{"src/app/retry/web.ts": 'import { a } from "./a"\n'})) == {"scannable", "resolved"}
+    assert red(repository()) == set()
+    assert [row for row in selftest("imports") if row.problems] == []

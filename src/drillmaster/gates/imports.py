@@ -148,7 +148,8 @@ class Imports(Gate[Modules], frozen=True, kw_only=True, tag="imports"):
         yield _admit(
             "resolved",
             "each import of a script leads to a package or to a file that is there",
-            [f"{path}:{one.line}: {one.module or '(nothing)'}" for path, one in told.unresolved],
+            [f"{path}:{one.line}: {one.module or '(nothing)'}" for path, one in told.unresolved]
+            + [f"{path}: nobody read its imports" for path in told.unread if suffix_of(path) in SCRIPTS],
             "write it as a relative path: an alias of the build leads where only the build knows",
         )
         over = [

@@ -299,6 +299,9 @@ def test_a_top_level_that_is_no_object_is_named_as_what_it_is(fmt: Format, data:
 def test_the_remedy_names_the_file_as_a_shell_takes_it() -> None:
     with pytest.raises(Problem, match=re.escape("git checkout -- 'my plan.yaml'")):
         load(b"", place="my plan.yaml", fmt="yaml")
+    with pytest.raises(Problem) as told:
+        load(b'{"a": 1', place="standard input", fmt="json")
+    assert "git" not in told.value.remedy
 
 
 @pytest.mark.parametrize(

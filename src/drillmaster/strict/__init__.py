@@ -127,6 +127,8 @@ def _problem(fault: Malformed, place: str) -> Problem:
             where += f":{fault.column}"
     steps = pointer(fault.path)
     remedy = fault.remedy
+    if place == "standard input":
+        remedy = remedy.replace(", or restore it: git checkout -- FILE", "")
     if "FILE" in remedy:
         import shlex
 

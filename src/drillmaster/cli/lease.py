@@ -191,6 +191,7 @@ def drill(
 
     \b
     Examples:
+      drillmaster store prepare sqlite:drill.db
       drillmaster lease drill --store sqlite:drill.db
       drillmaster lease drill --store postgresql://drills@127.0.0.1/drills --rounds 1000 --pairs 4
       drillmaster lease drill --store sqlite:drill.db --rounds 4 --without-fence

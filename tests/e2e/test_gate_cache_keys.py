@@ -99,6 +99,23 @@ def test_a_lock_and_a_stream_named_after_a_key_fail(folder: Path, server: Redis)
         assert red == {"reuse.lock", "reuse.topic"}
 
 
+def test_whoever_listens_on_the_name_of_a_key_does_not_hide_it(folder: Path, server: Redis) -> None:
+    (folder / "policy.yaml").write_text(POLICY.replace("[etag, lock, topic]", "[]"))
+    with filled(server) as client:
+        client.set("shared_grocery_cart", b"{}")  # type: ignore[attr-defined]
+        with client.pubsub() as listens:  # type: ignore[attr-defined]
+            listens.subscribe("shared_grocery_cart")
+            listens.get_message(timeout=5)
+            said = judged(folder, "--redis", server.url)
+        assert said.returncode == 1, said.stdout + said.stderr
+
+
+def test_one_node_of_a_cluster_is_no_whole_listing(folder: Path) -> None:
+    with redis_server("--cluster-enabled", "yes") as one:
+        said = judged(folder, "--redis", one.url, "--etags", "etags.txt")
+    assert said.returncode == 2 and "one node of a cluster" in said.stdout, said.stdout + said.stderr
+
+
 def test_an_empty_redis_and_one_that_is_not_there_are_refused(folder: Path, server: Redis) -> None:
     empty = judged(folder, "--redis", f"{server.url}?db=5", "--etags", "etags.txt")
     assert empty.returncode == 2 and "0 cache keys were read" in empty.stdout

@@ -1,5 +1,7 @@
 """Are the keys of a store the ones that the code is meant to make."""
 
+import base64
+import hashlib
 from typing import Any
 
 import msgspec
@@ -89,6 +91,19 @@ def test_a_key_that_is_none_of_ours_fails_by_what_is_wrong_with_it(text: str, ch
         ("topic", f"invalidate.{HERE}"),
         ("topic", f"{HERE}#changes"),
         ("topic", "x" * 500 + f":{HERE}:" + "y" * 500),
+        # as servers, URLs and libraries write them
+        ("etag", f'"{DIGEST}-gzip"'),
+        ("etag", f'"{HERE}-gzip"'),
+        ("etag", f'"{HERE.upper()}"'),
+        ("etag", f'"{HERE.replace(":", "%3A")}"'),
+        ("etag", f'W/"{DIGEST[:16]}"'),
+        ("etag", base64.b64encode(bytes.fromhex(DIGEST)).decode()),
+        ("etag", base64.urlsafe_b64encode(HERE.encode()).decode().rstrip("=")),
+        ("etag", base64.b64encode(hashlib.sha256(HERE.encode()).digest()).decode()),
+        ("etag", hashlib.sha256(HERE.encode()).hexdigest()[:32]),
+        ("lock", f"{HERE}.lock"),
+        ("lock", HERE.replace(":", "/")),
+        ("topic", HERE.replace(":", "|")),
     ],
 )
 def test_a_key_that_is_something_else_too_fails(use: str, name: str) -> None:
@@ -104,7 +119,11 @@ def test_a_key_that_is_something_else_too_fails(use: str, name: str) -> None:
         ("lock", f"lock:{NORTH}:cart_42"),
         ("lock", DIGEST),  # a lock may be named by any digest
         ("topic", "cart-v3:changes"),
-        ("topic", "cart-v3:" * 2_000),
+        ("topic", "cart-v3:" * 200_000),
+        ("etag", "cart-v3:" * 200_000),
+        ("etag", DIGEST[:15]),
+        ("etag", "0" * 32),
+        ("lock", HERE + "0"),
     ],
 )
 def test_what_only_sounds_like_a_key_is_let_by(use: str, name: str) -> None:

@@ -143,6 +143,7 @@ def test_the_digest_is_of_what_was_listed_in_whatever_order(tmp_path: Path) -> N
         intake = KeysIntake(tmp_path / "keys.txt", None, names={use: (tmp_path / use,) for use in names})  # type: ignore[misc]
         return intake.gather(msgspec.structs.replace(LIMITS, others=()), ASKED, None).digest
 
+    assert digest(("a", "b")) != digest(("a\0b",))
     one = digest(GOOD.keys)
     assert one == digest(tuple(reversed(GOOD.keys)))
     assert (

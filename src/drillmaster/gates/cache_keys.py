@@ -5,16 +5,21 @@
 2. Other keys may live in the same store, where the policy names their prefix and why. They are counted, and of those that are
    locks or topics the names are held against the keys. A prefix that a declared key could begin with is refused.
 3. A key is a key alone. Found in an entity tag, in the name of a lock or of a topic it fails, and so does a tag that is the
-   digest in a key or a hash of a key: it would stay the same while the bytes change. What the policy says has to be compared
-   was handed in, or the verdict is refused.
+   digest in a key or a hash of a key, or the beginning of one, in hex digits or base64: it would stay the same while the bytes
+   change. What the policy says has to be compared was handed in, or the verdict is refused.
 4. One digest under two tenants shows that the tenant is not in it: such keys were made in another way.
 5. A dump is whole, dated and fresh, and has at least so many keys. None of its keys is printed: a caption may be a prompt.
    Told are row, length, and a fingerprint where the key is too long to be guessed from it.
 """
 
+import base64
+import bisect
+import contextlib
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal
+from urllib.parse import unquote
 
 import msgspec
 
@@ -32,6 +37,9 @@ MAX_SKEW_S = 60.0
 _CITED = 20
 _TOLD = 5
 _GUESSABLE = 20
+_HEX = re.compile("[0-9a-f]{16,128}")
+"""Fewer digits of a hash are anybody's by chance."""
+_BASE64 = re.compile("[A-Za-z0-9+/_-]{11,}={0,2}")
 _NAMES: dict[Use, str] = {"etag": "entity tags", "lock": "names of locks", "topic": "names of topics"}
 _WHERE: dict[str, str] = {
     "schema-unknown": "schema",
@@ -277,32 +285,51 @@ class _Sorted:
             tenant, first = seen.setdefault(named, (parsed.tenant, row))
             if tenant != parsed.tenant:
                 self.shared.setdefault(named, [first]).append(row)
-        self._hashes: frozenset[str] | None = None
+        self._hashes: list[str] | None = None
+        self._shapes = [_shape(kind) for kind in self._types]
 
     def reused(self, name: str, *, of_bytes: bool) -> bool:
-        """Whether a name holds a key of ours, or, of a tag, is a hash of one."""
-        text = name.removeprefix("W/").strip("\"' \t")
-        for kind in self._types:
-            at = text.find(f"{kind.head}:")
-            while at >= 0:
-                rest = text[at : at + MAX_KEY]  # no key is longer
-                if any(not parse(self._types, part).fault for part in _beginnings(rest)):
+        """Whether a name holds a key of ours, or, of a tag, is a hash of one or the beginning of one."""
+        return any(self._holds(text) or (of_bytes and self._tags(text)) for text in _readings(name))
+
+    def _holds(self, text: str) -> bool:
+        for shape in self._shapes:
+            for match in shape.finditer(text):
+                if not parse(self._types, re.sub("[/|]", ":", match[0])).fault:
                     return True
-                at = text.find(f"{kind.head}:", at + 1)
-        if not of_bytes:
-            return False
+        return False
+
+    def _tags(self, text: str) -> bool:
         if self._hashes is None:
-            self._hashes = frozenset(_hashes(self._keys)) | self._digests
-        return text.lower() in self._hashes
+            self._hashes = sorted({*_hashes(self._keys), *self._digests})
+        for run in _HEX.findall(text.lower()):
+            at = bisect.bisect_left(self._hashes, run)
+            if self._hashes[at : at + 1] and self._hashes[at].startswith(run):
+                return True
+        return False
 
 
-def _beginnings(text: str) -> Iterator[str]:
-    """Give a text, and what of it stands before a sign that no key has but names are joined by."""
-    yield text
-    for sign in "/;,!?#|\"'":
-        yield text.partition(sign)[0]
-    for n in range(3, min(text.count(":") + 1, 40)):
-        yield ":".join(text.split(":")[:n])
+def _shape(kind: KeyType) -> "re.Pattern[str]":
+    """Give how a key of that type looks inside a longer name, its parts joined by what names are joined by."""
+    shown = sum(one.clear for one in kind.fields)
+    keyed = re.escape(f"{kind.keyed}.") if kind.keyed else ""
+    return re.compile(
+        f"{re.escape(kind.head)}[:/|][a-z0-9_-]{{1,64}}(?:[:/|][A-Za-z0-9_.~-]{{0,{MAX_KEY}}}){{{shown}}}"
+        f"[:/|]{keyed}[0-9a-f]{{{kind.digest_chars}}}(?![0-9a-f])"
+    )
+
+
+def _readings(name: str) -> Iterator[str]:
+    """Give a name as it is, in small letters, without the escapes of a URL, and as what it is in base64: text and hex digits."""
+    text = name.removeprefix("W/").strip("\"' \t")
+    plain = unquote(text) if "%" in text else text
+    yield from dict.fromkeys((text, plain, plain.lower()))
+    if len(text) <= 2 * MAX_KEY and _BASE64.fullmatch(text):
+        digits = text.rstrip("=").replace("-", "+").replace("_", "/")
+        with contextlib.suppress(ValueError):
+            data = base64.b64decode(digits + "=" * (-len(digits) % 4), validate=True)
+            yield data.decode("ascii", "replace")
+            yield data.hex()
 
 
 def _hashes(keys: Iterable[str]) -> Iterator[str]:

@@ -3,7 +3,8 @@
 1. A file `.json` has `kind: cache-keys`, when it was taken, whether it is whole, and lists. Any other file has one key a line, as
    `redis-cli --scan` writes them; when it was taken says the command line. A last line without an end is a listing that broke
    off.
-2. Redis is only read: SCAN over one database, and which channels and streams there are. It lies on this machine, or the
+2. Redis is only read: SCAN over one database, and which channels and streams there are. One node of a cluster is no whole
+   listing. It lies on this machine, or the
    policy names its host and the command line repeats it; the connected address counts. No password stands in a URL: it comes
    from REDIS_PASSWORD. One listing takes at most a minute.
 3. Names of locks and topics are those whose prefix the policy says is theirs, Redis's channels and streams, and what is
@@ -196,7 +197,7 @@ def scan(
         raise Problem(
             place,
             found=f"no answer ({type(error).__name__})",
-            wanted="a Redis that may be read: SCAN, PUBSUB CHANNELS",
+            wanted="a Redis that may be read: SCAN, PUBSUB CHANNELS, INFO",
             remedy=f"look whether it runs and who may read it; a password goes into ${PASSWORD}",
         ) from None
 
@@ -213,15 +214,18 @@ def _listed(client: Any, most: int, ends: float) -> tuple[tuple[str, ...], tuple
             return _texts(keys), (), f"it took longer than {TIME_LIMIT_S:g} s"
         if not cursor:
             break
-    topics = set(client.pubsub_channels())
+    if client.info("cluster").get("cluster_enabled"):
+        return _texts(keys), (), "it is one node of a cluster, and the others have keys of their own"
+    channels, streams = set(client.pubsub_channels()), set()
     cursor = 0
     while True:
         cursor, found = client.scan(cursor=cursor, count=1_000, _type="stream")
-        topics.update(found)
+        streams.update(found)
         if not cursor or time.monotonic() > ends:
+            # A channel takes no key away: whoever listens on a name would hide the key of that name.
             return (
-                _texts(keys - topics),
-                _texts(topics),
+                _texts(keys - streams),
+                _texts(channels | streams),
                 "" if not cursor else f"it took longer than {TIME_LIMIT_S:g} s",
             )
 
@@ -286,5 +290,6 @@ def _time(text: str, place: str) -> int:
 
 def _digest(dump: Keys) -> str:
     names = sorted((use, sorted(of)) for use, of in dump.names.items())
-    text = "\0".join([*sorted(dump.keys), *(f"{use}\0{name}" for use, of in names for name in of), dump.cut])
-    return strict.digest_bytes(text.encode("utf-8", "surrogateescape"))
+    # Written as Python writes them: a key of Redis may have any byte in it, and none may end it.
+    text = "\n".join(ascii(one) for one in (*sorted(dump.keys), *names, [dump.cut]))
+    return strict.digest_bytes(text.encode())

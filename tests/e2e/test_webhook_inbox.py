@@ -23,7 +23,7 @@ from hypothesis import settings as examples
 
 from drillmaster.adapters.worker.webhook import Keeper
 from drillmaster.kits.webhook.ledger import LEDGER, granted
-from drillmaster.stores.inbox import Arrival, Inbox, Unapplied, Unkept
+from drillmaster.stores.inbox import Arrival, Effect, Inbox, Unapplied, Unkept
 from drillmaster.stores.inbox_opening import backend_of, open_inbox
 from tests.e2e.hooklab import Served, environ, run, settings
 from tests.e2e.pglab import postgres
@@ -390,3 +390,37 @@ def test_what_a_database_says_of_a_row_is_not_told(server: str) -> None:
     with open_inbox(server, within_s=5) as inbox, pytest.raises(Unkept) as raised:
         inbox.keep(Arrival(source="acme", event_id="e-quoted", digest=None, body=b"the body"))  # type: ignore[arg-type]
     assert "e-quoted" not in str(raised.value) and "null value" in str(raised.value)
+
+
+@pytest.mark.parametrize("how", ["swallowed", "commit", "rollback"])
+def test_an_effect_whose_own_writes_failed_is_not_said_to_be_done(server: str, how: str) -> None:
+    """After a statement that failed, PostgreSQL answers COMMIT with a rollback, and no error."""
+    sql(server, "TRUNCATE " + ", ".join(f"drillmaster_{table}" for table in TABLES))
+
+    def apply(connection: Any, effect: Effect, event: Any) -> None:
+        if how == "swallowed":
+            with contextlib.suppress(Exception):
+                connection.execute("INSERT INTO no_such_table VALUES (1)")
+        else:
+            getattr(connection, how)()
+
+    with open_inbox(server, within_s=5) as inbox:
+        inbox.keep(arrival("e1"))
+        event = inbox.claim(lease_ms=60_000)
+        assert event is not None
+        effect = Effect(kind="credit", account="a", amount_minor=1, currency="EUR")
+        with pytest.raises(Unapplied):
+            inbox.settle(event, effect, reason="effect", apply=apply)
+        assert (inbox.counts().waiting, inbox.counts().done, inbox.counts().effects) == (1, 0, 0)
+        assert inbox.claim(lease_ms=1, source="other") is None
+        assert inbox.settle(event, effect, reason="effect", apply=lambda *_: None) == "done"
+
+
+def test_a_worker_asks_its_rule_about_its_own_provider_s_events_alone(named: str, tmp_path: Path) -> None:
+    """Two providers in one database: each one's rule would end the other's events."""
+    path = settings(tmp_path, inbox=named)
+    with open_inbox(named, within_s=5) as inbox:
+        inbox.keep(arrival("e1"))
+        inbox.keep(msgspec.structs.replace(arrival("e2"), source="umbrella"))
+        assert run("work", str(path), "--rule", f"{MODULE}:rule", "--once").stdout == "effect 1\n"
+        assert (inbox.counts().waiting, inbox.counts().effects) == (1, 1)

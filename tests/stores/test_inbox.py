@@ -10,7 +10,7 @@ from hypothesis import settings
 
 from drillmaster.clock import ManualClock
 from drillmaster.errors import Problem
-from drillmaster.stores.inbox import Arrival, Effect, Inbox, Unkept
+from drillmaster.stores.inbox import Arrival, Effect, Inbox, Unapplied, Unkept
 from drillmaster.stores.inbox_opening import backend_of, open_inbox
 from drillmaster.stores.inbox_sqlite import SQLite
 from tests.stores.inbox_machine import InboxMachine
@@ -178,3 +178,80 @@ def test_an_inbox_is_its_owner_s_alone_to_read(tmp_path: Path) -> None:
     assert {path.stat().st_mode & 0o077 for path in tmp_path.iterdir()} == {0}
     with pytest.raises(Unkept, match="No such file"):
         made(tmp_path / "nowhere" / "i.db")
+
+
+@pytest.mark.parametrize("how", ["moved", "replaced", "deleted", "without its log"])
+def test_a_file_that_is_taken_away_while_it_is_open_keeps_nothing_that_nobody_finds(tmp_path: Path, how: str) -> None:
+    """SQLite goes on writing to the file that it has open, whatever the name means by now."""
+    path = tmp_path / "i.db"
+    inbox = made(path)
+    assert inbox.keep(arrival("e1")) == "new"
+    if how == "without its log":
+        (tmp_path / "i.db-wal").unlink()
+    else:
+        path.rename(tmp_path / "old.db")
+        if how == "deleted":
+            (tmp_path / "old.db").unlink()
+        if how == "replaced":
+            for beside in ("-wal", "-shm"):
+                (tmp_path / f"i.db{beside}").unlink()
+            made(path).close()
+    if how in ("moved", "deleted"):
+        with pytest.raises(Unkept):
+            inbox.keep(arrival("e2"))
+        with pytest.raises(Unkept):
+            inbox.keep_all([arrival("e2")])
+        return
+    assert inbox.keep(arrival("e2")) == "new"
+    with open_inbox(str(path), within_s=1) as again:
+        assert again.keep(arrival("e2")) == "known"
+
+
+def test_a_source_s_events_are_claimed_by_nobody_who_asks_for_another_s(tmp_path: Path) -> None:
+    inbox = made(tmp_path / "i.db")
+    inbox.keep(arrival("e1"))
+    inbox.keep(Arrival(source="other", event_id="e2", digest="d", body=b"{}"))
+    first = inbox.claim(lease_ms=1_000, source="other")
+    assert first is not None and first.event_id == "e2"
+    assert inbox.claim(lease_ms=1_000, source="other") is None
+    second = inbox.claim(lease_ms=1_000)
+    assert second is not None and second.event_id == "e1"
+
+
+def _by_with(connection: Any) -> None:
+    with connection:
+        connection.execute("INSERT INTO booked VALUES (1)")
+
+
+def _by_script(connection: Any) -> None:
+    connection.executescript("INSERT INTO booked VALUES (1);")
+
+
+def _by_commit(connection: Any) -> None:
+    connection.execute("INSERT INTO booked VALUES (1)")
+    connection.commit()
+
+
+def _by_rollback(connection: Any) -> None:
+    connection.rollback()
+
+
+@pytest.mark.parametrize("ends", [_by_with, _by_script, _by_commit, _by_rollback])
+def test_what_belongs_to_an_effect_cannot_end_the_transaction_that_it_is_in(tmp_path: Path, ends: Any) -> None:
+    """Half of it would stand, with the event done, and nobody would write the rest."""
+    inbox = made(tmp_path / "i.db")
+    sqlite3.connect(tmp_path / "i.db").execute("CREATE TABLE booked (n INTEGER)")
+    inbox.keep(arrival("e1"))
+    event = inbox.claim(lease_ms=60_000)
+    assert event is not None
+    effect = Effect(kind="credit", account="a", amount_minor=1, currency="EUR")
+
+    def apply(connection: Any, effect: Effect, event: Any) -> None:
+        ends(connection)
+        raise ValueError
+
+    with pytest.raises(Unapplied):
+        inbox.settle(event, effect, reason="effect", apply=apply)
+    assert (inbox.counts().waiting, inbox.counts().effects) == (1, 0)
+    assert sqlite3.connect(tmp_path / "i.db").execute("SELECT count(*) FROM booked").fetchone() == (0,)
+    assert inbox.settle(event, effect, reason="effect", apply=lambda *_: None) == "done"

@@ -151,6 +151,7 @@ def work(path: Path, *, rule: str, model: str | None, apply: str | None, once: b
             settings.worker,
             model=None if model is None else _function(model, "--model"),
             apply=None if apply is None else _function(apply, "--apply"),
+            source=settings.provider,
         )
         if once:
             while worker.step() is not None:

@@ -8,13 +8,14 @@
    has to have survived, and the effect's own index is unique. Whoever comes second changes nothing.
 4. Money is a whole number of the currency's smallest unit. A float, a text, a bool, nothing and less than nothing are no money.
 5. An inbox is prepared once, by a person. One that is not is refused: an empty file that appears where a volume was not mounted
-   would take events that nobody finds again.
+   would take events that nobody finds again. So is a file that was moved or taken away while it was open.
+6. What belongs to an effect is written in the transaction that it is given, which is not its own to end.
 """
 
 import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
@@ -152,6 +153,12 @@ class Backend(Protocol):
 
     def connect(self, *, making: bool = False) -> Connection: ...
     def prepare(self, connection: Connection) -> None: ...
+    def check(self) -> None:
+        """Raise one of its errors where what was connected to is not what its name means any more."""
+
+    def applying(self, connection: Connection) -> AbstractContextManager[Any]:
+        """Inside, the transaction is nobody's to end; it raises where what was written cannot be committed."""
+
     def fault(self, error: BaseException) -> str | None:
         """What a database said, in a line; None where an error is none of its."""
 
@@ -171,8 +178,10 @@ _CLAIM = (
     " WHERE seq = (SELECT seq FROM drillmaster_inbox WHERE state = 'waiting'"
     " AND (claim IS NULL OR claim_until_ms <= {now} OR claimed_ms > {now})"
     " AND (not_before_ms IS NULL OR not_before_ms <= {now} OR not_before_ms > {now} + {longest})"
-    " ORDER BY seq LIMIT 1{lock}) RETURNING source, event_id, body, attempts"
+    "{ours} ORDER BY seq LIMIT 1{lock}) RETURNING source, event_id, body, attempts"
 )
+_CLAIM_OF = _CLAIM.replace("{ours}", " AND source = ?")
+_CLAIM_ANY = _CLAIM.replace("{ours}", "")
 _MINE = "source = ? AND event_id = ? AND claim = ? AND state = 'waiting'"
 _DONE = "UPDATE drillmaster_inbox SET state = 'done', claim = NULL, reason = ?, ended_ms = {now} WHERE {mine}"
 _PARKED = "UPDATE drillmaster_inbox SET state = 'parked', claim = NULL, reason = ?, ended_ms = {now} WHERE {mine}"
@@ -250,12 +259,16 @@ class Inbox:
 
     # What a worker asks
 
-    def claim(self, *, lease_ms: int) -> Event | None:
-        """Claim the oldest event that is nobody's, for so long; None: there is none. Raises Unkept."""
+    def claim(self, *, lease_ms: int, source: str | None = None) -> Event | None:
+        """Claim the oldest event that is nobody's, for so long; None: there is none. Raises Unkept.
+
+        `source`: only this one's. Without it any, which is right where the inbox has but one.
+        """
         token = secrets.token_hex(16)
+        asked, ours = (_CLAIM_ANY, ()) if source is None else (_CLAIM_OF, (source,))
 
         def claimed(connection: Connection) -> Event | None:
-            rows = self._run(connection, _CLAIM, (token, lease_ms)).fetchall()
+            rows = self._run(connection, asked, (token, lease_ms, *ours)).fetchall()
             if not rows:
                 return None
             source, event_id, body, attempts = rows[0]
@@ -281,6 +294,8 @@ class Inbox:
         if fault:
             raise ValueError(fault)
         connection = self._connected()
+        with self._told():
+            self._backend.check()
         with self._told(), self._transaction(connection):
             mine = (event.source, event.event_id)
             if self._run(connection, _DONE, (reason, *mine, event.claim)).rowcount != 1:
@@ -292,7 +307,8 @@ class Inbox:
                 return "known"
             if apply is not None:
                 try:
-                    apply(connection, effect, event)
+                    with self._backend.applying(connection):
+                        apply(connection, effect, event)
                 except Exception as error:
                     raise Unapplied(type(error).__name__) from error
         return "done"
@@ -408,13 +424,20 @@ class Inbox:
         """Ask; once more on a new connection where the one that was kept is gone. All that is asked so may be done twice."""
         kept = self._connection is not None
         try:
-            with self._told():
-                return ask(self._connected())
+            return self._answer(ask)
         except Unkept:
             if not kept:
                 raise
+        return self._answer(ask)
+
+    def _answer(self, ask: Callable[[Connection], T]) -> T:
+        """Ask, and say so only where it is still the inbox of that name that was asked."""
         with self._told():
-            return ask(self._connected())
+            connection = self._connected()
+            self._backend.check()
+            answer = ask(connection)
+            self._backend.check()
+        return answer
 
     def _connected(self) -> Connection:
         if self._connection is None:

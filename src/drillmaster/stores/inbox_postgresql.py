@@ -5,6 +5,7 @@ timers. What was given up may have been committed: all that is asked is safe to 
 """
 
 import os
+from contextlib import AbstractContextManager
 from typing import Any
 
 from drillmaster.errors import Problem, one_line
@@ -84,6 +85,13 @@ class PostgreSQL:
     def prepare(self, connection: Connection) -> None:
         """Keep two who prepare at once from making one table twice."""
         connection.execute("SELECT pg_advisory_lock(7305871041)")
+
+    def check(self) -> None:
+        """Find nothing: a connection is a server's, whatever becomes of its name."""
+
+    def applying(self, connection: Any) -> AbstractContextManager[Any]:
+        """Set a savepoint: it cannot be released after a statement failed, and psycopg lets nobody commit inside."""
+        return connection.transaction()  # type: ignore[no-any-return]  # psycopg's own type says more than is needed here
 
     def fault(self, error: BaseException) -> str | None:
         if not isinstance(error, self._driver.Error):

@@ -55,7 +55,10 @@ class Worked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worker:
-    """Takes events one by one. `counts` says how often each outcome was; `apply`: see `Inbox.settle`."""
+    """Takes events one by one. `counts` says how often each outcome was; `apply`: see `Inbox.settle`.
+
+    `source`: the provider whose events the rule is for. Without it the rule is asked about all that the inbox has.
+    """
 
     def __init__(
         self,
@@ -66,6 +69,7 @@ class Worker:
         model: Model | None = None,
         apply: Callable[[Any, Effect, Event], None] | None = None,
         on_worked: Callable[[Worked], None] | None = None,
+        source: str | None = None,
     ) -> None:
         self._inbox = inbox
         self._rule = rule
@@ -73,12 +77,13 @@ class Worker:
         self._model = model if limits.note_fields else None
         self._apply = apply
         self._on_worked = on_worked
+        self._source = source
         self._hanging: list[threading.Thread] = []
         self.counts: dict[str, int] = {}
 
     def step(self) -> Worked | None:
         """Work on one event; None: there is none. Raises Unkept where the inbox gives no answer; the event stays there."""
-        event = self._inbox.claim(lease_ms=round(self._limits.lease_s * 1_000))
+        event = self._inbox.claim(lease_ms=round(self._limits.lease_s * 1_000), source=self._source)
         if event is None:
             return None
         outcome, document = self._settled(event)

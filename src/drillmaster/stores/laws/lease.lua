@@ -8,6 +8,11 @@ if not now_us then
   now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
 end
 local function whole(number) return string.format('%.0f', number) end
+local function one_more(text)
+  local head, nines = string.match(text, '^(%d-)(9*)$')
+  local digit = head == '' and '1' or string.char(string.byte(head, -1) + 1)
+  return string.sub(head, 1, -2) .. digit .. string.rep('0', #nines)
+end
 
 local was = redis.call('HMGET', KEYS[1], 'token', 'holder', 'until_us', 'seen_us')
 local last, held_by_us = was[1], was[2] == holder
@@ -49,7 +54,9 @@ end
 
 if grants then
   until_us = now_us + ttl_us
-  told = whole(math.max(tonumber(last or 0) + 1, now_us))
+  told = whole(now_us)
+  local least = last and one_more(last) or '1'
+  if #least > #told or (#least == #told and least > told) then told = least end
   redis.call('HSET', KEYS[1], 'token', told, 'holder', holder, 'by', by, 'since_us', whole(now_us),
     'until_us', whole(until_us), 'seen_us', whole(now_us))
 elseif last then

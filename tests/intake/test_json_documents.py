@@ -86,6 +86,7 @@ def test_what_the_strict_loader_refuses_is_refused_with_its_line(data: bytes, wh
     with pytest.raises(Problem) as told:
         list(documents_of(data))
     assert told.value.place == where and told.value.remedy
+    assert "x:" not in told.value.remedy  # a command in it names the file
 
 
 def test_many_documents_that_need_a_closer_look_cost_no_more_than_their_length() -> None:

@@ -32,7 +32,7 @@ def documents(data: bytes, place: str, *, wanted: str, how: str) -> Iterator[tup
         text = data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        _load(data, f"{place}:{line}", wanted, how)
+        _load(data, place, line, wanted, how)
         raise
     scanner = _Scanner()
     at, line = 0, 1
@@ -42,13 +42,12 @@ def documents(data: bytes, place: str, *, wanted: str, how: str) -> Iterator[tup
         line += text.count("\n", at, begins)
         if begins == len(text):
             return
-        where = f"{place}:{line}"
         try:
             value, at = scanner.read(text, begins)
         except (ValueError, RecursionError):
-            _refuse(text[begins:].encode(), where, wanted, how)
+            _refuse(text[begins:].encode(), place, line, wanted, how)
         piece = text[begins:at]
-        yield value if scanner.is_sure(value, piece) else _load(piece.encode(), where, wanted, how), line
+        yield value if scanner.is_sure(value, piece) else _load(piece.encode(), place, line, wanted, how), line
         line += text.count("\n", begins, at)
 
 
@@ -93,17 +92,19 @@ def _is_shallow(piece: bytes) -> bool:
     return not left
 
 
-def _load(data: bytes, where: str, wanted: str, how: str) -> Any:
+def _load(data: bytes, place: str, line: int, wanted: str, how: str) -> Any:
     try:
-        return strict.load(data, place=where, fmt="json", cap_bytes=len(data))
-    except Problem as problem:
-        raise Problem(where, found=problem.found, wanted=wanted, remedy=f"{problem.remedy}; or {how}") from None
+        return strict.load(data, place=place, fmt="json", cap_bytes=len(data))
+    except Problem as problem:  # it counts lines from the document's first
+        raise Problem(
+            f"{place}:{line}", found=problem.found, wanted=wanted, remedy=f"{problem.remedy}; or {how}"
+        ) from None
 
 
-def _refuse(data: bytes, where: str, wanted: str, how: str) -> NoReturn:
+def _refuse(data: bytes, place: str, line: int, wanted: str, how: str) -> NoReturn:
     """Say what is wrong with the document that data begins with."""
-    _load(data[: _end_of(data)], where, wanted, how)
-    raise Problem(where, found="text that is no JSON", wanted=wanted, remedy=how)
+    _load(data[: _end_of(data)], place, line, wanted, how)
+    raise Problem(f"{place}:{line}", found="text that is no JSON", wanted=wanted, remedy=how)
 
 
 def _end_of(data: bytes) -> int:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
@@ -252,22 +252,59 @@ def _hex(value: Any, size: int, where: str, field: str) -> str:
 # What both have
 
 
+_READ = (
+    "http.request.method", "http.method", "url.path", "http.target", "url.full", "http.url", "http.route", "server.address",
+    "net.peer.name", "http.host", "peer.service", "asgi.event.type", "rpc.service", "db.system.name", "db.system",
+    "db.operation.name", "db.operation", "db.query.text", "db.statement",
+)  # fmt: skip  # words
+"""Attributes whose values are looked at, beside the status."""
+_REMEMBERED = 512
+
+
+class _Told(NamedTuple):
+    """What the attributes of a span tell."""
+
+    method: str
+    path: str
+    route: str
+    hosts: tuple[str, ...]
+    answered: bool
+    stores: bool
+    bedrock: bool
+
+
 def _span(attributes: dict[str, Any], inner: list[str], where: str, *, failed: bool, **fields: Any) -> Span:
     signals = [one[:80] for one in (*attributes, *inner) if one.lower().startswith(MODEL_PREFIXES)]
-    if not signals and "bedrock" in _text(attributes, "rpc.service").lower():
+    values = [value if isinstance(value := attributes.get(name), str) else "" for name in _READ]
+    told = _told(fields["name"], *values)
+    if not signals and told.bedrock:
         signals = ["rpc.service"]
-    hosts = _hosts(attributes)
     return Span(
         signals=tuple(dict.fromkeys(signals))[:5],
+        method=told.method,
+        path=told.path,
+        route=told.route,
+        host=told.hosts[0] if told.hosts else "",
+        other_hosts=told.hosts[1:],
+        status=_status(attributes, where),
+        answered=told.answered,
+        stores=told.stores and not failed,
+        **fields,
+    )
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _told(name: str, *values: str) -> _Told:
+    """Read the values of `_READ`, in its order; spans of one kind mostly have the same."""
+    attributes = {key: value for key, value in zip(_READ, values, strict=True) if value}
+    return _Told(
         method=_text(attributes, "http.request.method", "http.method").upper()[:20],
         path=_path(attributes),
         route=_text(attributes, "http.route")[:200],
-        host=hosts[0] if hosts else "",
-        other_hosts=hosts[1:],
-        status=_status(attributes, where),
+        hosts=_hosts(attributes),
         answered=_text(attributes, "asgi.event.type") in ("http.response.start", "http.response.body"),
-        stores=not failed and _stores(attributes, fields["name"]),
-        **fields,
+        stores=_stores(attributes, name),
+        bedrock="bedrock" in _text(attributes, "rpc.service").lower(),
     )
 
 
@@ -305,7 +342,6 @@ def _named_host(value: str) -> str:
     return value if value.count(":") > 1 else value.partition(":")[0]
 
 
-@lru_cache(maxsize=4096)
 def _url(text: str) -> SplitResult:
     try:
         found = urlsplit(text)

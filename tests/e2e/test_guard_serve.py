@@ -153,6 +153,12 @@ def test_a_stores_url_may_come_from_the_environment(tmp_path: Path) -> None:
         assert url.encode() not in Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
 
 
+def test_a_store_that_gives_no_answer_is_told_at_the_start_and_served_all_the_same(tmp_path: Path) -> None:
+    with served(tmp_path, store=f"sqlite:{tmp_path}/none.db") as server:
+        assert "drillmaster store prepare sqlite:" in server.said()
+        assert server.ask("quota", CALL)[0] == 503
+
+
 def test_who_sends_slowly_or_too_much_is_turned_away_and_holds_nobody_up(tmp_path: Path) -> None:
     with served(tmp_path, "--read-within-s", "0.3", "--connections", "4") as server:
         assert b" 408 " in raw(server.port, b"POST /v1/retry HTTP/1.1\r\nhost: localhost\r\n")

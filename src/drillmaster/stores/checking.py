@@ -12,7 +12,7 @@ from drillmaster.rules.quota import LAW, Limit, Take
 from drillmaster.stores import Unavailable
 from drillmaster.stores.opening import kind_of, open_store
 
-__all__ = ["Checked", "check_store"]
+__all__ = ["Checked", "ask_store", "check_store"]
 
 _ASKED = 5
 # It costs more than may come at once: the answer is no, and nothing is written.
@@ -27,6 +27,15 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """The median of a few questions, on a connection that is open."""
     keeps: bool | None
     how: str
+
+
+def ask_store(url: str, *, within_s: float) -> None:
+    """Ask a store one question that changes nothing. Raises Unavailable where it gives no answer."""
+    store = open_store(url, within_s=within_s)
+    try:
+        store.ask(LAW, "drillmaster check", _QUESTION)
+    finally:
+        store.close()
 
 
 def check_store(url: str, *, within_s: float) -> Checked:

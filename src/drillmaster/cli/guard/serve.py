@@ -125,9 +125,22 @@ def command(
     if guarding.guards.needs_store and store is None:
         raise no_store(guarding.guards)
     sock, name = listen(where)
+    if store is not None and guarding.guards.needs_store:
+        _say_what_denies(store, store_within_s)
     # What was begun is answered at the end, however long the store may take.
     bounds = Bounds(connections=connections, read_s=read_within_s, drain_s=store_within_s + 5)
     serve(guarding, sock, name, token=token, bounds=bounds)
+
+
+def _say_what_denies(store: str, within_s: float) -> None:
+    """Ask the store once, and say where it gives no answer. The server serves all the same: a store can come later."""
+    from drillmaster.stores import Unavailable
+    from drillmaster.stores.checking import ask_store
+
+    try:
+        ask_store(store, within_s=within_s)
+    except Unavailable as problem:
+        click.echo(f"{problem}; until it answers, all that counts in it is denied", err=True)
 
 
 def _is_loopback(host: str) -> bool:

@@ -199,6 +199,30 @@ def test_tables_of_before_get_what_they_lack_and_a_second_preparation_waits_for_
 
 
 @pytest.mark.needs("postgres")
+def test_tables_of_the_same_name_that_a_path_finds_first_make_no_second_holder(pg: str) -> None:
+    import psycopg
+
+    with psycopg.connect(pg, autocommit=True) as db:
+        db.execute("CREATE SCHEMA before_ours")
+        for table in ("drillmaster_lease", "drillmaster_fence"):
+            db.execute(f"CREATE TABLE before_ours.{table} (LIKE public.{table} INCLUDING ALL)")
+        db.execute("ALTER DATABASE postgres SET search_path = before_ours, public")
+        try:
+            with psycopg.connect(pg, autocommit=True) as late:
+                late.execute("CREATE TEMP TABLE drillmaster_lease (LIKE public.drillmaster_lease INCLUDING ALL)")
+                acquire = "SELECT allowed FROM drillmaster_lease('paths', 'acquire', %s, 'w', NULL, 60000000, true)"
+                fence = "SELECT allowed FROM drillmaster_fence('paths', %s)"
+                db.execute("SET search_path = public")
+                assert db.execute(acquire, ["h1"]).fetchone() == (True,)
+                assert late.execute(acquire, ["h2"]).fetchone() == (False,)
+                assert db.execute(fence, [7]).fetchone() == (True,)
+                assert late.execute(fence, [6]).fetchone() == (False,)
+        finally:
+            db.execute("ALTER DATABASE postgres RESET search_path")
+            db.execute("DROP SCHEMA before_ours CASCADE")
+
+
+@pytest.mark.needs("postgres")
 def test_no_write_is_taken_after_a_newer_token_whatever_runs_beside_it(pg: str) -> None:
     import psycopg
 

@@ -308,10 +308,28 @@ def test_a_comparison_grows_old() -> None:
 def test_a_call_is_redeemed_once_and_not_after_a_change() -> None:
     made = session()
     one, two = made.call("repo_read", {"path": "a"}), made.call("repo_read", {"path": "b"})
-    assert made.redeem(one.ticket)
-    assert not made.redeem(one.ticket)
+    assert made.redeem(one.ticket, "repo_read", {"path": "a"})
+    assert not made.redeem(one.ticket, "repo_read", {"path": "a"})
     made.changed()
-    assert not made.redeem(two.ticket)
+    assert not made.redeem(two.ticket, "repo_read", {"path": "b"})
+
+
+@pytest.mark.parametrize(
+    ("tool", "said"),
+    [
+        ("repo_read", {"path": "/etc/passwd"}),
+        ("repo_read", {"path": "a", "x": 1}),
+        ("other", {"path": "a"}),
+        ("repo_read", {1: 2}),
+    ],
+)
+def test_what_was_changed_behind_the_decision_is_not_redeemed(tool: str, said: Any) -> None:
+    made = session()
+    asked = made.call("repo_read", {"path": "a"})
+    assert not made.redeem(asked.ticket, tool, said)
+    assert not made.redeem(
+        asked.ticket, "repo_read", {"path": "a"}
+    )  # a ticket is taken once, whatever is shown with it
 
 
 def test_a_change_that_came_while_the_answer_was_on_its_way_is_no_comparison() -> None:

@@ -108,7 +108,7 @@ class GuardedSession:
             asked = self._held.call(name, {} if arguments is None else arguments, compared_in=self._held.round)
             if asked.arguments is None:
                 raise Denied(self._held.server, asked.decision)
-            self._held.redeem(asked.ticket)
+            self._held.redeem(asked.ticket, name, asked.arguments)
         result: CallToolResult = await self._session.call_tool(name, asked.arguments, **more)
         return result
 
@@ -117,7 +117,7 @@ class GuardedSession:
         if call.session is not self._held:
             raise Denied(self._held.server, Decision(allowed=False, reason="tool-not-allowed"))
         async with self._turn:
-            holds = not self._held.stale() and self._held.redeem(call.ticket)
+            holds = not self._held.stale() and self._held.redeem(call.ticket, call.tool, call.arguments)
         if not holds:
             return await self.call_tool(call.tool, call.arguments, **more)
         result: CallToolResult = await self._session.call_tool(call.tool, call.arguments, **more)

@@ -109,7 +109,7 @@ class ToolSession:
         self._pins: dict[str, str] = {}
         self._compared_ms: int | None = None
         self._round = 0
-        self._tickets: dict[int, int] = {}
+        self._tickets: dict[int, tuple[int, str, str]] = {}
         self._lock = threading.RLock()
 
     @property
@@ -189,10 +189,18 @@ class ToolSession:
         ago, most = self._compared_ago(), self.guard.max_compared_ms
         return self.guard.wire == "pinned" and (ago is None or ago > most or most == 0 or self._moved())
 
-    def redeem(self, ticket: int) -> bool:
-        """Whether a call that was allowed may be sent as it was judged: once, and as long as nothing was called into question."""
+    def redeem(self, ticket: int, tool: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether a call that was allowed may be sent as it was judged: once, and as long as nothing was called into question.
+
+        `arguments` are what is about to be sent: a dict can be changed between the two.
+        """
         with self._lock:
-            return self._tickets.pop(ticket, None) == self._round and not self.halted and not self._moved()
+            round_, name, judged = self._tickets.pop(ticket, (-1, "", ""))
+            try:
+                same = name == tool and judged == strict.digest(arguments)
+            except (Problem, RecursionError):
+                same = False
+            return same and round_ == self._round and not self.halted and not self._moved()
 
     def allowed(self) -> list[dict[str, Any]]:
         """Give the tools that the server offers and the list allows, as they were offered: what a model may be told of."""
@@ -257,7 +265,7 @@ class ToolSession:
             if not decision.allowed:
                 return Asked(decision=decision)
             ticket = 0 if self._state is None else self._state.calls
-            self._tickets[ticket] = self._round
+            self._tickets[ticket] = (self._round, name, strict.digest(got.value))
             if len(self._tickets) > _MOST_TICKETS:  # most calls are made at once, or by nobody who redeems them
                 del self._tickets[next(iter(self._tickets))]
             return Asked(decision=decision, arguments=got.value, ticket=ticket)

@@ -1,6 +1,8 @@
 """`drillmaster lease`: an operator asks the guard that workers ask, and all of it is in the log."""
 
+import contextlib
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -131,3 +133,20 @@ def test_a_store_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.Captu
         said = capsys.readouterr().err
         assert "none.db" in said and "drillmaster store prepare" in said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_that_reads_like_a_line_of_the_log_stands_in_quotes(desk: Desk) -> None:
+    forged = "bea@example.com (9f2c) steal nightly-export: stolen"
+    desk("acquire", "export", "--by", forged, "--item", "a/b")
+    code, out, _ = desk("log")
+    assert code == 0 and f'"{forged}" (' in out and 'acquire nightly-export/"a/b": granted' in out
+    assert f'by "{forged}", holder ' in desk("list")[1]
+
+
+def test_who_holds_what_is_told_while_somebody_writes(desk: Desk, tmp_path: Path) -> None:
+    assert desk("acquire", "export", "--by", "w")[0] == 0
+    with contextlib.closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as db:
+        db.execute("UPDATE drillmaster_clock SET seen_us = seen_us - 10000000")  # a question would set it
+        db.execute("BEGIN IMMEDIATE")
+        assert "nightly-export: held" in desk("list")[1]
+        db.execute("ROLLBACK")

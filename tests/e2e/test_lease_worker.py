@@ -511,3 +511,13 @@ def test_many_leases_of_one_process_are_renewed_beside_each_other(tmp_path: Path
                 assert all(one.held for one in leases)
         assert lost == []
         assert {row.state for row in read_leases(url)} == {"released"}
+
+
+@pytest.mark.needs("redis-server")
+def test_a_lease_that_is_taken_away_while_leases_are_listed_is_left_out(tmp_path: Path) -> None:
+    import redis
+
+    with store_url("redis", tmp_path) as url, contextlib.closing(redis.Redis.from_url(url)) as client:
+        client.hset("drillmaster:lease:{=gone}", "holder", "h")
+        with contextlib.closing(open_store(url, within_s=5)) as store, hold(GUARD, store, by="a"):
+            assert [row.lease for row in read_leases(url)] == ["nightly-export"]

@@ -102,7 +102,8 @@ def log(lease: str | None, item: str, store: str, last: int, as_json: bool) -> N
         return
     for row in rows:
         tokens = "".join(f" {word} {token}" for word, token in (("under", row.asked), ("given", row.token)) if token)
-        said = f"{row.by} ({row.holder}) {row.action} {_name(row.lease, row.item)}: {row.reason}{tokens}"
+        who = f"{_word(row.by)} ({_word(row.holder)})"
+        said = f"{who} {row.action} {_name(row.lease, row.item)}: {row.reason}{tokens}"
         click.echo(one_line(f"{rfc3339(row.at_us * 1_000, digits=6)} {'yes' if row.allowed else 'no '} {said}"))
 
 
@@ -238,7 +239,8 @@ def _show(store: str, lease: str | None, item: str, *, as_json: bool) -> bool:
         for one in rows:
             until = "" if one.until_us == 0 else f" until {rfc3339(one.until_us * 1_000, digits=3)}"
             said = (
-                f"{_name(one.lease, one.item)}: {one.state}{until}, by {one.by}, holder {one.holder}, token {one.token}"
+                f"{_name(one.lease, one.item)}: {one.state}{until}, by {_word(one.by)}, holder {_word(one.holder)},"
+                f" token {one.token}"
             )
             click.echo(one_line(said))
         if not rows:
@@ -247,7 +249,15 @@ def _show(store: str, lease: str | None, item: str, *, as_json: bool) -> bool:
 
 
 def _name(lease: str, item: str) -> str:
-    return f"{lease}/{item}" if item else lease
+    return f"{_word(lease)}/{_word(item)}" if item else _word(lease)
+
+
+def _word(name: str) -> str:
+    """Write a name so that it ends where it ends: one of more than letters, digits and a few marks stands in quotes."""
+    import json
+    import re
+
+    return name if re.fullmatch(r"[\w.@:+-]+", name) else json.dumps(name, ensure_ascii=False)
 
 
 def _entry(guards: Path, name: str) -> "Lease":

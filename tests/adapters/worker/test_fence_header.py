@@ -104,3 +104,14 @@ def test_a_client_sends_a_token_as_it_was_given() -> None:
     assert fencing_headers(TOKEN) == {"Fencing-Token": TOKEN}
     with pytest.raises(ValueError, match="as the store gave it"):
         fencing_headers("007")
+
+
+@pytest.mark.parametrize("path", ["/exports/7/", "//exports//7", "/exports/./7", "/exports/8/../7", "exports/7"])
+def test_another_spelling_of_the_path_is_the_same_resource(service: Service, path: str) -> None:
+    assert service((HEADER, NEWER)) == (204, None)
+    assert service((HEADER, TOKEN), path=path) == (412, "stale-token")
+
+
+def test_a_path_that_is_no_text_is_refused(service: Service) -> None:
+    assert service((HEADER, TOKEN), path="/exports/\udcff") == (412, "resource-unnamed")
+    assert service.seen == []

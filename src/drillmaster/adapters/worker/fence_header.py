@@ -3,12 +3,14 @@
 1. A client that holds a lease sends its token: `Fencing-Token: 1796088673521405`, once, as the store gave it.
 2. The middleware asks the law of `rules.fence`, in a store of the service: the highest token that a resource saw. An older one is
    answered 412, and so is none, two, or one that is none; the reason is in the body. 412 and not 409, which clients send again.
-   A store that does not answer is a 503.
+   A store that does not answer is a 503. A WebSocket is asked once, when it opens.
 3. What only reads passes (`safe`).
 4. It stands at the door, and not at the write: a request that passed and was then held up is older by the time it writes. The token
    is in the scope's `state` as `fencing_token`, so that the handler can fence its own write (`stores.fences`).
 """
 
+import posixpath
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -27,6 +29,7 @@ _REASONS: dict[str, str] = {
     "resource-unnamed": "Nobody knows what the request is about.",
     "store-unavailable": "Nobody can say which token is the newest.",
 }
+_NO_TEXT = re.compile("[\x00\ud800-\udfff]")
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -77,7 +80,7 @@ class FenceMiddleware:
         if number is None:
             return "token-unusable", ""
         resource = self._resource(scope)
-        if not isinstance(resource, str) or not resource or "\x00" in resource:
+        if not isinstance(resource, str) or not resource or _NO_TEXT.search(resource):
             return "resource-unnamed", ""
         try:
             told = await self._store.ask(LAW, resource, FencedWrite(token=number))
@@ -87,7 +90,9 @@ class FenceMiddleware:
 
 
 def _path(scope: Scope) -> str | None:
-    return str(scope.get("path") or "") or None
+    """Name the path, the same for all its spellings with more slashes and dots: most services take them for one."""
+    path = str(scope.get("path") or "")
+    return posixpath.normpath("/" + path.lstrip("/")) if path else None
 
 
 async def _refuse(scope: Scope, send: Send, reason: str) -> None:

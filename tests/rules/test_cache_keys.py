@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -319,3 +320,39 @@ def test_the_table_of_cases_holds(case: dict[str, Any]) -> None:
     secret = TABLE["secrets"][kind.keyed].encode() if kind.keyed else None
     minted = mint(kind, case["tenant"], case["fields"], secret=secret)
     assert (minted.key, minted.fault) == (case["key"], case["fault"])
+
+
+class TwoFaced(dict[str, object]):
+    """Says that it has a field, and has none."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __getitem__(self, name: str) -> object:
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["cartId"])
+
+
+class Torn(Mapping[str, object]):
+    """Breaks when it is read."""
+
+    def __getitem__(self, name: str) -> object:
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["cartId"])
+
+    def __len__(self) -> int:
+        return 1
+
+
+@pytest.mark.parametrize("fields", [TwoFaced(), Torn(), None, 5, "cartId", [("cartId",)]])
+def test_a_mapping_that_breaks_makes_no_key_and_raises_nothing(fields: Any) -> None:
+    assert mint(MEMO, "tenant_north_01", fields).key == ""
+
+
+def test_a_number_of_thousands_of_digits_is_no_argument() -> None:
+    said = memo_key("tenant_north_01", user="u1", tool="t", args={"a": 10**5_000})
+    assert (said.key, said.fault) == ("", "args-unusable")

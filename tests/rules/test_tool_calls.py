@@ -43,6 +43,7 @@ CAP = 1_000
         {"a": float("nan")},
         {"a": float("inf")},
         {"a": 2**53},
+        {"a": 10**5_000},  # more digits than Python writes down
         {"a": "\ud800"},
         {"a": {1, 2}},
         {"a": b"bytes"},

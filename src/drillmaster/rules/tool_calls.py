@@ -47,7 +47,7 @@ def read(given: object, *, cap_bytes: int) -> Arguments:
         return Arguments(value=None, bytes=0)
     try:
         raw = canonical(given)
-    except (Problem, RecursionError):
+    except (Problem, RecursionError, ValueError):  # the last: a number of more digits than Python writes down
         return Arguments(value=None, bytes=0)
     # Tuples, subclasses of numbers and the caller's own lists, which can change behind a decision, are left behind.
     return _read_text(raw, cap_bytes)

@@ -163,7 +163,7 @@ class ToolSession:
                             # A copy by way of bytes: the caller's own value can change behind the comparison.
                             self._offered[one["name"]] = msgspec.json.decode(strict.canonical(one))
                             self._pins[one["name"]] = strict.digest(one)
-                except (Problem, RecursionError):
+                except (Problem, RecursionError, ValueError):
                     readable = False
             decision = self._step(self._facts("open", readable=readable, offered=len(offered), moved=moved, **counts))
             if decision.allowed:

@@ -167,7 +167,14 @@ def mint(kind: KeyType, tenant: object, fields: Mapping[str, object], *, secret:
     if fault:
         return Minted("", fault)
     declared = {one.name for one in kind.fields}
-    if not isinstance(fields, Mapping) or any(type(name) is not str or name not in declared for name in fields):
+    if not isinstance(fields, Mapping):
+        return Minted("", "field-unknown")
+    try:
+        # A copy: what is asked twice could answer twice.
+        fields = dict(fields)
+    except (TypeError, ValueError, LookupError, RuntimeError, AttributeError):
+        return Minted("", "field-unknown")
+    if any(type(name) is not str or name not in declared for name in fields):
         return Minted("", "field-unknown")
     pairs: list[list[object]] = []
     shown: list[str] = []
@@ -270,7 +277,7 @@ def memo_key(
         return Minted("", "args-unusable", "args")
     try:
         digest = hashlib.sha256(canonical(args)).hexdigest()
-    except (Problem, RecursionError):
+    except (Problem, RecursionError, ValueError):  # the last: a number of more digits than Python writes down
         return Minted("", "args-unusable", "args")
     fields: dict[str, object] = {"user": user, "tool": tool, "args": digest}
     if contract is not None:

@@ -190,3 +190,14 @@ def test_attempts_that_nobody_can_place_may_all_be_of_one_request() -> None:
     assert told(wire(most=3, unknown=9))["as-declared"].status == "pass"
     assert told(wire(most=3, unknown=10))["as-declared"].status == "refused"
     assert told(wire(most=13, unknown=10))["as-declared"].status == "fail"
+
+
+def test_lines_behind_the_seal_are_told_and_judge_nothing() -> None:
+    found = [one for one in LIMITS.findings(but(late=7), ()) if one.id == "late-lines"]
+    assert [one.cause for one in found] == ["7 lines were written behind the seal, and none of them was judged"]
+    assert ends(but(late=7)) == "pass"
+
+
+def test_where_there_is_no_decision_no_reason_is_said_to_be_absent() -> None:
+    checks = told(but(decided=Decided()))
+    assert checks["forbidden.unpinned-source"].status == "refused"

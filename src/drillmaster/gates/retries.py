@@ -311,11 +311,12 @@ def _forbidden(seen: Retried, reason: str) -> Check:
     n = seen.decided.count(reason)
     return _check(
         f"forbidden.{reason}",
-        "fail" if n else "pass",
+        "fail" if n else "pass" if seen.decided.total else "refused",
         f"no decision says {reason}",
         observed=Exact(n, n=seen.decided.total),
         limit=0,
-        why=f"{n:,} of {seen.decided.total:,} do: stop the ship",
+        why=f"{n:,} of {seen.decided.total:,} do: stop the ship" if n else "there is no decision",
+        remedy=_WRITE,
         cites=seen.decided.cites.get(reason, ()),
     )
 
@@ -473,7 +474,13 @@ def _amounts(seen: Retried) -> tuple[str, ...]:
 
 
 def _drift(seen: Retried, limited: set[str]) -> Iterator[Finding]:
-    """Name the reasons to say no that stand there and have no limit: how often each may is nobody's word."""
+    """Name the reasons to say no that stand there and have no limit, and what came too late to be judged."""
+    if seen.late:
+        yield Finding(
+            id="late-lines",
+            cause=f"{seen.late:,} lines were written behind the seal, and none of them was judged",
+            next="seal a run when its workers have ended",
+        )
     for reason, n in sorted(seen.decided.denied.items()):
         if reason not in limited:
             yield Finding(

@@ -87,6 +87,7 @@ def _red() -> Iterator[tuple[str, Status, Retried]]:
     yield "retry-ratio", "refused", msgspec.structs.replace(decided(sampled=1), source="log", wire=None)
     yield "forbidden.*", "fail", decided(denied={"unpinned-source": 1})
     yield "forbidden.*", "fail", decided(allowed={"pinned-status": 40, "unpinned-source": 1})
+    yield "forbidden.*", "refused", but(decided=Decided())
     yield "reason-recorded", "fail", decided(unnamed=1)
     yield "reason-recorded", "fail", decided(sent_unnamed=1)
     yield "reason-contradicted", "fail", decided(contradicted=1)

@@ -115,6 +115,11 @@ def test_a_payload_that_is_no_draft_is_denied_whole(payload: bytes) -> None:
     assert GUARD.read("drafting", payload) == (None, Decision(allowed=False, reason="payload-unusable"))
 
 
+@pytest.mark.parametrize("payload", [json.dumps(GOOD), None, 5, bytearray(b"{}"), GOOD])
+def test_what_is_not_bytes_is_no_payload_and_raises_nothing(payload: Any) -> None:
+    assert GUARD.read("drafting", payload) == (None, Decision(allowed=False, reason="payload-unusable"))
+
+
 def test_a_payload_is_given_back_where_it_is_allowed_and_only_there() -> None:
     draft, decision = GUARD.read("drafting", json.dumps(GOOD).encode())
     assert draft == Draft(**GOOD) and decision.allowed

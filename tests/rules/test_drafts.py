@@ -386,6 +386,12 @@ def test_a_name_is_known_where_the_worker_showed_it() -> None:
     assert fault_of("Billing-Export-3 timed out", ("billing-export-3",)) == ""
     # a name alone says nothing, and one with a word of an order is none that a text could use
     assert fault_of("billing-export-3", ("billing-export-3",)) == "no-report"
+    for name in ("900-s", "30_min", "15.minute"):
+        assert fault_of(f"a {name} timeout", (name,)) in FAULTS
+    for name in ("lo-ck", "l.e.a.s.e", "re_new-7", "h/o/l/d"):
+        assert fault_of(f"{name} errors", (name,)) in FAULTS
+    for name in ("block-7", "clock_2", "eu-west-1", "3-workers", "db.7s"):
+        assert fault_of(f"{name} errors", (name,)) == ""
     for name in ("renew-lease", "renew_lease", "RenewLease", "hold", "lock-7", "keep"):
         assert fault_of(f"{name} failed", (name,)) == "order"
     # nor is a plain word, which might command

@@ -113,6 +113,8 @@ class Drafted(Guard[None, Offered], frozen=True, kw_only=True, tag="draft"):
         from drillmaster import strict
         from drillmaster.errors import Problem
 
+        if type(payload) is not bytes:  # a text was decoded by somebody, who may have mended it
+            return None, Decision(allowed=False, reason="payload-unusable")
         try:
             draft = strict.load_as(payload, Draft, place="draft", fmt="json", cap_bytes=_MOST_BYTES)
         except (Problem, TypeError, RecursionError):

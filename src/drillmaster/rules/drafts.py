@@ -312,6 +312,8 @@ _CLOCK = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*|[0-9]{1,2}:[0-9]{2}(?::[0-9]{
 _DIGITS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
 _STATUS = re.compile("[1-5][0-9]{2}")
 _END = re.compile(r"[.;:]+(?=\s|\Z)|\n+")
+_PARTS = re.compile("[._/-]")
+_SPAN = re.compile("[0-9._/-]+([a-z]+)[._/-]*")
 _NAME = re.compile(r"(?=.*[0-9._/-])[a-z0-9._/-]+")
 
 
@@ -330,7 +332,7 @@ def fault_of(text: object, names: Collection[str] = ()) -> str:
     if len(plain) > MAX_TEXT:
         return "text-long"
     known = {name.casefold() for name in names if type(name) is str}
-    known = {name for name in known if _NAME.fullmatch(name) and not _ORDER.search(name.replace("_", "-"))}
+    known = {name for name in known if _NAME.fullmatch(name) and not _orders(name)}
     sentences = [part.strip() for part in _END.split(plain) if part.strip()]
     if not sentences:
         return "no-report"
@@ -338,6 +340,14 @@ def fault_of(text: object, names: Collection[str] = ()) -> str:
     if any(faults) and _ORDER.search(plain):
         return "order"
     return next((one for one in ("word-unknown", "no-report") if one in faults), "")
+
+
+def _orders(name: str) -> bool:
+    """Whether a name has a word of an order in it, parted by signs or not, or is a span of time ("900-s")."""
+    if _ORDER.search(name.replace("_", "-")) or _ORDER.search(_PARTS.sub("", name)):
+        return True
+    span = _SPAN.fullmatch(name)
+    return span is not None and (span[1] in _UNIT or span[1] in _OF_A_SPAN)
 
 
 def _sentence(text: str, names: Collection[str]) -> str:

@@ -167,11 +167,12 @@ def mint(kind: KeyType, tenant: object, fields: Mapping[str, object], *, secret:
     if fault:
         return Minted("", fault)
     declared = {one.name for one in kind.fields}
-    if not isinstance(fields, Mapping):
+    handed: object = fields
+    if not isinstance(handed, Mapping):
         return Minted("", "field-unknown")
     try:
         # A copy: what is asked twice could answer twice.
-        fields = dict(fields)
+        fields = dict(handed)
     except (TypeError, ValueError, LookupError, RuntimeError, AttributeError):
         return Minted("", "field-unknown")
     if any(type(name) is not str or name not in declared for name in fields):

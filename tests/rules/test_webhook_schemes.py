@@ -333,3 +333,22 @@ def test_two_bodies_of_one_event_are_told_apart_and_a_restated_one_is_not() -> N
     assert digest("stripe", first) == digest("stripe", again) != digest("stripe", other)
     assert digest("generic", first) != digest("generic", again)
     assert digest("stripe", b'{"id":"e"}') != digest("stripe", b'{"id": "e"}')  # other bytes, and nothing restated
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\x00" * 32,
+        b"\x01" + b"\x00" * 31,
+        b"\xec" + b"\xff" * 30 + b"\x7f",
+        b"\x00" * 31 + b"\x80",
+        b"\x01" + b"\x00" * 30 + b"\x80",
+        b"\xee" + b"\xff" * 30 + b"\x7f",
+        bytes.fromhex("c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a"),
+        bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85"),
+    ],
+)
+def test_a_public_key_under_which_anybody_signs_is_none(raw: bytes) -> None:
+    """A point of small order: a signature of nothing fits many texts, without any private key."""
+    with pytest.raises(Problem, match="anybody could sign"):
+        read_key("whpk_" + base64.b64encode(raw).decode(), standard=True, place="k")

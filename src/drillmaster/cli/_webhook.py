@@ -15,6 +15,7 @@ import click
 
 from drillmaster.adapters.worker.webhook import Endpoint
 from drillmaster.adapters.worker.webhook_app import application
+from drillmaster.adapters.worker.webhook_lab import parent_environ, production_keys_here
 from drillmaster.adapters.worker.webhook_server import bind
 from drillmaster.adapters.worker.webhook_server import serve as serve_app
 from drillmaster.adapters.worker.webhook_settings import (
@@ -22,7 +23,6 @@ from drillmaster.adapters.worker.webhook_settings import (
     endpoint_of,
     keys_of,
     lab_endpoint_of,
-    production_keys_here,
     read_settings,
 )
 from drillmaster.adapters.worker.webhook_worker import Worker
@@ -108,7 +108,7 @@ def lab(path: Path, *, host: str, allow_host: str | None, port: int, look_in: tu
             wanted="the digests of production's keys: a lab knows them by nothing else",
             remedy="where the keys are: printf %s KEY | sha256sum",
         )
-    found = production_keys_here(settings, os.environ, path.absolute().parent, look_in)
+    found = production_keys_here(settings, os.environ, path.absolute().parent, look_in, parent=parent_environ())
     if found:
         raise Refused(
             "this host",

@@ -15,6 +15,22 @@ _MOST_STANDARD_BYTES = 64
 _PUBLIC_BYTES = 32
 _BASE64 = re.compile(rb"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _VISIBLE = re.compile(r"[\x21-\x7e]+(?: [\x21-\x7e]+)*")
+_P = 2**255 - 19
+_SMALL = frozenset(
+    {
+        0,
+        1,
+        _P - 1,
+        *(
+            int.from_bytes(bytes.fromhex(y), "little")
+            for y in (
+                "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+                "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+            )
+        ),
+    }
+)
+"""The points of small order, by their y: under such a key a signature of nothing fits."""
 _REMEDY = "put the provider's own signing secret there; openssl rand -base64 32 makes one where you choose it"
 
 
@@ -97,6 +113,8 @@ def read_key(text: str, *, standard: bool, place: str) -> Key:
         return Key(_long_enough(raw, place, _MOST_STANDARD_BYTES))
     if len(raw) != _PUBLIC_BYTES:
         raise _problem(place, f"a public key of {len(raw)} bytes", f"one of {_PUBLIC_BYTES}")
+    if (int.from_bytes(raw, "little") & (1 << 255) - 1) % _P in _SMALL:
+        raise _problem(place, "a public key of small order, for which anybody could sign", "the provider's own")
     return Key(raw, public=True, verifier=_verifier(raw, place))
 
 

@@ -380,3 +380,43 @@ def test_whatever_is_signed_is_stored_or_400(scheme: str, document: Any, ascii_o
     body = json.dumps(document, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
     status = made.post(body, made.signed(body))
     assert status in (202, 400) and made.inbox.counts().waiting == (status == 202)
+
+
+class Stepping(ManualClock):
+    """A clock that is set by minutes whenever somebody looked."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    def wall_ns(self) -> int:
+        self.step_wall(self.seconds)
+        return super().wall_ns()
+
+
+@pytest.mark.parametrize("seconds", [200, -200])
+def test_an_event_is_as_old_as_when_it_came_however_long_the_store_takes(tmp_path: Path, seconds: float) -> None:
+    """What is stored is not denied for its age afterwards: that would be a 500 for an event that is kept."""
+    lab = Lab(tmp_path / "i.db")
+    app = Terminator(lab.endpoint, lab.keeper, clock=Stepping(seconds))
+    lab.app = app
+    body = b'{"id":"evt_1"}'
+    assert lab.post(body, lab.signed(body, time_s=NOW_S + int(seconds))) == 202
+    lab.keeper.close()
+    lab.inbox.close()
+
+
+def test_a_path_of_any_characters_is_404(lab: Lab) -> None:
+    """A server that does not say the raw path decodes it as it likes."""
+    body = b'{"id":"evt_1"}'
+    scope = {"type": "http", "method": "POST", "path": "/\udcff", "query_string": b"", "headers": lab.signed(body)}
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    async def run() -> None:
+        await lab.app(scope, whole(body).__anext__, send)
+
+    asyncio.run(run())
+    assert sent[0]["status"] == 404

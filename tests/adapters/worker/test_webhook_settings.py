@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from drillmaster.adapters.worker.webhook_lab import production_keys_here
 from drillmaster.adapters.worker.webhook_settings import (
     Settings,
     digest_of_key,
     endpoint_of,
     keys_of,
     lab_endpoint_of,
-    production_keys_here,
     read_settings,
 )
 from drillmaster.cli import _webhook
@@ -230,3 +230,132 @@ def test_init_writes_it_once(tmp_path: Path) -> None:
     _webhook.init(path)
     with pytest.raises(Problem, match="is there"):
         _webhook.init(path)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("postgresql://u@h/d", "postgres://u@h/d"),
+        ("postgresql://u@h/d", "postgresql://u@h:5432/d"),
+        ("postgresql://u@h/d", "postgresql://lab:secret@H/d?sslmode=require"),
+        ("postgresql://u@h/d", "postgresql:///d?host=h"),
+        ("postgresql://u@h/d", "postgresql://h/?dbname=d"),
+        ("postgresql://u@h/d", "postgresql://u@other,h/d"),
+        ("postgresql://d@h", "postgresql://lab@h/d"),
+        ("postgresql://u@h/d", "postgresql://u@h/%64"),
+    ],
+)
+def test_production_s_database_by_another_name_is_no_lab_s(tmp_path: Path, one: str, other: str) -> None:
+    with pytest.raises(Problem, match="one of its own"):
+        read(tmp_path, inbox=one, lab=f"{{hostname: lab.example, inbox: '{other}'}}")
+    assert read(tmp_path, inbox=one, lab="{hostname: lab.example, inbox: postgresql://u@h/lab}").lab
+
+
+def test_production_s_file_by_another_name_is_no_lab_s(tmp_path: Path) -> None:
+    (tmp_path / "inbox.db").write_bytes(b"")
+    (tmp_path / "hard.db").hardlink_to(tmp_path / "inbox.db")
+    (tmp_path / "soft.db").symlink_to(tmp_path / "inbox.db")
+    for name in ("hard.db", "soft.db"):
+        with pytest.raises(Problem, match="one of its own"):
+            read(tmp_path, lab=f"{{hostname: lab.example, inbox: {name}}}")
+
+
+def _in_words(how: str) -> str:
+    import base64
+    import gzip
+    import urllib.parse
+
+    raw = KEY.encode()
+    ways: dict[str, Any] = {
+        "base64": lambda: base64.b64encode(raw).decode(),
+        "base64 without padding": lambda: base64.b64encode(raw).decode().rstrip("="),
+        "base64 with a newline": lambda: base64.b64encode(raw + b"\n").decode(),
+        "base64 for URLs": lambda: base64.urlsafe_b64encode(raw).decode(),
+        "base64 twice": lambda: base64.b64encode(base64.b64encode(raw)).decode(),
+        "base64 of a line": lambda: base64.b64encode(b"SECRET=" + raw + b"\n").decode(),
+        "base32": lambda: base64.b32encode(raw).decode(),
+        "hex": raw.hex,
+        "HEX": lambda: raw.hex().upper(),
+        "hex of it with a newline": lambda: (raw + b"\n").hex(),
+        "percent": lambda: "".join(f"%{byte:02X}" for byte in raw),
+        "a URL": lambda: f"https://u:{urllib.parse.quote(KEY)}@h/p?x=1",
+        "a query": lambda: f"https://h/p?key={KEY}&x=1",
+        "JSON": lambda: f'{{"a":{{"key":"{KEY}","b":1}}}}',
+        "escapes": lambda: "".join(f"\\u{byte:04x}" for byte in raw),
+        "brackets": lambda: f"[{KEY}];({KEY})",
+        "a shell": lambda: f"run --key={KEY};true",
+        "NULs": lambda: f"A=1\0B={KEY}\0",
+        "two lines": lambda: f"{KEY[:10]}\\\n{KEY[10:]}",
+        "capitals about": lambda: f"<key>{KEY}</key>",
+        "gzip": lambda: base64.b64encode(gzip.compress(raw)).decode(),
+    }
+    return str(ways[how]())
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["base64", "base64 without padding", "base64 with a newline", "base64 for URLs", "base64 twice", "base64 of a line",
+     "base32", "hex", "HEX", "hex of it with a newline", "percent", "a URL", "a query", "JSON", "escapes", "brackets",
+     "a shell", "NULs", "two lines", "capitals about", "gzip"],
+)  # fmt: skip
+def test_a_production_key_in_another_writing_is_found(tmp_path: Path, how: str) -> None:
+    [said] = found(tmp_path, {"OTHER": _in_words(how)})
+    assert "OTHER" in said and KEY not in said
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    (conf / "a").write_text(f"first\nx: {_in_words(how)}\n")
+    [said] = found(tmp_path, {}, (conf,))
+    assert said.endswith("conf/a")
+
+
+def test_a_production_key_in_a_file_of_another_text_encoding_is_found(tmp_path: Path) -> None:
+    for name, encoding in (("a", "utf-16"), ("b", "utf-16-le"), ("c", "utf-8-sig"), ("d", "utf-32")):
+        (tmp_path / name).write_text(f"key={KEY}\n", encoding=encoding)
+        assert found(tmp_path, {}, (tmp_path / name,)), encoding
+
+
+@pytest.mark.parametrize("how", ["bare", "hex", "urlsafe", "padded", "raw"])
+def test_a_standard_key_without_its_prefix_is_found(tmp_path: Path, how: str) -> None:
+    import base64
+
+    raw = bytes(range(100, 131)) + b"\xff"
+    text = "whsec_" + base64.b64encode(raw).decode()
+    keys = f"{{env: [WEBHOOK_SECRET], sha256: [{digest_of_key(text)}]}}"
+    said = {
+        "bare": text[6:],
+        "hex": raw.hex(),
+        "urlsafe": base64.urlsafe_b64encode(raw).decode(),
+        "padded": text.rstrip("="),
+        "raw": "",
+    }[how]
+    if how == "raw":
+        (tmp_path / "key.bin").write_bytes(raw)
+        assert found(tmp_path, {}, (tmp_path / "key.bin",), keys)
+        return
+    assert found(tmp_path, {"OTHER": said}, (), keys) == ["the variable OTHER"]
+
+
+def test_a_name_of_a_folder_or_file_that_is_the_key_is_found_and_not_said(tmp_path: Path) -> None:
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    (conf / KEY).write_text("x")
+    [said] = found(tmp_path, {}, (conf,))
+    assert KEY not in said
+    [said] = found(tmp_path, {KEY: "x"})
+    assert KEY not in said
+
+
+def test_what_is_long_and_no_key_is_looked_through_in_a_moment(tmp_path: Path) -> None:
+    import time
+
+    (tmp_path / "long").write_text("0123456789abcdef" * 60_000 + "\n" + "a=b:c,d;" * 60_000)
+    began = time.monotonic()
+    assert found(tmp_path, {}, (tmp_path / "long",)) == []
+    assert time.monotonic() - began < 10
+
+
+def test_a_production_key_of_the_process_that_started_the_lab_is_found(tmp_path: Path) -> None:
+    settings = read(tmp_path, keys=f"{{env: [WEBHOOK_SECRET], sha256: [{digest_of_key(KEY)}]}}")
+    for parent in ({"WEBHOOK_SECRET": "any"}, {"RENAMED": KEY}):
+        [said] = production_keys_here(settings, {}, tmp_path, (), parent=parent)
+        assert "started" in said and next(iter(parent)) in said and KEY not in said

@@ -220,18 +220,20 @@ class Terminator:
         facts = Delivery(
             path_known=self._is_ours(scope, headers), method=scope["method"], body_bytes=_announced(headers)
         )
-        if (reason := self._ask(facts)) != "undecided":
+        if (reason := self._ask(facts, self._now_ms())) != "undecided":
             return reason, True
         body, complete, ended = await self._body(receive)
+        # One time for all that follows: an event is as old as when it was here, however long it takes to store it.
+        now_ms = self._now_ms()
         facts = msgspec.structs.replace(facts, body_bytes=len(body), complete=complete)
-        if (reason := self._ask(facts)) != "undecided":
+        if (reason := self._ask(facts, now_ms)) != "undecided":
             return reason, reason == "too-large" and not ended
         checked = check(self._scheme, headers, body, self._endpoint.keys)
         signature: Any = checked.signature
         if self._endpoint.limits.lane == "lab":
             signature = "wrong" if any(name in self._signed for name, _ in headers) else "unsigned"
         facts = msgspec.structs.replace(facts, signature=signature, signed_s=checked.time_s)
-        if (reason := self._ask(facts)) != "undecided":
+        if (reason := self._ask(facts, now_ms)) != "undecided":
             return reason, False
         # JSON that is wrong at its end costs 1.6 µs a byte: a large one is read beside the loop, and holds nobody up.
         document, usable = _document(body) if len(body) < _LARGE_BYTES else await asyncio.to_thread(_document, body)
@@ -239,7 +241,7 @@ class Terminator:
         if usable == "usable" and known is None:
             usable = "no-id"
         facts = msgspec.structs.replace(facts, document=usable)
-        if (reason := self._ask(facts)) != "undecided" or known is None:
+        if (reason := self._ask(facts, now_ms)) != "undecided" or known is None:
             return reason, False
         arrival = Arrival(
             source=self._endpoint.source, event_id=known, digest=same_digest(self._scheme, body, document), body=body
@@ -251,11 +253,13 @@ class Terminator:
                 arrival.source,
                 key_hash(known),
             )
-        return self._ask(msgspec.structs.replace(facts, stored=stored)), False
+        return self._ask(msgspec.structs.replace(facts, stored=stored), now_ms), False
 
     def _is_ours(self, scope: Scope, headers: Sequence[tuple[bytes, bytes]]) -> bool:
         path = scope.get("raw_path")  # a server need not say it
-        if (scope["path"].encode() if path is None else path) != self._path or scope.get("query_string"):
+        if (scope["path"].encode("utf-8", "replace") if path is None else path) != self._path or scope.get(
+            "query_string"
+        ):
             return False
         wanted = self._endpoint.hostname
         if wanted is None:
@@ -280,8 +284,11 @@ class Terminator:
             return b"".join(parts), False, False
         return b"".join(parts), True, ended
 
-    def _ask(self, facts: Delivery) -> str:
-        _, decision = self._endpoint.limits.step(None, facts, self._clock.wall_ns() // 1_000_000)
+    def _now_ms(self) -> int:
+        return self._clock.wall_ns() // 1_000_000
+
+    def _ask(self, facts: Delivery, now_ms: int) -> str:
+        _, decision = self._endpoint.limits.step(None, facts, now_ms)
         return decision.reason
 
     def _count(self, reason: str) -> int:

@@ -3,11 +3,12 @@
 1. A copy is made of the fields that were pinned, each by its JSON pointer, and of nothing else. Texts in it are screened for
    secrets and personal data, also behind encodings, and cut. A field that is not there is left out.
 2. An answer is a note when it is an object of exactly two fields: a headline of 1 to 120 code points and a risk of three. A
-   headline is one line of visible text in normal form C, without marks that turn its direction, and without anything that
-   screening would take out.
+   headline is one line of visible text in normal form C, without marks that turn its direction, without words of two alphabets
+   that look alike, and without anything that screening would take out.
 3. What is no note is dropped, and why is told by one word of a closed set. Nothing is asked again.
 """
 
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,6 +30,13 @@ _MOST_DEPTH = 6
 _MOST_ANSWER_BYTES = 4_096
 _RISKS = ("low", "medium", "high")
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+# Letters, marks and a symbol that show nothing: fillers, joiners, selectors of a variant. In the last, anything can be hidden.
+_BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef]"
+    "|(?<![\u00a9\u00ae\u2000-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff])[\ufe0e\ufe0f]"
+)
+_LETTERS = re.compile(r"[^\W\d]+")
+_LIKE_LATIN = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU")
 
 
 def redacted(document: Mapping[str, Any], fields: Sequence[str]) -> str:
@@ -97,10 +105,18 @@ def checked_note(said: object) -> Noted | str:
         return "no-headline"
     if len(headline) > MOST_HEADLINE:
         return "too-long"
-    if any(unicodedata.category(char) in _HIDDEN for char in headline):
+    if any(unicodedata.category(char) in _HIDDEN for char in headline) or _BLANK.search(headline):
         return "hidden-characters"
     if unicodedata.normalize("NFC", headline) != headline:
         return "not-normal"
+    if any(_two_alphabets(word) for word in _LETTERS.findall(headline)):
+        return "look-alikes"
     if screen_text(headline) != headline or _telling(headline):
         return "secret"
     return Noted(headline=headline, risk=risk)  # type: ignore[arg-type]  # it is one of the three
+
+
+def _two_alphabets(word: str) -> bool:
+    """Whether a word has Latin letters, and such of an alphabet that has others of the same shape."""
+    names = [unicodedata.name(char, "").partition(" ")[0] for char in word]
+    return "LATIN" in names and any(name in _LIKE_LATIN for name in names)

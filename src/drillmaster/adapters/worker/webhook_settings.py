@@ -6,10 +6,12 @@
    starts with these keys and no others.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
@@ -29,7 +31,6 @@ __all__ = [
     "endpoint_of",
     "keys_of",
     "lab_endpoint_of",
-    "production_keys_here",
     "read_settings",
 ]
 
@@ -39,8 +40,6 @@ _Hostname = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=600)]
 _MAY_BE_NONE = ("", "/tolerance_s", "/worker", "/lab")
 _MOST_KEY_FILE_BYTES = 4_096
-_MOST_FILES = 2_000
-_MOST_LOOKED_BYTES = 16 << 20
 
 
 class KeySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -153,9 +152,33 @@ def _inbox(folder: Path, named: str) -> str:
 
 
 def _same_inbox(folder: Path, one: str, other: str) -> bool:
+    if "://" in one and "://" in other:
+        (here, name), (there, another) = _database(one), _database(other)
+        return name == another and bool(here & there)
     if "://" in one or "://" in other:
-        return one == other
-    return (folder / one).resolve() == (folder / other).resolve()
+        return False
+    first, second = (folder / one).resolve(), (folder / other).resolve()
+    return first == second or (first.exists() and second.exists() and first.samefile(second))
+
+
+def _database(url: str) -> tuple[set[tuple[str, str]], str]:
+    """Say which servers and which database a URL may mean, as libpq reads it; who asks and how is no part of it."""
+    rest, _, query = url.partition("://")[2].partition("?")
+    asked, _, path = rest.partition("/")
+    user, at, served = asked.rpartition("@")
+    said = dict(parse_qsl(query))
+    places = [place.rpartition(":") if re.search(r":\d*$", place) else (place, "", "") for place in served.split(",")]
+    hosts = [unquote(host) for host, _, _ in places]
+    ports = [port for _, _, port in places]
+    hosts = (said.get("hostaddr") or said.get("host") or ",".join(hosts)).lower().split(",")
+    ports = said["port"].split(",") if said.get("port") else ports
+    name = said.get("dbname") or unquote(path) or said.get("user") or (unquote(user.partition(":")[0]) if at else "")
+    many = ports if len(ports) == len(hosts) else [ports[0]] * len(hosts)
+    return {(_host(host), port or "5432") for host, port in zip(hosts, many, strict=True)}, name
+
+
+def _host(host: str) -> str:
+    return "localhost" if not host or host.startswith("/") or host in ("127.0.0.1", "::1", "[::1]") else host
 
 
 def endpoint_of(settings: Settings, keys: tuple[Key, ...], *, place: str) -> Endpoint:
@@ -223,60 +246,3 @@ def _texts(named: KeySettings, environ: Mapping[str, str], folder: Path, place: 
         if len(raw) > _MOST_KEY_FILE_BYTES:
             raise Problem(where, found="a large file", wanted="one key on one line", remedy="put the key alone there")
         yield where, raw.decode("utf-8", "surrogateescape").removesuffix("\n").removesuffix("\r")
-
-
-def production_keys_here(
-    settings: Settings, environ: Mapping[str, str], folder: Path, looked_in: tuple[Path, ...]
-) -> list[str]:
-    """List where a production key is on this host, by names alone: variables, the files that are named, files in `looked_in`.
-
-    A variable or file of a production key's name counts whatever is in it; any other when its text, or a line or word of it, has
-    the digest of one.
-    """
-    wanted = frozenset(settings.keys.sha256)
-    found = [f"the variable {name}" for name in settings.keys.env if environ.get(name)]
-    found += [f"the file {one_line(file)}" for file in settings.keys.files if (folder / file).exists()]
-    for name, text in sorted(environ.items()):
-        if name not in settings.keys.env and _holds(text, wanted):
-            found.append(f"the variable {one_line(name)}")
-    for path in _files(looked_in):
-        try:
-            with path.open("rb") as opened:
-                raw = opened.read(_MOST_LOOKED_BYTES + 1)
-        except OSError as error:
-            found.append(f"the file {one_line(str(path))}, which cannot be read ({error.strerror})")
-            continue
-        if len(raw) > _MOST_LOOKED_BYTES:
-            found.append(f"the file {one_line(str(path))}, which is too large to be looked through")
-        elif _holds(raw.decode("utf-8", "surrogateescape"), wanted):
-            found.append(f"the file {one_line(str(path))}")
-    return found
-
-
-def _files(folders: tuple[Path, ...]) -> Iterator[Path]:
-    count = 0
-    for folder in folders:
-        for path in [folder] if folder.is_file() else sorted(folder.rglob("*")):
-            if path.is_file():  # through a link too, as secrets are mounted
-                count += 1
-                if count > _MOST_FILES:
-                    raise Problem(
-                        one_line(str(folder)),
-                        found=f"more than {_MOST_FILES} files",
-                        wanted="folders that can be looked through",
-                        remedy="name the one that holds the lab's configuration",
-                    )
-                yield path
-
-
-def _holds(text: str, wanted: frozenset[str]) -> bool:
-    if not wanted:
-        return False
-    pieces = {text, text.strip()}
-    for line in text.splitlines():
-        pieces |= {line, line.strip()}
-        for word in line.replace("=", " ").replace(":", " ").replace(",", " ").split():
-            pieces.add(word.strip("\"'"))
-        _, _, value = line.partition("=")
-        pieces.add(value.strip().strip("\"'"))
-    return any(digest_of_key(piece) in wanted for piece in pieces if len(piece) >= 16)

@@ -17,6 +17,10 @@ THROUGH: dict[str, dict[str, str]] = {
         "src/app/clock.py": "from app.helpers import *\n",
     },
     "a package that was taken from another": {"src/app/clock.py": "from app import helpers\nhelpers.llm.ask()\n"},
+    "the same, under another name": {"src/app/clock.py": "from app import helpers\nx = helpers\nx.llm.ask()\n"},
+    "a package under another name": {"src/app/clock.py": "import app.helpers\nx = app.helpers\nx.llm.ask()\n"},
+    "by getattr": {"src/app/clock.py": "from app import helpers\ngetattr(helpers, 'llm').ask()\n"},
+    "by getattr of a dotted name": {"src/app/clock.py": "import app.helpers\ngetattr(app.helpers, 'llm').ask()\n"},
     "the same, with dots": {"src/app/clock.py": "from . import helpers as h\nh.llm.ask()\n"},
 }
 

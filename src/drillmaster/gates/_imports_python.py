@@ -91,6 +91,7 @@ class _Walk:
         self._texts: dict[str, set[str]] = {}
         """Texts by the names that they were given, of variables and of fields."""
         self._taken: dict[str, Imported] = {}
+        self._through: dict[tuple[int, str], Imported] = {}
         self._names: dict[str, str] = {}
         self._modules: set[str] = set()
         self._called: set[int] = set()
@@ -109,7 +110,6 @@ class _Walk:
             if isinstance(node, ast.Call):
                 self._call(node)
         inner = {id(node.value) for node in self._nodes if isinstance(node, ast.Attribute)}
-        through: dict[str, Imported] = {}
         for node in self._nodes:
             self._other(node)
             # `import a` and then `a.b.c`: what was loaded elsewhere is reached without an import of its own.
@@ -117,13 +117,11 @@ class _Walk:
                 full = self._full(node)
                 if full and self._root(node) in self._modules:
                     self.imports.append(Imported(node.lineno, full))
-                taken = self._taken.get(self._root(node))
-                if taken is not None:
-                    below = ".".join([taken.module, *_chain(node, taken.name)]).lstrip(".")
-                    through.setdefault(f"{taken.level} {below}", Imported(node.lineno, below, taken.level))
+                if self._root(node) in self._taken:
+                    self._reach_below(node)
         return Scan(
             imports=_in_order(self.imports),
-            through=tuple(through.values()),
+            through=tuple(self._through.values()),
             exports=tuple(Imported(1, "", 1, name) for name in _exports(self._tree)),
             bare=all(map(_binds_nothing, self._tree.body)),
             dynamic=_in_order(self.dynamic),
@@ -172,6 +170,25 @@ class _Walk:
                     full = self._full(value)
                     if full.partition(".")[0] in ("importlib", "sys", "builtins", "operator", "os", "pkgutil", "runpy"):
                         self._names.setdefault(target.id, full)
+                    place = self._place(value)
+                    if place is not None:
+                        module, _, name = place.module.rpartition(".")
+                        self._taken.setdefault(target.id, Imported(place.line, module, place.level, name))
+
+    def _place(self, node: ast.expr) -> Imported | None:
+        """Give what a dotted name means that begins with a module, or with what was taken from one; None: it does not."""
+        root = self._root(node)
+        taken = self._taken.get(root)
+        if taken is not None:
+            below = ".".join([taken.module, *_chain(node, taken.name)]).lstrip(".")
+            return Imported(getattr(node, "lineno", 1), below, taken.level)
+        return Imported(getattr(node, "lineno", 1), self._full(node)) if root in self._modules else None
+
+    def _reach_below(self, node: ast.expr, name: str = "") -> None:
+        place = self._place(node)
+        if place is not None:
+            below = f"{place.module}.{name}" if name else place.module
+            self._through.setdefault((place.level, below), Imported(place.line, below, place.level))
 
     def _full(self, node: ast.expr) -> str:
         """Give the dotted name that an expression is; "": it is none."""
@@ -202,6 +219,8 @@ class _Walk:
             known = self._known(node.args[1]) if len(node.args) > 1 else ()
             for text in known or (None,):
                 self._by_name(node.lineno, text, "getattr()")
+            for text in known:
+                self._reach_below(node.args[0], text)
         elif full in ("setattr", "delattr", "builtins.setattr", "builtins.delattr"):
             places = self._known(node.args[1]) if len(node.args) > 1 else ()
             self.dynamic += [Hit(node.lineno, name) for name in places if name in _PLACES]

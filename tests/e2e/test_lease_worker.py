@@ -410,6 +410,21 @@ def test_leases_that_are_given_back_at_once_leave_no_thread_and_no_memory(tmp_pa
         assert len(adapter._watch()._due) < 200
 
 
+@pytest.mark.timeout(30)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_loss_that_is_told_to_somebody_slow_holds_up_no_end() -> None:
+    goes_on, told = threading.Event(), threading.Event()
+
+    def slow(reason: str) -> None:
+        goes_on.wait(60)
+        told.set()
+
+    with hold(GUARD, Breaks(), by="a", on_lost=slow) as lease:
+        assert lease.wait_lost(10)
+    goes_on.set()  # comes after the block: who waited for it inside would have waited for ever
+    assert told.wait(10)
+
+
 class Breaks(OneProcess):
     """A store that raises what no store should, once it is asked for a renewal."""
 

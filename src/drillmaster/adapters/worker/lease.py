@@ -227,6 +227,7 @@ class HeldLease:
     def __init__(self, term: _Term, store: Store, on_lost: OnLost | None) -> None:
         self._term, self._store, self._on_lost = term, store, on_lost
         self._done = threading.Event()
+        self._still = threading.Event()
         self._lost = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -293,8 +294,8 @@ class HeldLease:
             self._done.set()
         if self._thread is None:
             _watch().drop()
-        elif threading.current_thread() is not self._thread:
-            self._thread.join()
+        else:
+            self._still.wait()  # for a question that the store answers in its time, and not for `on_lost`
         if self._term.ended():
             return False
         self._term.lost = "released"
@@ -308,10 +309,12 @@ class HeldLease:
             term.lost = term.lost or "store-unavailable"
             raise
         finally:
-            if term.lost:
+            lost = term.lost
+            self._still.set()
+            if lost:
                 self._lost.set()
                 if self._on_lost is not None:
-                    self._on_lost(term.lost)
+                    self._on_lost(lost)
 
     def _renewing(self) -> None:
         term, again = self._term, False

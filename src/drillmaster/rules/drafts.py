@@ -84,6 +84,7 @@ _THING = _words(
     "bill bills game games retries attempts restarts year years month months scheduler schedulers quarter season "
     "monday tuesday wednesday thursday friday saturday sunday usage kernel chunk chunks backup backups consumer consumers "
     "section sections upload uploads download downloads gap gaps delays package packages ci "
+    "webhook webhooks dashboard dashboards refund refunds config configs ingest europe asia "
     "producer producers broker brokers name names pool pools lookup lookups replication gc calls rate rates lag size depth "
     "throughput cluster clusters load-balancer browser browsers lines"
 )
@@ -93,7 +94,7 @@ _COMMAND = _words(
     "press store partition shard zone proxy value number version build function line phase pipeline host lab wind log "
     "report trace count alert crash message graph result reason disconnect step case task request process title store "
     "letter attempt gate house thread sandbox row peer season time-out backup name pool rate lag size cluster upload "
-    "download package section"
+    "download package section refund config webhook ingest"
 )
 """Nouns that are a command where a title begins with them: it then has to have a word of `_EVENT` ("export timeout")."""
 _NEVER_FIRST = _words("process processes read write connect call calls disk-read note restart retry")
@@ -116,9 +117,10 @@ _STATE = _words(
     "long green red normal typical transient intermittent reset lost counted listed summarised summarized returned sent "
     "received missed exceeded running waiting behind ahead rebooted restarted retried evicted partitioned paused processed "
     "handled deleted written opened affected disconnected corrupted duplicated unstable flaky degraded unresponsive stale wrong "
-    "fine visible known caused overdue"
+    "delivered fine visible known caused overdue"
 )
 _DID = _words(
+    "worked loaded "
     "paused passed ran grew increased decreased doubled halved rose fell disappeared improved degraded rebooted reconnected "
     "completed came died panicked recurred spiked peaked "
     "failed crashed stalled disconnected restarted recovered ended finished stopped started began "
@@ -187,6 +189,8 @@ _PHRASES: dict[tuple[str, ...], str] = {
     ("eu", "region"): "N",
     ("us", "region"): "N",
     ("all", "requests"): "N",
+    ("most", "requests"): "N",
+    ("most", "errors"): "G",
     ("all", "tests"): "N",
     ("all", "calls"): "N",
     ("all", "jobs"): "N",

@@ -73,6 +73,16 @@ def test_what_is_no_name_is_not_written(word: str) -> None:
             assert not set(word) & set(" \n\"'{}<>=@")
 
 
+@pytest.mark.parametrize("words", ["Dear Sir, refund it", "", "a\nb", "x" * 65, "r\u0435new"])
+def test_a_decision_that_a_worker_made_itself_carries_no_text(tmp_path: Path, words: str) -> None:
+    log = tmp_path / "t.jsonl"
+    recorder = Recorder(log)
+    recorder.record("q", "quota", None, Decision(allowed=False, reason=words, limit=words))
+    (line,) = lines(log)
+    assert (line["reason"], "limit" in line) == ("unlisted-reason", False)
+    assert recorder.counts() == {("q", "quota", "unlisted-reason", False): 1}
+
+
 @pytest.mark.parametrize("tag", names())
 def test_of_any_guards_facts_only_those_are_written_that_are_listed(tag: str) -> None:
     facts = kind_of(tag).facts

@@ -5,7 +5,8 @@
 2. A denial is always written. Allowed ones may be left out, or sampled; each line then says which share of them is written
    (`sampled`), a denial too: where none is written nothing else would tell.
 3. Of the facts only those of `FACTS` are written, and of them numbers, booleans and texts that are names. A key, a path, a tool's
-   name or an identity is none of them: it may be of a model's wording, or worth hiding.
+   name or an identity is none of them: it may be of a model's wording, or worth hiding. A reason or a limit that is no name, in a
+   decision that a worker made itself, is none either: it is counted as `unlisted-reason`.
 4. Counters are by entry, guard, reason and allowed. They are counted whatever is written.
 """
 
@@ -63,7 +64,7 @@ class Recorder:
     def record(self, entry: str, tag: str, facts: object, decision: Decision, *, route: str = "") -> None:
         """Write a decision down, and count it. `entry` is what the guards file calls the guard, `tag` which guard it is."""
         try:
-            key = (entry, tag, str(decision.reason), decision.allowed is True)
+            key = (entry, tag, _reason(decision), decision.allowed is True)
             with self._lock:
                 self._counts[key] += 1
                 writes = not key[3] or self._is_due()
@@ -112,7 +113,7 @@ class Recorder:
         return True
 
     def _fields(self, entry: str, tag: str, facts: object, decision: Decision, route: str) -> dict[str, Any]:
-        fields: dict[str, Any] = {"guard": tag, "allowed": decision.allowed is True, "reason": str(decision.reason)}
+        fields: dict[str, Any] = {"guard": tag, "allowed": decision.allowed is True, "reason": _reason(decision)}
         if entry != tag:
             fields["entry"] = entry
         if decision.wait_ms:
@@ -120,7 +121,7 @@ class Recorder:
         if decision.left is not None:
             fields["left"] = decision.left
         limit = getattr(decision, "limit", None)
-        if type(limit) is str:
+        if type(limit) is str and _PLAIN.fullmatch(limit):
             fields["limit"] = limit
         for name in FACTS:
             value: Any = getattr(facts, name, None)
@@ -143,6 +144,12 @@ class Recorder:
         if not self._broken:
             self._broken = True
             print(f"drillmaster: decisions are not recorded: {type(error).__name__}", file=sys.stderr)
+
+
+def _reason(decision: Decision) -> str:
+    """Give the reason where it is a name, as every guard's own is."""
+    reason: object = decision.reason
+    return reason if type(reason) is str and _PLAIN.fullmatch(reason) else "unlisted-reason"
 
 
 def label(value: str) -> str:

@@ -68,7 +68,7 @@ class Wire:
     def __init__(self, bad: int) -> None:
         self.left = bad
 
-    def send(self) -> tuple[int, Any]:
+    def send(self, left_ms: int | None) -> tuple[int, Any]:
         self.left -= 1
         answer = BAD if self.left >= 0 else GOOD
         return answer.status, lambda: answer.fields
@@ -140,7 +140,7 @@ def by_urllib3() -> Callable[[int], None]:
     def call(bad: int) -> None:
         retry, wire = kind, Wire(bad)
         while True:
-            status, _ = wire.send()
+            status, _ = wire.send(None)
             if not retry.is_retry("POST", status, False):
                 return
             retry = retry.increment("POST", "/", response=bad_answer)

@@ -35,7 +35,7 @@ class Sent:
 
 @dataclass
 class Api:
-    """`answers` are used up one by one: (status, fields, body), or "cut" for a connection that is reset; then it is 200."""
+    """`answers` are used up one by one: (status, fields, body), "cut" for a reset, seconds for a late 200; then it is 200."""
 
     url: str = ""
     answers: list[Any] = field(default_factory=list)
@@ -74,6 +74,9 @@ def api() -> Iterator[Api]:
                 self.close_connection = True
                 self.connection.close()
                 return
+            if isinstance(planned, float):
+                time.sleep(planned)
+                planned = 200, {}, None
             status, more, text = planned
             if text is None:
                 good = MESSAGE if self.path.endswith("/messages") else CHAT

@@ -107,7 +107,7 @@ def ask_requests(retries: Retries, method: str, url: str, *, headers: Any = None
         session.mount("http://", retry_requests.RetryAdapter(retries))
         try:
             answer = session.request(method, url, headers=headers, data=None if method == "GET" else content, timeout=5)
-        except requests.ConnectionError as error:
+        except (requests.ConnectionError, requests.Timeout) as error:
             return type(error).__name__, outcome_of(error)
         assert answer.json()
         return answer.status_code, outcome_of(answer)
@@ -428,4 +428,57 @@ def test_a_stream_whose_answer_began_is_not_sent_again(server: Api) -> None:
         client.stream("POST", server.url, headers=KEY, content=b"{}") as answer,
     ):
         assert list(answer.iter_bytes())
+    assert len(server.sent) == 1
+
+
+@each_transport
+def test_what_is_sent_again_waits_for_its_answer_no_longer_than_the_deadline(server: Api, name: str) -> None:
+    server.plan(failing(503), 3.0)
+    began = time.monotonic()
+    told, outcome = TRANSPORTS[name](made(msgspec.structs.replace(LIMITS, deadline_ms=700)), "GET", server.url)
+    assert time.monotonic() - began < 2
+    assert told in ("ReadTimeout", "ServerTimeoutError")
+    assert len(server.sent) == 2
+    assert outcome is not None and outcome.decision.reason in ("budget-exhausted", "status-not-retryable")
+
+
+@each_transport
+def test_a_first_attempt_has_the_callers_own_limits(server: Api, name: str) -> None:
+    server.plan(0.5)
+    assert TRANSPORTS[name](made(msgspec.structs.replace(LIMITS, deadline_ms=100)), "GET", server.url) == (200, None)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
+def test_urllib3_sends_no_body_again_that_nobody_said_is_at_hand(server: Api, method: str) -> None:
+    with urllib3.PoolManager() as pool:
+        server.plan(failing(503))
+        retry = retry_requests.PinnedRetry(made(), idempotency_key="k-1")
+        assert pool.request(method, server.url, headers=KEY, body=generated(), retries=retry).status == 503
+        assert len(server.sent) == 1
+        server.plan(failing(503))
+        retry = retry_requests.PinnedRetry(made(), idempotency_key="k-1", replayable=True)
+        assert pool.request(method, server.url, headers=KEY, body=b"whole", retries=retry).status == 200
+        assert [one.body for one in server.sent] == [b"whole", b"whole"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"), [("3", "retry-after-over-cap"), ("soon", "retry-after-unreadable"), ("1", "stopped")]
+)
+def test_urllib3_follows_no_redirect_earlier_than_asked(server: Api, asked: str, reason: str) -> None:
+    retries = made()
+    if reason == "stopped":
+        threading.Timer(0.2, retries.stop).start()
+    server.plan((307, {"location": "/b", "retry-after": asked}, None))
+    host, _, port = server.url.removeprefix("http://").strip("/").partition(":")
+    with urllib3.HTTPConnectionPool(host, int(port)) as pool, pytest.raises(Refused, match=reason):
+        pool.request("GET", "/a", retries=retry_requests.PinnedRetry(retries))
+    assert len(server.sent) == 1
+
+
+def test_stamina_sends_nothing_again_when_the_worker_stopped_in_its_wait(server: Api) -> None:
+    retries = made()
+    server.plan(failing(503, retry_after="1"))
+    threading.Timer(0.2, retries.stop).start()
+    with pytest.raises(Refused, match="stopped"):
+        ask_stamina(retries, "GET", server.url)
     assert len(server.sent) == 1

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx
 import msgspec
@@ -112,6 +113,35 @@ def test_what_a_job_raises_goes_through_and_the_job_stays() -> None:
     time.sleep(0.25)
     claim = later.claim()
     assert claim is not None and later.finish(claim)
+
+
+class Blinks(OneProcess):
+    """A store in this process whose answers to some questions are lost, as on a connection that breaks."""
+
+    def __init__(self, lost: int) -> None:
+        super().__init__()
+        self.lost = lost
+
+    def ask(self, law: Any, key: str, question: Any) -> Any:
+        told = super().ask(law, key, question)
+        if question.what == "finish" and self.lost:
+            self.lost -= 1
+            raise Unavailable("this process", found="no answer", wanted="one", remedy="ask again")
+        return told
+
+
+def test_a_store_that_is_away_when_a_job_is_done_ends_no_worker() -> None:
+    later, stop, done = Later(Blinks(2), "q", hold_s=5), threading.Event(), []
+    later.put("job-1", 0)
+    later.put("job-2", 0)
+
+    def do(name: str) -> None:
+        done.append(name)
+        if len(done) == 2:
+            stop.set()
+
+    later.work(do, stop, poll_s=0.02)
+    assert sorted(done) == ["job-1", "job-2"]
 
 
 @pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), True, "5", 10**11])

@@ -212,3 +212,29 @@ def test_a_loop_is_told_method_and_key_by_the_request_or_the_caller() -> None:
     bare = failed(retries, ValueError("no"), method="", key="", attempt=1, elapsed_s=0.0)
     assert (bare.method, bare.code) == ("", None) and status_of(ValueError()) is None
     assert failed(retries, error, method="POST", key="mine", attempt=1, elapsed_s=0.0).method == "POST"
+
+
+def test_a_worker_that_was_held_up_past_the_deadline_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Clock:
+        now_ns = 0
+
+        def monotonic_ns(self) -> int:
+            self.now_ns += 4_000_000_000  # each look at it is as far behind the last
+            return self.now_ns
+
+        def time(self) -> float:
+            return 0.0
+
+    monkeypatch.setattr("drillmaster.adapters.worker.retry.time", Clock())
+    retries = Retries(msgspec.structs.replace(LIMITS, deadline_ms=7_000), None)
+    steps = played(retries, [told(503)])
+    assert [type(step) for step in steps[:-1]].count(Send) == 1
+    assert (steps[-1].allowed, steps[-1].reason) == (False, "deadline")
+    assert retries.ledger.counts()["deadline"] == 1 and retries.ledger.retries == 0
+
+
+def test_what_is_sent_again_is_told_how_long_it_may_take() -> None:
+    steps = played(Retries(LIMITS, None), [told(503), told(200)])
+    first, second = (step.left_ms for step in steps if isinstance(step, Send))
+    assert first is None
+    assert second is not None and 0 < second <= LIMITS.deadline_ms

@@ -6,8 +6,9 @@
    pinned dialect says so, and of it only a `google.rpc.RetryInfo`. A key is never made here, and stays the same over all attempts.
 3. A call without an answer (refused, reset, timed out) is never sent again: nobody knows what became of it. An answer whose head
    was handed on is not taken back, whatever becomes of its body.
-4. Nothing is sent before the wait is over on this worker's own monotonic clock. `stop` ends all waits, and what waited is not
-   sent; a task that is cancelled is gone at once.
+4. Nothing is sent before the wait is over on this worker's own monotonic clock, and nothing behind the deadline, however long the
+   worker was held up in between. `stop` ends all waits, and what waited is not sent; a task that is cancelled is gone at once.
+   What is sent again waits for its answer no longer than what is left of the deadline; the first attempt has the caller's limits.
 5. A wait over the cap is kept in the store under the job's name (`job`), where a queue is named, and handed out at its time
    (`stores.later`).
 6. What the store does not tell is a no: no retry, and where keys are kept no first call either.
@@ -122,6 +123,9 @@ class Put(msgspec.Struct, frozen=True):
 
 class Send(msgspec.Struct, frozen=True):
     """Send the call. The answer is its status and a function that gives its fields, or None where none came."""
+
+    left_ms: int | None = None
+    """How long the answer's head may take, beside the caller's own limits; None: as long as these say."""
 
 
 class Body(msgspec.Struct, frozen=True):
@@ -240,6 +244,7 @@ class Retries:
         guard, began_ns = self.guard, time.monotonic_ns()
         holder = secrets.token_hex(8) if guard.hold_ms is not None and key.strip() else ""
         nth = calls = 0
+        send = _SEND
         while True:
             nth += 1
             calls += 1
@@ -248,8 +253,15 @@ class Retries:
                 if denied is not None:
                     raise Refused(denied)
                 calls = max(calls, told_calls)
+            if nth > 1:
+                left_ms = guard.deadline_ms - (time.monotonic_ns() - began_ns) // 1_000_000
+                if left_ms <= 0:  # the worker was held up
+                    if holder:
+                        yield from self._says("leave", key, holder)
+                    raise self.late()
+                send = Send(left_ms)
             self.ledger.sent(again=nth > 1)
-            heard = yield _SEND
+            heard = yield send
             if heard is not None and heard[0] < 400:
                 yield from self._repaid(1_000, more=1)
                 if holder:
@@ -297,9 +309,17 @@ class Retries:
         for put in self._repaid(1_000, more=1):
             await ask_store_async(self, put)
 
+    def late(self) -> Refused:
+        """Make what is raised where a wait was over behind the deadline."""
+        return self.refused("deadline")
+
     def stops(self) -> Refused:
         """Make what is raised where a wait was ended by `stop`."""
-        return Refused(self._decided(None, Decision(allowed=False, reason="stopped")))
+        return self.refused("stopped")
+
+    def refused(self, reason: str, *, wait_ms: int = 0) -> Refused:
+        """Make what is raised for a reason, and count it."""
+        return Refused(self._decided(None, Decision(allowed=False, reason=reason, wait_ms=wait_ms)))
 
     def facts(
         self,
@@ -425,8 +445,8 @@ def outcome_of(answer: Any) -> Outcome | None:
 class Wire(Protocol):
     """One library's end of a call, without an event loop."""
 
-    def send(self) -> tuple[int, Fields]:
-        """Send. What it raises is a call without an answer."""
+    def send(self, left_ms: int | None) -> tuple[int, Fields]:
+        """Send, and wait so long for the answer's head. What it raises is a call without an answer."""
 
     def body(self) -> bytes | None:
         """Read the answer's body, decoded; None: it cannot be read, or is longer than what is read."""
@@ -438,7 +458,7 @@ class Wire(Protocol):
 class AsyncWire(Protocol):
     """The same in an event loop."""
 
-    async def send(self) -> tuple[int, Fields]: ...
+    async def send(self, left_ms: int | None) -> tuple[int, Fields]: ...
 
     async def body(self) -> bytes | None: ...
 
@@ -494,7 +514,7 @@ def carry(retries: Retries, steps: Steps, wire: Wire) -> Outcome | None:
             step = steps.send(got)
             if type(step) is Send:
                 try:
-                    got, lost = wire.send(), None
+                    got, lost = wire.send(step.left_ms), None
                 except Exception as error:  # noqa: BLE001 - whatever it is, no answer came
                     got, lost = None, error
             elif type(step) is Put:
@@ -507,6 +527,8 @@ def carry(retries: Retries, steps: Steps, wire: Wire) -> Outcome | None:
                     got = wire.body()
                 except Exception as error:  # noqa: BLE001 - the answer broke off
                     got, lost = None, error
+                    with contextlib.suppress(Exception):
+                        wire.drop()
     except StopIteration as end:
         outcome: Outcome | None = end.value
     except BaseException:
@@ -526,7 +548,7 @@ async def carry_async(retries: Retries, steps: Steps, wire: AsyncWire) -> Outcom
             step = steps.send(got)
             if type(step) is Send:
                 try:
-                    got, lost = await wire.send(), None
+                    got, lost = await wire.send(step.left_ms), None
                 except Exception as error:  # noqa: BLE001 - whatever it is, no answer came
                     got, lost = None, error
             elif type(step) is Put:
@@ -539,6 +561,8 @@ async def carry_async(retries: Retries, steps: Steps, wire: AsyncWire) -> Outcom
                     got = await wire.body()
                 except Exception as error:  # noqa: BLE001 - the answer broke off
                     got, lost = None, error
+                    with contextlib.suppress(Exception):
+                        await wire.drop()
     except StopIteration as end:
         outcome: Outcome | None = end.value
     except BaseException:

@@ -8,6 +8,7 @@ aiohttp itself sends GET, PUT, DELETE and their like once more when their connec
 handed on as a `LostConnection`, which aiohttp lets through; its cause is aiohttp's own exception.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -55,8 +56,14 @@ class _Wire:
         self._request, self._handler = request, handler
         self.response: Any = None
 
-    async def send(self) -> tuple[int, Any]:
-        self.response = await self._handler(self._request)
+    async def send(self, left_ms: int | None) -> tuple[int, Any]:
+        try:
+            async with asyncio.timeout(None if left_ms is None else left_ms / 1_000) as limit:
+                self.response = await self._handler(self._request)
+        except TimeoutError as error:
+            if limit.expired():
+                raise aiohttp.ServerTimeoutError("no answer before the deadline of the whole call") from error
+            raise
         return self.response.status, self.response.headers.items
 
     async def drop(self) -> None:

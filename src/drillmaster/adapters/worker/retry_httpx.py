@@ -2,13 +2,17 @@
 
 1. `retrying(transport, retries)` gives a transport of the same kind. Both libraries know transports by their methods, so one text
    serves both, and whatever lies inside (a proxy's, a mock's) stays as it is.
-2. Redirects are the client's: each hop is a call of its own. So are timeouts: one that strikes is a call without an answer.
+2. Redirects are the client's: each hop is a call of its own. So are timeouts: one that strikes is a call without an answer. While
+   a call that is sent again waits for its answer's head, each of them is at most what is left of the deadline.
 3. A body that was given as bytes, JSON or a form is sent again as it was. A generator or an upload is sent once.
 4. The answer that a caller gets is the library's own, unread. What became of a call that failed is in its extensions
    (`outcome_of`).
 """
 
+import contextlib
+import time
 import zlib
+from collections.abc import Iterator
 from typing import Any, TypeVar, cast
 
 from drillmaster.adapters.worker.retry import MOST_BODY_BYTES, Retries, carry, carry_async
@@ -81,8 +85,9 @@ class _Wire:
         self._inner, self._request = inner, request
         self.response: Any = None
 
-    def send(self) -> tuple[int, Any]:
-        self.response = self._inner.handle_request(self._request)
+    def send(self, left_ms: int | None) -> tuple[int, Any]:
+        with _within(self._request, left_ms):
+            self.response = self._inner.handle_request(self._request)
         return self.response.status_code, self.response.headers.multi_items
 
     def drop(self) -> None:
@@ -105,8 +110,9 @@ class _AsyncWire:
         self._inner, self._request = inner, request
         self.response: Any = None
 
-    async def send(self) -> tuple[int, Any]:
-        self.response = await self._inner.handle_async_request(self._request)
+    async def send(self, left_ms: int | None) -> tuple[int, Any]:
+        with _within(self._request, left_ms):
+            self.response = await self._inner.handle_async_request(self._request)
         return self.response.status_code, self.response.headers.multi_items
 
     async def drop(self) -> None:
@@ -122,6 +128,38 @@ class _AsyncWire:
                 break
         self.response.stream = _again_async(self.response.stream, seen, rest)
         return whole.decoded()
+
+
+class _Left(dict[str, Any]):
+    """A request's time limits, each looked up when its part begins, and at most what is left then."""
+
+    def __init__(self, own: Any, due_s: float) -> None:
+        super().__init__(own)
+        self._due_s = due_s
+
+    def __getitem__(self, name: str) -> Any:
+        return self.get(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        left_s, own_s = max(0.001, self._due_s - time.monotonic()), super().get(name, default)
+        return left_s if own_s is None else min(own_s, left_s)
+
+
+@contextlib.contextmanager
+def _within(request: Any, left_ms: int | None) -> Iterator[None]:
+    """Let a request wait no longer for its answer. The body that comes behind has the caller's own limits."""
+    if left_ms is None:
+        yield
+        return
+    extensions, own = request.extensions, request.extensions.get("timeout")
+    extensions["timeout"] = _Left(own or {}, time.monotonic() + left_ms / 1_000)
+    try:
+        yield
+    finally:
+        if own is None:
+            del extensions["timeout"]
+        else:
+            extensions["timeout"] = own
 
 
 class _Seen:

@@ -3,7 +3,8 @@
 stamina shows a hook the exception and nothing else, so that a hook is one call's: `retry_context(**one_call(retries))` around a
 block, or `@retry(retries)` around a function, which makes one each time. The hook says no, or the wait in seconds. stamina has no
 hook for results, so that a function has to raise (`raise_for_status`). It asks the store without an event loop: for a coroutine
-each decision holds the loop for one round trip.
+each decision holds the loop for one round trip. stamina sleeps by itself: `stop` does not wake it, but `retry` sends nothing then;
+around a block of your own look at `retries.stopped`.
 """
 
 import functools
@@ -49,6 +50,8 @@ def retry(retries: Retries, *, method: str = "", idempotency_key: str = "") -> C
                 async for attempt in stamina.retry_context(
                     **one_call(retries, method=method, idempotency_key=idempotency_key)
                 ):
+                    if attempt.num > 1 and retries.stopped:
+                        raise retries.stops()
                     with attempt:
                         result = await function(*args, **options)
                         await retries.good_async(first=attempt.num == 1)
@@ -60,6 +63,8 @@ def retry(retries: Retries, *, method: str = "", idempotency_key: str = "") -> C
         @functools.wraps(function)
         def called(*args: Any, **options: Any) -> Any:
             for attempt in stamina.retry_context(**one_call(retries, method=method, idempotency_key=idempotency_key)):
+                if attempt.num > 1 and retries.stopped:
+                    raise retries.stops()
                 with attempt:
                     result = function(*args, **options)
                     retries.good(first=attempt.num == 1)

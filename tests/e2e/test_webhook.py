@@ -329,3 +329,92 @@ def test_answers_on_one_connection_do_not_wait_for_each_other_s_acknowledgement(
                 said += made.recv(1_000)
             took.append(time.monotonic() - began)
     assert sorted(took)[10] < 0.03
+
+
+def test_a_client_that_has_said_all_and_closes_its_half_is_answered(hook: Served) -> None:
+    body = b'{"id":"evt_half"}'
+    for wanted in (b"accepted\n", b"accepted-before\n"):
+        with hook.connect() as made:
+            made.sendall(head(body) + body)
+            made.shutdown(socket.SHUT_WR)
+            made.settimeout(5)
+            assert read_all(made).endswith(wanted)
+    bodies = [b'{"id":"evt_half_%d"}' % n for n in range(3)]
+    with hook.connect() as made:
+        made.sendall(b"".join(head(one) + one for one in bodies))
+        made.shutdown(socket.SHUT_WR)
+        made.settimeout(5)
+        assert re.findall(rb"HTTP/1\.1 (\d+)", read_all(made)) == [b"202"] * 3
+    began = time.monotonic()
+    with hook.connect() as made:  # not all: nobody waits for the rest
+        made.sendall(head(b'{"id":"evt_half_body"}', length=1_000) + b'{"id":')
+        made.shutdown(socket.SHUT_WR)
+        made.settimeout(5)
+        assert status(read_all(made)) in (0, 400, 408) and time.monotonic() - began < 4
+
+
+def test_a_client_that_reads_no_answers_is_given_up(hook: Served) -> None:
+    request = b"POST %b HTTP/1.1\r\nhost: h\r\ncontent-length: 0\r\n\r\n" % PATH.encode()
+    with socket.socket() as made:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        made.settimeout(15)
+        made.connect(("127.0.0.1", hook.port))
+        began = time.monotonic()
+        with pytest.raises((ConnectionError, BrokenPipeError)):
+            while time.monotonic() - began < 14:
+                made.sendall(request * 500)
+    assert hook.post(b'{"id":"evt_after_deaf"}')[0] == 202
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        b"connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQAAP__",
+        b"connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-version: 13",
+    ],
+)
+def test_an_upgrade_is_not_made_and_the_request_is_one_like_others(hook: Served, lines: bytes) -> None:
+    body = b'{"id":"evt_upgrade"}'
+    with hook.connect() as made:
+        made.sendall(head(body, lines) + body)
+        made.settimeout(5)
+        assert status(made.recv(1_000)) == 202
+
+
+def test_trailers_sign_nothing(hook: Served) -> None:
+    body = b'{"id":"evt_trailer"}'
+    line = f"stripe-signature: {signed(body)['stripe-signature']}".encode()
+    chunked = b"%x\r\n%b\r\n0\r\n%b\r\n\r\n" % (len(body), body, line)
+    request = b"POST %b HTTP/1.1\r\nhost: h\r\ntrailer: stripe-signature\r\ntransfer-encoding: chunked\r\n\r\n"
+    assert status(hook.raw(request % PATH.encode() + chunked)) == 401
+
+
+def test_the_first_bytes_of_another_protocol_are_no_5xx(hook: Served) -> None:
+    for sent in (
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\x16\x03\x01\x02\x00",
+        b"\x00" * 100,
+        b"GET / HTTP/9.9\r\n\r\n",
+    ):
+        assert status(hook.raw(sent)) < 500, sent
+
+
+def test_more_connections_than_a_process_may_have_at_first_are_held_and_events_are_taken(tmp_path: Path) -> None:
+    """A soft limit of a shell is no limit of the server's."""
+    import resource
+
+    path = settings(tmp_path, read_within_s=20)
+    run("prepare", str(path))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, limits[0]), limits[1]))
+    try:
+        with served("serve", path) as made:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            idle = [made.connect() for _ in range(600)]
+            try:
+                assert made.post(b'{"id":"evt_in_a_crowd"}')[0] == 202
+            finally:
+                for one in idle:
+                    one.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)

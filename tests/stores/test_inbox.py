@@ -255,3 +255,49 @@ def test_what_belongs_to_an_effect_cannot_end_the_transaction_that_it_is_in(tmp_
     assert (inbox.counts().waiting, inbox.counts().effects) == (1, 0)
     assert sqlite3.connect(tmp_path / "i.db").execute("SELECT count(*) FROM booked").fetchone() == (0,)
     assert inbox.settle(event, effect, reason="effect", apply=lambda *_: None) == "done"
+
+
+@pytest.mark.parametrize(
+    "password", ["p%zzhunter", "hunter@zebra", "hunter?zebra", "hunter#zebra", "hunter/zebra", "hun:zebra/hunter"]
+)
+def test_no_piece_of_a_password_that_a_url_cannot_hold_is_said(password: str) -> None:
+    with pytest.raises(Unkept) as raised:
+        open_inbox(f"postgresql://u:{password}@127.0.0.1:1/d", within_s=1).counts()
+    assert "hunter" not in str(raised.value) and "zebra" not in str(raised.value)
+
+
+def test_a_full_disk_keeps_nothing_by_halves_and_what_comes_again_is_kept(tmp_path: Path) -> None:
+    """A limit of pages stands for the disk: SQLite says the same of both."""
+    inbox = made(tmp_path / "i.db")
+    inbox.keep(arrival("e0"))
+    claimed = inbox.claim(lease_ms=60_000)
+    large = [Arrival(source="acme", event_id=f"e{n}", digest="d", body=b"x" * 60_000) for n in range(1, 5)]
+    connection: Any = inbox._connection
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    connection.execute(f"PRAGMA max_page_count = {pages + 30}")
+    with pytest.raises(sqlite3.OperationalError, match="full"), inbox._transaction(connection):
+        for one in large:
+            inbox._kept(connection, one)
+    assert inbox.counts().waiting == 1
+    assert inbox.keep_all(large) == ["new"] * 4
+    assert claimed is not None and inbox.settle(claimed, None, reason="nothing") == "done"
+
+
+def test_other_bodies_that_somebody_looked_at_are_forgotten_too_and_known_when_they_come_again(tmp_path: Path) -> None:
+    clock = ManualClock()
+    inbox = Inbox(SQLite(str(tmp_path / "i.db"), within_s=1, clock=clock))
+    inbox.prepare()
+    inbox.keep(arrival("e1"))
+    for name in ("e1", "e2"):
+        inbox.keep(arrival(name))
+        inbox.keep(arrival(name, digest="other"))
+    inbox.looked("acme", "e1", by="ada")
+    clock.advance(1_000)
+    assert inbox.forget(older_than_ms=500_000) == 1  # nobody looked at the one of e2, and none of them ended
+    bodies = sqlite3.connect(tmp_path / "i.db").execute("SELECT event_id, body FROM drillmaster_inbox_other ORDER BY 1")
+    assert bodies.fetchall() == [("e1", b""), ("e2", b"{}")]
+    assert inbox.keep(arrival("e1", digest="other")) == "other-body"
+    event = inbox.claim(lease_ms=1_000)
+    assert event is not None and inbox.settle(event, None, reason="nothing") == "done"
+    clock.advance(1_000)
+    assert inbox.forget(older_than_ms=500_000) == 1 and inbox.keep(arrival("e1")) == "known"

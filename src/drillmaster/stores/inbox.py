@@ -214,6 +214,9 @@ _LOOKED = "UPDATE drillmaster_inbox_other SET looked_by = ? WHERE source = ? AND
 _FORGET = (
     "UPDATE drillmaster_inbox SET body = ? WHERE state IN ('done', 'closed') AND ended_ms < {now} - ? AND body <> ?"
 )
+_FORGET_OTHER = (
+    "UPDATE drillmaster_inbox_other SET body = ? WHERE looked_by <> '' AND last_ms < {now} - ? AND body <> ?"
+)
 _COUNTS = (
     "SELECT (SELECT count(*) FROM drillmaster_inbox WHERE state = 'waiting'),"
     " (SELECT count(*) FROM drillmaster_inbox WHERE state = 'done'),"
@@ -358,8 +361,11 @@ class Inbox:
         return parked or other > 0
 
     def forget(self, *, older_than_ms: int) -> int:
-        """Empty the bodies of events that ended longer ago than that. Identifier, digest and effect stay. Raises Unkept."""
-        return self._count(_FORGET, (b"", older_than_ms, b""))
+        """Empty the bodies of events that ended longer ago than that, and other bodies that somebody looked at and that came last
+        longer ago. Identifier, digest and effect stay. Raises Unkept.
+        """
+        words = (b"", older_than_ms, b"")
+        return self._count(_FORGET, words) + self._count(_FORGET_OTHER, words)
 
     def effect_of(self, source: str, event_id: str) -> Effect | None:
         """Give an event's effect; None: it has none. Raises Unkept."""

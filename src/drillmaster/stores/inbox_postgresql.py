@@ -5,8 +5,10 @@ timers. What was given up may have been committed: all that is asked is safe to 
 """
 
 import os
+import re
 from contextlib import AbstractContextManager
 from typing import Any
+from urllib.parse import unquote
 
 from drillmaster.errors import Problem, one_line
 from drillmaster.screen import screen_url
@@ -56,11 +58,12 @@ class PostgreSQL:
         self._driver = psycopg
         self._url = url
         self._within_s = within_s
-        host = url.partition("://")[2].split("/", 1)[0].split("?", 1)[0]
-        cut = (
-            "@" in url.partition("://")[2][len(host) :].partition("?")[0]
-        )  # a piece of a password would stand in messages
-        self.place = "postgresql://[screened]" if cut else screen_url(url)
+        user, at, _ = url.partition("://")[2].rpartition("@")
+        password = unquote(user.partition(":")[2])
+        # What stands in no URL unescaped: where a password has it, pieces of it are taken for the host, the port, the database.
+        odd = at and re.search("[/?#@]", user) is not None
+        self.place = "postgresql://[screened]" if odd else screen_url(url)
+        self._pieces = frozenset(re.findall(r"\w{3,}", f"{password} {user.partition(':')[2]}"))
 
     def connect(self, *, making: bool = False) -> Connection:
         limit_ms = max(1, int(self._within_s * 1_000))
@@ -98,4 +101,6 @@ class PostgreSQL:
             return None
         # The first line alone: what follows it can quote the row.
         said = error.diag.message_primary or str(error).strip().partition("\n")[0]
+        if any(piece in said for piece in self._pieces):
+            return f"{type(error).__name__}, whose text may hold a piece of a password: see that the URL has it escaped"
         return one_line(said).replace(os.environ.get("PGPASSWORD") or "\0", "***").strip()

@@ -1,11 +1,13 @@
 """The server around a terminator: uvicorn with h11, one process, and a deadline for heads, which uvicorn does not have.
 
-A connection on which no whole head came in time is closed: whoever trickles one would hold it for ever. What is no HTTP is
-answered 400 by the server, and reaches no application.
+A connection on which no whole head came in time is closed: whoever trickles one would hold it for ever. So is one whose client
+takes no answers for as long. A client that has said all and closed its half is answered. What is no HTTP is answered 400 by the
+server, and reaches no application. The process takes as many connections as its hard limit lets it.
 """
 
 import asyncio
 import contextlib
+import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -60,9 +62,11 @@ def serve(app: Any, listening: socket.socket, *, head_within_s: float, ready: Ca
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class Protocol(H11Protocol):
-        """h11, with a deadline for each head."""
+        """h11, with a deadline for each head, and for whoever reads no answers."""
 
         _head: asyncio.TimerHandle | None = None
+        _full: asyncio.TimerHandle | None = None
+        _said_all = False
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
             super().connection_made(transport)
@@ -70,12 +74,29 @@ def serve(app: Any, listening: socket.socket, *, head_within_s: float, ready: Ca
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
+            if self._said_all and self.cycle.response_complete:
+                self.transport.close()  # no next one was there already, and none can come
             if not self.transport.is_closing():
                 self._await_head()
 
+        def eof_received(self) -> bool:  # type: ignore[override]  # None closes, True keeps the half to answer by
+            self._said_all = True
+            under_way = self.cycle is not None and not self.cycle.response_complete
+            return under_way and not self.cycle.more_body
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._full = self.loop.call_later(head_within_s, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            if self._full is not None:
+                self._full.cancel()
+            super().resume_writing()
+
         def connection_lost(self, exc: Exception | None) -> None:
-            if self._head is not None:
-                self._head.cancel()
+            for timer in (self._head, self._full):
+                if timer is not None:
+                    timer.cancel()
             super().connection_lost(exc)
 
         def _await_head(self) -> None:
@@ -120,4 +141,7 @@ def serve(app: Any, listening: socket.socket, *, head_within_s: float, ready: Ca
         timeout_graceful_shutdown=_GRACE_S,
         h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
     )
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # as few as they are
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     Server(config).run(sockets=[listening])

@@ -223,6 +223,31 @@ def test_tables_of_the_same_name_that_a_path_finds_first_make_no_second_holder(p
 
 
 @pytest.mark.needs("postgres")
+def test_the_rights_that_the_page_names_are_enough_and_who_only_writes_takes_no_lease(pg: str) -> None:
+    import psycopg
+
+    with psycopg.connect(pg, autocommit=True) as db:
+        db.execute("CREATE ROLE worker LOGIN")
+        db.execute("CREATE ROLE writer LOGIN")
+        db.execute("GRANT SELECT, INSERT, UPDATE ON drillmaster_lease, drillmaster_lease_log TO worker")
+        db.execute("GRANT DELETE ON drillmaster_lease_log TO worker")
+        db.execute("GRANT SELECT, UPDATE (since_us) ON drillmaster_lease TO writer")
+        db.execute("GRANT SELECT, UPDATE ON jobs TO writer")
+    with (
+        contextlib.closing(open_store(pg.replace("drills@", "worker@"), within_s=5)) as worker,
+        contextlib.closing(open_store(pg.replace("drills@", "writer@"), within_s=5)) as writer,
+        psycopg.connect(pg.replace("drills@", "writer@"), autocommit=True) as db,
+    ):
+        with hold(GUARD, worker, by="a", item="rights") as lease:
+            assert db.execute(*held_write(lease.token, "rights")).rowcount == 1
+        assert db.execute(*held_write(lease.token, "rights")).rowcount == 0
+        acquire = LeaseRequest(action="acquire", source="lock-client", holder="h", by="w", item="rights")
+        assert decide(GUARD, acquire, writer).reason == "store-unavailable"
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            db.execute("UPDATE drillmaster_lease SET token = token + 1")
+
+
+@pytest.mark.needs("postgres")
 def test_no_write_is_taken_after_a_newer_token_whatever_runs_beside_it(pg: str) -> None:
     import psycopg
 

@@ -231,7 +231,7 @@ class Terminator:
         checked = check(self._scheme, headers, body, self._endpoint.keys)
         signature: Any = checked.signature
         if self._endpoint.limits.lane == "lab":
-            signature = "wrong" if any(name in self._signed for name, _ in headers) else "unsigned"
+            signature = "wrong" if any(self._signs(name) for name, _ in headers) else "unsigned"
         facts = msgspec.structs.replace(facts, signature=signature, signed_s=checked.time_s)
         if (reason := self._ask(facts, now_ms)) != "undecided":
             return reason, False
@@ -254,6 +254,10 @@ class Terminator:
                 key_hash(known),
             )
         return self._ask(msgspec.structs.replace(facts, stored=stored), now_ms), False
+
+    def _signs(self, name: bytes) -> bool:
+        """Whether a header signs something, by a scheme of the table or one that is called so."""
+        return name in self._signed or b"signature" in name or b"hmac" in name
 
     def _is_ours(self, scope: Scope, headers: Sequence[tuple[bytes, bytes]]) -> bool:
         path = scope.get("raw_path")  # a server need not say it

@@ -96,9 +96,11 @@ def test_an_sdk_that_retries_by_itself_sends_no_more_than_is_granted(server: Api
     spender = Spender(guarding, "ledger")
     http = httpx.Client(transport=limiting(httpx.HTTPTransport(), spender, tokens=lambda request: 20))
     server.plan(*[(503, {"retry-after-ms": "1"}, b"{}")] * 9)
-    with openai.OpenAI(api_key="none", base_url=server.url, http_client=http, max_retries=5) as client:
-        with pytest.raises(QuotaDenied, match="of again"):
-            client.chat.completions.create(model="m", messages=[{"role": "user", "content": "hello"}])
+    with (
+        openai.OpenAI(api_key="none", base_url=server.url, http_client=http, max_retries=5) as client,
+        pytest.raises(QuotaDenied, match="of again"),
+    ):
+        client.chat.completions.create(model="m", messages=[{"role": "user", "content": "hello"}])
     assert len(server.sent) == 2  # the call, and one retry
 
 

@@ -15,7 +15,8 @@ CASES = json.loads(files("drillmaster.rules").joinpath("_cases/fence.json").read
 
 NO_TOKENS: list[Any] = [
     "", " ", "0", "00", "007", "-1", "+1", "1 ", " 1", "1\n", "1.0", "1e3", "0x1", "1_000", "²", "①", "٣", "１２", "१२", "1²",
-    "9" * 19, str(MOST_TOKEN + 1), "9" * 5_000, "abc", "latest", "1,2", "\x001", 12, 0, True, None, 1.0, float("nan"), b"12", ["12"], {},
+    "9" * 19, str(MOST_TOKEN + 1), "9" * 5_000, "abc", "latest", "1,2", "\x001", 12, 0, True, None, 1.0, float("nan"), b"12",
+    ["12"], {},
 ]  # fmt: skip  # one case a piece
 
 

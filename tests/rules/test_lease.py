@@ -46,7 +46,8 @@ def test_the_table_tells_each_reason_and_asks_each_action() -> None:
         {"action": "renew", "token": True}, {"holder": ""}, {"holder": "a\n"}, {"holder": None}, {"holder": "x" * 201},
         {"by": "\x00"}, {"by": "\u202e"}, {"by": "\ud800"}, {"by": 5},
         {"permitted": False}, {"permitted": None}, {"permitted": 1},
-        {"ttl_us": 0}, {"ttl_us": -60 * S}, {"ttl_us": float("nan")}, {"ttl_us": 1.5}, {"ttl_us": True}, {"ttl_us": MOST_TTL_US + 1},
+        {"ttl_us": 0}, {"ttl_us": -60 * S}, {"ttl_us": float("nan")}, {"ttl_us": 1.5}, {"ttl_us": True},
+        {"ttl_us": MOST_TTL_US + 1},
     ],
 )  # fmt: skip  # one case a piece
 def test_a_question_that_is_none_is_refused(wrong: dict[str, Any]) -> None:

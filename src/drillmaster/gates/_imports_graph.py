@@ -218,7 +218,7 @@ def reach(start: str, files: Mapping[str, bytes], paths: Paths) -> Iterator[Reac
 
     Files that are not there or cannot be read are given, and lead no further.
     """
-    met = {start: (start,)}
+    met: dict[str, tuple[str, ...]] = {start: (start,)}
     waiting = [start]
     for path in waiting:
         yield Reached(path, met[path])

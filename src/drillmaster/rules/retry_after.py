@@ -7,7 +7,8 @@
    most 50 years ahead. A day of the week that is not the date's makes it none: nobody knows which of the two was meant.
 3. A date counts from the answer's own `Date`, which the same clock wrote; without a readable one, from our time. A date
    that has passed asks for no wait.
-4. `retry-after-ms` (OpenAI, Azure) is finer, and goes first.
+4. `retry-after-ms` (OpenAI, Azure) is finer, and goes first. Beside it `Retry-After` is the same wait, rounded to seconds; one that
+   is longer by more than that is another, and holds.
 5. Bodies count where no field can be read: `google.rpc.RetryInfo` (Gemini sends nothing else), then the error's own
    message in the wordings of `_SAID`. What decides on a retry reads no prose: `retry_info` reads the first of these alone.
 6. Of several values the longest holds: nobody may come too early. No sign, exponent, unit or name of a number is read.
@@ -28,6 +29,8 @@ __all__ = ["MAX_WAIT_S", "Told", "Unreadable", "http_date", "parse_http_date", "
 MAX_WAIT_S = 2_147_483_648.0
 """2^31 seconds, which RFC 9111 (1.2.2) reads for what is too large to be held."""
 MAX_BODY_BYTES = 65_536
+_ROUNDED_S = 2.0
+"""By so much at most a wait is longer in whole seconds: a date and the `Date` beside it are rounded each."""
 
 By = Literal["ms", "seconds", "date", "body"]
 
@@ -125,8 +128,9 @@ def read(fields: Iterable[tuple[str, str]], body: bytes = b"", *, now_s: float) 
             case "date":
                 dates.append(value.strip(" \t"))
     told = [Told(_cap(seconds / 1e3), "ms", False) for text in fine if (seconds := _decimal(text)) is not None]
-    if not told:
-        told = [one for text in plain if (one := _plain(text, dates, now_s)) is not None]
+    coarse = [one for text in plain if (one := _plain(text, dates, now_s)) is not None]
+    least_s = max((one.wait_s + _ROUNDED_S for one in told), default=-1.0)
+    told += [one for one in coarse if one.wait_s > least_s]
     if told:
         return max(told, key=lambda one: one.wait_s)
     in_body = _body(body)

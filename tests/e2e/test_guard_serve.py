@@ -176,6 +176,14 @@ def test_who_sends_slowly_or_too_much_is_turned_away_and_holds_nobody_up(tmp_pat
 
 
 @pytest.mark.needs("redis-server")
+def test_clients_that_connect_and_say_nothing_keep_the_places_no_longer_than_a_request_may_take(tmp_path: Path) -> None:
+    with served(tmp_path, "--connections", "8", "--read-within-s", "0.5") as server, contextlib.ExitStack() as stack:
+        for _ in range(8):
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+        time.sleep(1.2)
+        assert server.ask("webhook", EVENT)[0] == 200
+
+
 def test_at_sigterm_what_was_begun_is_answered_and_nobody_new_is_let_in(tmp_path: Path) -> None:
     from drillmaster.stores.opening import open_store
 

@@ -353,5 +353,5 @@ def test_no_answer_may_be_kept_by_anything_between() -> None:
 
 
 def test_who_connects_and_asks_nothing_has_no_longer_than_a_request_may_take() -> None:
-    assert met(after_s=6, bounds=Bounds(read_s=5)).half
-    assert not met(after_s=4, bounds=Bounds(read_s=5)).half
+    assert met(after_s=6, bounds=Bounds(read_s=5)).gone
+    assert not met(after_s=4, bounds=Bounds(read_s=5)).gone

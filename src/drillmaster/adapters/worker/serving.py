@@ -226,8 +226,10 @@ class _Connection(asyncio.Protocol):
                 self.abort()
         elif begun and now_s - self._since_s > bounds.read_s:
             self._turn_away(408, "the request did not come whole in time")
-        elif not begun and now_s - self._since_s > (bounds.idle_s if self._asked else bounds.read_s):
+        elif not begun and self._asked and now_s - self._since_s > bounds.idle_s:
             self._close()
+        elif not begun and not self._asked and now_s - self._since_s > bounds.read_s and self._transport is not None:
+            self._transport.close()  # there is no answer that a reset could eat: its place is free at once
 
     def abort(self) -> None:
         if self._transport is not None:

@@ -361,9 +361,9 @@ class Inbox:
         return parked or other > 0
 
     def forget(self, *, older_than_ms: int) -> int:
-        """Empty the bodies of events that ended longer ago than that. Raises Unkept.
+        """Empty the bodies of events that ended longer ago than that; identifier, digest and effect stay. Raises Unkept.
 
-        And other bodies that somebody looked at and that came last longer ago. Identifier, digest and effect stay.
+        So are other bodies that somebody looked at, and that came last longer ago.
         """
         words = (b"", older_than_ms, b"")
         return self._count(_FORGET, words) + self._count(_FORGET_OTHER, words)

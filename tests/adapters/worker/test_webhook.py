@@ -406,6 +406,17 @@ def test_an_event_is_as_old_as_when_it_came_however_long_the_store_takes(tmp_pat
     lab.inbox.close()
 
 
+@pytest.mark.parametrize(
+    "name", [b"x-hub-signature", b"X-Twilio-Signature", b"x-shopify-hmac-sha1", b"signature-input"]
+)
+def test_what_is_signed_by_a_scheme_that_is_no_row_is_refused_in_the_lab_too(tmp_path: Path, name: bytes) -> None:
+    lab = Lab(tmp_path / "i.db", lane="lab")
+    assert lab.post(b'{"id":"evt_1"}', [(name, b"sha1=00")]) == 401
+    assert lab.post(b'{"id":"evt_1"}', []) == 202
+    lab.keeper.close()
+    lab.inbox.close()
+
+
 def test_a_path_of_any_characters_is_404(lab: Lab) -> None:
     """A server that does not say the raw path decodes it as it likes."""
     body = b'{"id":"evt_1"}'

@@ -2,7 +2,7 @@
 
 A connection on which no whole head came in time is closed: whoever trickles one would hold it for ever. So is one whose client
 takes no answers for as long. A client that has said all and closed its half is answered. What is no HTTP is answered 400 by the
-server, and reaches no application. The process takes as many connections as its hard limit lets it.
+server, and reaches no application. The process takes more connections than a shell's soft limit lets it.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ _MOST_HEAD_BYTES = 32_768
 _KEEP_ALIVE_S = 5
 _GRACE_S = 10
 _BACKLOG = 1_024
+_MOST_FILES = 16_384
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -141,7 +142,8 @@ def serve(app: Any, listening: socket.socket, *, head_within_s: float, ready: Ca
         timeout_graceful_shutdown=_GRACE_S,
         h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
     )
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):  # as few as they are
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= soft < _MOST_FILES:
+        most = _MOST_FILES if hard < 0 else min(hard, _MOST_FILES)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     Server(config).run(sockets=[listening])

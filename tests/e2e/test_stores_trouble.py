@@ -1,6 +1,7 @@
 """A store in trouble denies, in time, without a word of a password; and it is back at work as soon as the server is."""
 
 import asyncio
+import contextlib
 import gc
 import os
 import threading
@@ -16,7 +17,7 @@ from drillmaster.guards.quota import OutboundCall, Quota
 from drillmaster.rules.quota import LAW, Limit, Take
 from drillmaster.stores import Store, Unavailable, decide, decide_async
 from drillmaster.stores.opening import open_async_store, open_store
-from tests.e2e.pglab import Postgres
+from tests.e2e.pglab import Postgres, postgres
 from tests.e2e.redislab import Redis, redis_server
 from tests.e2e.storelab import Server, server, servers, wire  # noqa: F401 - a fixture
 
@@ -394,3 +395,20 @@ def test_no_server_at_all_denies_in_time(tmp_path: Any) -> None:
         store = open_store(url, within_s=WITHIN_S)
         denied_in_time(store)
         store.close()
+
+
+def test_laws_in_a_schema_of_the_url_are_those_that_workers_ask_whatever_else_has_their_tables_name() -> None:
+    import psycopg
+
+    with postgres() as url:
+        mine = f"{url}&options=-csearch_path%3Dguards"
+        with psycopg.connect(url, autocommit=True) as db:
+            db.execute("CREATE SCHEMA guards")
+        with contextlib.closing(open_store(mine)) as store:
+            store.prepare()
+            assert decide(LIMITS, CALL, store).allowed
+        with psycopg.connect(mine, autocommit=True) as db:
+            tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'guards' AND tablename = 'drillmaster_quota'"
+            assert db.execute(tables).fetchone() == (1,)
+            pinned = "SELECT count(*) FROM pg_proc WHERE proname LIKE 'drillmaster%' AND proconfig IS NULL"
+            assert db.execute(pinned).fetchone() == (0,)

@@ -244,6 +244,16 @@ def _set(ready: "asyncio.Future[None]") -> None:
         ready.set_result(None)
 
 
+# Each law works on the table that it was made beside, whatever a caller's path finds first.
+_PIN = r"""
+DO $$ DECLARE law regprocedure; BEGIN
+  FOR law IN SELECT oid FROM pg_proc WHERE pronamespace = current_schema()::regnamespace AND proname LIKE 'drillmaster\_%' LOOP
+    EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_temp', law, current_schema());
+  END LOOP;
+END $$
+"""
+
+
 def _prepare(url: str, place: str) -> None:
     try:
         import psycopg
@@ -255,6 +265,7 @@ def _prepare(url: str, place: str) -> None:
             connection.execute("SELECT pg_advisory_xact_lock(7218340)")
             for script in scripts("sql").values():
                 connection.execute(script.encode())
+            connection.execute(_PIN)
     except psycopg.Error as error:
         raise Problem(
             place,
@@ -268,7 +279,7 @@ def _conninfo(url: str, within_s: float, place: str) -> bytes:
     """Read the URL by the driver's own reader. Raises Problem where it is none, or there is no driver."""
     try:
         import psycopg
-        from psycopg.conninfo import make_conninfo
+        from psycopg.conninfo import conninfo_to_dict, make_conninfo
     except ImportError:
         raise Problem(place, found="no driver for PostgreSQL", wanted="psycopg 3", remedy=_MISSING) from None
     limit_ms = max(1, int(within_s * 1_000))
@@ -277,6 +288,8 @@ def _conninfo(url: str, within_s: float, place: str) -> bytes:
         " -c default_transaction_isolation=read\\ committed -c synchronous_commit=on"
     )
     try:
+        own = conninfo_to_dict(url).get("options")  # such as the schema that `prepare` made the laws in
+        options = f"{own} {options}" if own else options
         return make_conninfo(url, application_name="drillmaster", options=options).encode()
     except psycopg.Error:  # its text would quote the URL, with the password in it
         raise Problem(

@@ -10,7 +10,3 @@ BEGIN
   allowed := FOUND;
   reason := CASE WHEN FOUND THEN 'current' ELSE 'stale-token' END;
 END $$;
--- It works on the table that it was made beside, whatever a caller's path finds first.
-DO $$ BEGIN
-  EXECUTE format('ALTER FUNCTION drillmaster_fence(text, bigint, bigint) SET search_path = %I, pg_temp', current_schema());
-END $$;

@@ -138,8 +138,3 @@ BEGIN
   DELETE FROM drillmaster_lease_log o WHERE o.n IN (
     SELECT i.n FROM drillmaster_lease_log i WHERE i.n <= log_n - 1000000 ORDER BY i.n LIMIT 2 FOR UPDATE SKIP LOCKED);
 END $$;
--- It works on the tables that it was made beside, whatever a caller's path finds first.
-DO $$ BEGIN
-  EXECUTE format('ALTER FUNCTION drillmaster_lease(text, text, text, text, bigint, bigint, boolean, bigint)'
-    ' SET search_path = %I, pg_temp', current_schema());
-END $$;

@@ -312,7 +312,7 @@ class Inbox:
                 try:
                     with self._backend.applying(connection):
                         apply(connection, effect, event)
-                except Exception as error:
+                except (Exception, SystemExit) as error:
                     raise Unapplied(type(error).__name__) from error
         return "done"
 

@@ -254,3 +254,49 @@ def test_a_body_that_is_no_json_waits_for_a_person(stage: Stage) -> None:
     stage.inbox.keep(Arrival(source="acme", event_id="e1", digest="d", body=b"\xff"))
     told = stage.worker().step()
     assert told is not None and told.outcome == "parked"
+
+
+class Changing:
+    def decide(self, event_id: str, document: Mapping[str, Any]) -> Effect | None:
+        document["type"] = "what the rule looked up"  # type: ignore[index]  # a rule that does what it may not
+        return None
+
+
+def test_a_model_sees_of_an_event_what_came_and_not_what_a_rule_put_there(stage: Stage) -> None:
+    seen: list[str] = []
+    stage.keep("e1")
+    stage.worker(Changing(), model=seen.append).step()
+    assert seen == ['{"/type":"invoice.paid"}']
+
+
+class Leaving:
+    def decide(self, event_id: str, document: Mapping[str, Any]) -> Effect | None:
+        raise SystemExit(3)
+
+
+def test_an_event_whose_rule_ends_the_process_ends_no_worker(stage: Stage) -> None:
+    """Started again, it would be claimed again, and nothing behind it would ever be worked on."""
+    stage.keep("e1")
+    told = stage.worker(Leaving()).step()
+    assert told is not None and told.outcome == "retried"
+    assert stage.inbox.counts().waiting == 1
+
+
+def test_who_listens_to_a_worker_does_not_end_it(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    def heard(worked: Any) -> None:
+        raise ValueError("evt payload")
+
+    stage.keep("e1")
+    worker = stage.worker(on_worked=heard)
+    told = worker.step()
+    assert told is not None and told.outcome == "effect" and worker.counts["listener-failed"] == 1
+    assert "payload" not in caplog.text and worker.step() is None
+
+
+def test_an_effect_whose_own_writes_end_the_process_is_tried_again(stage: Stage) -> None:
+    def leaves(connection: Any, effect: Effect, event: Event) -> None:
+        raise SystemExit(3)
+
+    stage.keep("e1")
+    told = stage.worker(apply=leaves).step()
+    assert told is not None and told.outcome == "retried" and stage.effects() == 0

@@ -86,13 +86,17 @@ class Worker:
         event = self._inbox.claim(lease_ms=round(self._limits.lease_s * 1_000), source=self._source)
         if event is None:
             return None
-        outcome, document = self._settled(event)
-        note = self._noted(event, document) if outcome in ("effect", "nothing") and document is not None else ""
+        outcome = self._settled(event)
+        note = self._noted(event) if outcome in ("effect", "nothing") else ""
         worked = Worked(outcome=outcome, note=note)
         for word in (outcome, f"note-{note}") if note else (outcome,):
             self.counts[word] = self.counts.get(word, 0) + 1
         if self._on_worked is not None:
-            self._on_worked(worked)
+            try:
+                self._on_worked(worked)
+            except Exception as error:  # noqa: BLE001 - whoever listens ends no worker
+                self.counts["listener-failed"] = self.counts.get("listener-failed", 0) + 1
+                _log.error("a listener to a worker ended in %s", type(error).__name__)
         return worked
 
     def run(self, stop: threading.Event, *, idle_s: float = 0.2, away_s: float = 2.0) -> None:
@@ -107,32 +111,32 @@ class Worker:
             if worked is None:
                 stop.wait(idle_s)
 
-    def _settled(self, event: Event) -> tuple[str, Mapping[str, Any] | None]:
+    def _settled(self, event: Event) -> str:
         limits = self._limits
         if event.attempt > limits.max_attempts:
-            return self._parked(event, "too-many-attempts"), None
+            return self._parked(event, "too-many-attempts")
         try:
             document = strict_json(event.body)
         except Malformed:
-            return self._parked(event, "json-unusable"), None
+            return self._parked(event, "json-unusable")
         try:
             effect = self._rule.decide(event.event_id, document)
-        except Exception as error:  # noqa: BLE001 - a rule is not ours, and what it says could quote the event
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a rule is not ours, and what it says could quote the event
             _log.warning("a rule ended in %s", type(error).__name__)
-            return self._again(event, "rule-failed"), None
+            return self._again(event, "rule-failed")
         if effect is not None and effect_fault(effect):
             _log.error("a rule gave %s", effect_fault(effect))
-            return self._parked(event, "effect-unusable"), None
+            return self._parked(event, "effect-unusable")
         try:
             settled = self._inbox.settle(
                 event, effect, reason="effect" if effect is not None else "nothing", apply=self._apply
             )
         except Unapplied as error:
             _log.warning("an effect's own writes ended in %s", error)
-            return self._again(event, "apply-failed"), None
+            return self._again(event, "apply-failed")
         if settled == "done":
-            return ("nothing" if effect is None else "effect"), document
-        return settled, None
+            return "nothing" if effect is None else "effect"
+        return settled
 
     def _parked(self, event: Event, reason: str) -> str:
         return "parked" if self._inbox.park(event, reason=reason) else "lost"
@@ -143,8 +147,8 @@ class Worker:
         wait_ms = round(self._limits.retry_after_s * 1_000)
         return "retried" if self._inbox.release(event, reason=reason, wait_ms=wait_ms) else "lost"
 
-    def _noted(self, event: Event, document: Mapping[str, Any]) -> str:
-        """Ask a model for a note, within its limit; what became of it."""
+    def _noted(self, event: Event) -> str:
+        """Ask a model for a note, within its limit; what became of it. It sees of the body that came, whatever a rule did to it."""
         model = self._model
         if model is None:
             return ""
@@ -156,7 +160,7 @@ class Worker:
 
         def ask() -> None:
             try:
-                said.append(model(redacted(document, self._limits.note_fields)))
+                said.append(model(redacted(strict_json(event.body), self._limits.note_fields)))
             except BaseException as error:  # noqa: BLE001 - a model's client may raise whatever it likes
                 failed.append(type(error).__name__)
 

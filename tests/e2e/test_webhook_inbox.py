@@ -26,7 +26,7 @@ from drillmaster.kits.webhook.ledger import LEDGER, granted
 from drillmaster.stores.inbox import Arrival, Effect, Inbox, Unapplied, Unkept
 from drillmaster.stores.inbox_opening import backend_of, open_inbox
 from tests.e2e.hooklab import Served, environ, run, settings
-from tests.e2e.pglab import postgres
+from tests.e2e.pglab import postgres, postgres_server
 from tests.stores.inbox_machine import InboxMachine
 
 pytestmark = [pytest.mark.e2e, pytest.mark.needs("postgres"), pytest.mark.timeout(180)]
@@ -424,3 +424,41 @@ def test_a_worker_asks_its_rule_about_its_own_provider_s_events_alone(named: str
         inbox.keep(msgspec.structs.replace(arrival("e2"), source="umbrella"))
         assert run("work", str(path), "--rule", f"{MODULE}:rule", "--once").stdout == "effect 1\n"
         assert (inbox.counts().waiting, inbox.counts().effects) == (1, 1)
+
+
+def test_a_database_that_is_killed_and_started_again_has_all_that_was_answered() -> None:
+    with postgres_server(fsync=True) as running:
+        with open_inbox(running.url, within_s=2) as inbox:
+            inbox.prepare()
+        kept: list[str] = []
+        over = threading.Event()
+
+        def keep(who: int) -> None:
+            with open_inbox(running.url, within_s=2) as mine:
+                n = 0
+                while not over.is_set():
+                    name = f"e{who}_{n:05}"
+                    try:
+                        mine.keep(arrival(name))
+                    except Unkept:
+                        time.sleep(0.02)  # and again, as a provider does
+                        continue
+                    kept.append(name)
+                    n += 1
+
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            keepers = [pool.submit(keep, who) for who in range(3)]
+            try:
+                for _ in range(2):
+                    time.sleep(0.3)
+                    before = len(kept)
+                    running.stop()
+                    running.start()
+                    time.sleep(0.3)
+                    assert len(kept) > before > 0
+            finally:
+                over.set()
+            for one in keepers:
+                one.result(20)
+        rows = [row[0] for row in sql(running.url, "SELECT event_id FROM drillmaster_inbox")]
+        assert len(rows) == len(set(rows)) and set(kept) <= set(rows)

@@ -352,3 +352,11 @@ def test_a_public_key_under_which_anybody_signs_is_none(raw: bytes) -> None:
     """A point of small order: a signature of nothing fits many texts, without any private key."""
     with pytest.raises(Problem, match="anybody could sign"):
         read_key("whpk_" + base64.b64encode(raw).decode(), standard=True, place="k")
+
+
+def test_a_secret_of_zeros_is_none() -> None:
+    """What a file or a device gives that is empty, written in base64: everybody has that key."""
+    with pytest.raises(Problem, match="zeros"):
+        read_key("whsec_" + base64.b64encode(bytes(32)).decode(), standard=True, place="k")
+    with pytest.raises(Problem, match="zeros"):
+        read_key("0" * 64, standard=False, place="k")

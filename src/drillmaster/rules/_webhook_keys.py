@@ -121,6 +121,8 @@ def read_key(text: str, *, standard: bool, place: str) -> Key:
 def _long_enough(raw: bytes, place: str, most: int) -> bytes:
     if not LEAST_KEY_BYTES <= len(raw) <= most:
         raise _problem(place, f"a key of {len(raw)} bytes", f"{LEAST_KEY_BYTES} to {most} bytes")
+    if not raw.strip(b"\0") or not raw.strip(b"0"):
+        raise _problem(place, "a key of zeros, which everybody has", "the provider's own")
     return raw
 
 

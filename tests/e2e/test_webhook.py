@@ -7,6 +7,8 @@ import re
 import signal
 import socket
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -418,3 +420,28 @@ def test_more_connections_than_a_process_may_have_at_first_are_held_and_events_a
                     one.close()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_a_lab_whose_parent_has_production_s_key_does_not_start(tmp_path: Path) -> None:
+    path = settings(tmp_path)
+    run("prepare", str(path))
+    script = '"$@"; exit $?'
+    words = [
+        "sh",
+        "-c",
+        script,
+        "sh",
+        "env",
+        "-u",
+        "WEBHOOK_SECRET",
+        sys.executable,
+        "-m",
+        "drillmaster",
+        "webhook",
+        "lab",
+    ]
+    ended = subprocess.run(
+        [*words, str(path), "--port", "0"], env=environ(), capture_output=True, text=True, timeout=20, check=False
+    )
+    assert ended.returncode == 2 and KEY_TEXT not in ended.stderr + ended.stdout
+    assert "WEBHOOK_SECRET of the process that started this one" in ended.stderr

@@ -527,22 +527,23 @@ class _Quick:
         by_trigger: dict[bytes, list[Finder]] = {}
         for trigger, finder in _TABLE:
             by_trigger.setdefault(trigger, []).append(finder)
-        longest_first = sorted(by_trigger, key=lambda one: (one[_rarest(one) :][:1], -len(one)))
+        rarest = {trigger: _rarest(trigger) for trigger in by_trigger}
+        longest_first = sorted(by_trigger, key=lambda one: (one[rarest[one] :][:1], -len(one)))
         self.finders: list[list[tuple[int, Finder]]] = []
         branches = []
-        for letter, group in groupby(longest_first, key=lambda one: one[_rarest(one) :][:1]):
+        for letter, group in groupby(longest_first, key=lambda one: one[rarest[one] :][:1]):
             members = list(group)
             inner = []
             for trigger in members:
-                at = _rarest(trigger)
+                at = rarest[trigger]
                 back = b"(?<=%s)" % re.escape(trigger[: at + 1]) if at else b""
                 ahead = b"(?=%s)" % (re.escape(trigger[at + 1 :]) + _AHEAD.get(trigger, b""))
                 inner.append(back + ahead + b"()")
                 self.finders.append(
                     [
-                        (_rarest(other), finder)
+                        (rarest[other], finder)
                         for other in members
-                        if at >= _rarest(other) and trigger[at - _rarest(other) :].startswith(other)
+                        if at >= rarest[other] and trigger[at - rarest[other] :].startswith(other)
                         for finder in by_trigger[other]
                     ]
                 )

@@ -44,6 +44,11 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["DRILLMASTER_STATE"] = config.stash[_state]
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave `tests/e2e` alone where none of it is to run: what its modules import comes with an extra of its own."""
+    return (config.option.markexpr == "not e2e" and collection_path == Path(__file__).parent / "e2e") or None
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     if _state in config.stash:
         shutil.rmtree(config.stash[_state], ignore_errors=True)

@@ -344,3 +344,10 @@ YAML = [
 @pytest.mark.parametrize(("page", "block"), YAML, ids=[f"{page.stem}-{i}" for i, (page, _) in enumerate(YAML)])
 def test_yaml_on_a_page_is_yaml_that_our_own_loader_takes(page: Path, block: str) -> None:
     assert isinstance(strict.load(block.encode(), place=page.name, fmt="yaml"), dict)
+
+
+def test_what_lies_under_e2e_is_marked_so() -> None:
+    """The hermetic run does not even import those modules: a test there without the mark would never run in it."""
+    modules = sorted((Path(__file__).parent / "e2e").glob("test_*.py"))
+    unmarked = [one.name for one in modules if "pytest.mark.e2e" not in one.read_text(encoding="utf-8")]
+    assert modules and unmarked == []

@@ -75,7 +75,8 @@ def test_what_a_script_asks_for_is_on_the_line_in_each_form(ours: ProxyProcess) 
     ("said", "wanted"),
     [
         (answer(429, b"{}", b"Retry-After: 7"), (7.0, "seconds")),
-        (answer(503, b"", b"retry-after-ms: 250", b"Retry-After: 7"), (0.25, "ms")),
+        (answer(503, b"", b"retry-after-ms: 6250", b"Retry-After: 7"), (6.25, "ms")),
+        (answer(503, b"", b"retry-after-ms: 250", b"Retry-After: 7"), (7.0, "seconds")),
         (answer(429, RETRY_INFO), (36.5, "body")),
         (answer(429, gzip.compress(RETRY_INFO), b"Content-Encoding: gzip"), (36.5, "body")),
         (answer(503, b"", b"Date: " + http_date(1e9).encode(), b"Retry-After: " + http_date(1e9 + 60).encode()), (60, "date")),

@@ -49,6 +49,7 @@ DECLARE
   live boolean := false;
   mine boolean := false;
   takes_away boolean := false;
+  in_turn boolean := false;
   log_n bigint;
 BEGIN
   LOOP
@@ -57,6 +58,13 @@ BEGIN
     -- Read once the row is ours: who waited for it is later than who had it.
     now_us := coalesce(p_now_us, floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
     EXIT WHEN known;
+    -- Where there is no row to take turns by, whoever makes one and whoever is told that there is none take turns by its name, and
+    -- look once more: the log has them in the order in which they were answered.
+    IF NOT in_turn THEN
+      PERFORM pg_advisory_xact_lock(hashtextextended('drillmaster_lease:' || p_key, 0));
+      in_turn := true;
+      CONTINUE;
+    END IF;
     IF p_action <> 'acquire' THEN
       reason := CASE WHEN p_permitted THEN 'not-held' ELSE 'steal-not-permitted' END;
       EXIT;

@@ -159,17 +159,18 @@ def at_most(observed: Measure, limit: float) -> Status:
 
 def looked_at(
     id: str,
-    role: Role,
     status: Status,
     title: str,
     *,
+    role: Role = "judgement",
     observed: Measure | None = None,
     limit: float | str | None = None,
     unit: str = "",
     why: str = "",
     remedy: str = "",
+    cites: tuple[Cite, ...] = (),
 ) -> Check:
-    """Make a check; why and remedy stand only on one that did not pass, the remedy only on a refusal."""
+    """Make a check; why and cites stand only on one that did not pass, the remedy only on a refusal."""
     return Check(
         id=id,
         role=role,
@@ -180,6 +181,7 @@ def looked_at(
         unit=unit,
         why="" if status == "pass" else why,
         remedy=remedy if status == "refused" else "",
+        cites=() if status == "pass" else cites,
     )
 
 

@@ -38,7 +38,6 @@ def observed(arm: Arm, cap: float) -> Check:
     bound, said = _support(arm)
     return looked_at(
         "error-rate",
-        "judgement",
         at_most(Exact(arm.error_ratio), cap),
         f"errors at most {share_text(cap)} (observed {said})",
         observed=Exact(arm.error_ratio, n=arm.requests, high=bound),
@@ -55,7 +54,6 @@ def bounded(arm: Arm, cap: float, *, least: int = 0) -> Check:
         status = "refused"
     return looked_at(
         "error-rate",
-        "judgement",
         status,
         f"errors surely at most {share_text(cap)} (observed {said})",
         observed=Exact(arm.error_ratio, n=arm.requests, high=bound),
@@ -91,7 +89,6 @@ def excess(arm: Arm, base: Arm, limits: Baseline) -> Check:
         status, why = "refused", "so few requests cannot show it"
     return looked_at(
         "baseline.error-rate",
-        "judgement",
         status,
         f"errors surely at most {cap * 100:.3g} points of a hundred over the baseline's (observed {more * 100:+.3g}: "
         f"{share_text(arm.error_ratio)} and {share_text(base.error_ratio)}; 95 % sure on each side only of {most * 100:+.3g})",
@@ -108,7 +105,6 @@ def slower(arm: Arm, base: Arm, limits: Baseline) -> Check:
     cap = limits.max_p95_factor
     return looked_at(
         "baseline.p95",
-        "judgement",
         at_most(Exact(factor), cap),
         f"p95 at most {cap:g} times the baseline's (observed {factor:.3g}: {arm.p95_ms:g} and {base.p95_ms:g} ms)",
         observed=Exact(factor, n=arm.requests),

@@ -99,9 +99,9 @@ class Canary(Gate[CanaryMetrics], frozen=True, kw_only=True, tag="canary"):
         yield _artifact(seen)
         yield looked_at(
             "service",
-            "admission",
             "pass" if seen.service == self.service else "refused",
             f"the evidence is of {self.service}",
+            role="admission",
             why=f"it is of {seen.service or 'nobody named'}",
             remedy=f"take it of {self.service}: {_NEW}",
         )
@@ -113,10 +113,10 @@ class Canary(Gate[CanaryMetrics], frozen=True, kw_only=True, tag="canary"):
         mistakes = wrong(self.exceptions, now_ns=seen.now_ns)
         yield looked_at(
             "exceptions",
-            "admission",
             "refused" if mistakes else "pass",
             f"exceptions are two people's, dated and for one build: {len(self.exceptions)} in the policy, "
             f"{len(self.excepted(seen))} taken",
+            role="admission",
             why="; ".join(mistakes),
             remedy="mend or drop the entry, and have both people sign the policy again",
         )
@@ -167,7 +167,6 @@ class Canary(Gate[CanaryMetrics], frozen=True, kw_only=True, tag="canary"):
         observed: Measure = Absent("the evidence does not say") if found is None else Exact(found)
         return looked_at(
             "coverage",
-            "judgement",
             "pass" if ok else ("refused" if found is None or not math.isfinite(found) else "fail"),
             f"the collector saw the canary in {share_text(self.min_coverage_ratio)} of the window or more"
             + ("" if found is None else f" (observed {share_text(found)})"),
@@ -235,7 +234,6 @@ class CanaryArticle(Gate[CanaryMetrics], frozen=True, kw_only=True, tag="canary"
 def _no_verdict(seen: CanaryMetrics) -> Check:
     return looked_at(
         "model-verdict-present",
-        "judgement",
         "fail" if seen.offered else "pass",
         "no verdict of a model or a chat is offered as evidence",
         why=f"found one at {', '.join(seen.offered)}",
@@ -253,9 +251,9 @@ def _artifact(seen: CanaryMetrics) -> Check:
         remedy = f"take evidence of the build itself: {_NEW}"
     return looked_at(
         "artifact",
-        "admission",
         "refused" if why else "pass",
         "the evidence is of the build that is to be promoted",
+        role="admission",
         why=why,
         remedy=remedy,
     )
@@ -267,9 +265,9 @@ def _fresh(seen: CanaryMetrics, most_s: float, title: str) -> Check:
     ahead = age_s < -MAX_SKEW_S
     return looked_at(
         "fresh",
-        "admission",
         "pass" if not ahead and at_most(Exact(age_s), most_s) == "pass" else "refused",
         title,
+        role="admission",
         observed=Exact(age_s),
         limit=most_s,
         unit="s",
@@ -283,9 +281,9 @@ def _examined(seen: CanaryMetrics) -> Check:
     n = seen.canary.requests
     return looked_at(
         "examined",
-        "admission",
         "pass" if n > 0 else "refused",
         f"there were requests to judge by: {n:,}",
+        role="admission",
         observed=Exact(n),
         why="silence is not health",
         remedy="send the canary traffic, let a whole window pass, and collect again",
@@ -313,9 +311,9 @@ def _consistent(seen: CanaryMetrics) -> Check:
         found.append("a window that ends after the evidence was produced")
     return looked_at(
         "consistent",
-        "admission",
         "refused" if found else "pass",
         "the numbers can be true together",
+        role="admission",
         why="; ".join(found),
         remedy="have the collector export them again; numbers that nobody could count were typed",
     )
@@ -331,9 +329,9 @@ def _comparable(seen: CanaryMetrics) -> Check:
         why = "baseline and canary are one build: such a comparison always holds"
     return looked_at(
         "baseline",
-        "admission",
         "refused" if why else "pass",
         "there is a baseline, of another build",
+        role="admission",
         why=why,
         remedy=f"take both in one window: {_NEW}",
     )
@@ -342,7 +340,6 @@ def _comparable(seen: CanaryMetrics) -> Check:
 def _source(seen: CanaryMetrics, trusted: tuple[str, ...]) -> Check:
     return looked_at(
         "source",
-        "judgement",
         "pass" if seen.source in trusted else "fail",
         f"a collector that is on the list counted: {', '.join(trusted)}",
         why=f"found {seen.source[:60]!r}",
@@ -353,7 +350,6 @@ def _sample(seen: CanaryMetrics, least: int) -> Check:
     n = seen.canary.requests
     return looked_at(
         "sample-size",
-        "judgement",
         "pass" if n >= least else "fail",
         f"at least {least:,} requests (observed {n:,})",
         observed=Exact(n),
@@ -367,7 +363,6 @@ def _p95(seen: CanaryMetrics, cap: float) -> Check:
     few = seen.canary.requests < samples_for_bound(0.95)
     return looked_at(
         "p95",
-        "judgement",
         at_most(observed, cap),
         f"p95 at most {cap:g} ms (observed {seen.canary.p95_ms:g} ms"
         + (f"; {samples_for_bound(0.95)} requests would bound it at 95 %)" if few else ")"),
@@ -382,7 +377,6 @@ def _p95(seen: CanaryMetrics, cap: float) -> Check:
 def _burned(burn: float, cap: float, n: int, how: str) -> Check:
     return looked_at(
         "slo-burn",
-        "judgement",
         at_most(Exact(burn), cap),
         f"the error budget burns at most {cap:g} times as fast as promised (observed {burn:.4g}{how})",
         observed=Exact(burn, n=n),
@@ -396,7 +390,6 @@ def _hosts(seen: CanaryMetrics, least: int) -> Check:
     n = seen.canary.healthy_hosts
     return looked_at(
         "healthy-hosts",
-        "judgement",
         "pass" if n >= least else "fail",
         f"at least {least} healthy hosts (observed {n})",
         observed=Exact(n),
@@ -408,7 +401,6 @@ def _hosts(seen: CanaryMetrics, least: int) -> Check:
 def _window(seen: CanaryMetrics, least_s: float) -> Check:
     return looked_at(
         "window",
-        "judgement",
         "pass" if seen.window_s >= least_s else "fail",
         f"watched for at least {seconds_text(least_s)} (observed {seconds_text(seen.window_s)})",
         observed=Exact(seen.window_s),

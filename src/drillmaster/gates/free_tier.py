@@ -192,7 +192,6 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
         yield self._kept(stay)
         yield looked_at(
             "workload",
-            "judgement",
             "fail" if self.workload in _NEVER else "pass",
             f"the kind of job, {self.workload}, may be on a free tier where the numbers allow it",
             why=_NEVER.get(self.workload, ""),
@@ -237,9 +236,9 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
             wrong.append(f"{len(payloads)} different payloads were asked: their numbers are no series")
         return looked_at(
             "subject",
-            "admission",
             "refused" if wrong else "pass",
             f"interviews and ledger are of one job, {self.job}, and of one payload",
+            role="admission",
             why="; ".join(wrong),
             remedy="keep interviews of other payloads in another folder, and name the ledger of this job",
         )
@@ -252,10 +251,10 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
         more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
         return looked_at(
             "runs-usable",
-            "admission",
             "refused" if bad else "pass",
             f"every interview of the span is as it was sealed, and at most {self.max_lost_runs} measured nothing: "
             f"{len(_measured(stay))} of {len(stay.runs)} did, {len(lost)} did not",
+            role="admission",
             observed=Exact(len(lost), n=len(stay.runs)),
             limit=self.max_lost_runs,
             why="; ".join(bad[:5]) + more,
@@ -266,9 +265,9 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
     def _enough(self, usable: Sequence[Interviewed]) -> Check:
         return looked_at(
             "runs",
-            "admission",
             "pass" if len(usable) >= self.min_runs else "refused",
             f"at least {self.min_runs} interviews in {_span(self.span_s)}",
+            role="admission",
             observed=Exact(len(usable)),
             limit=self.min_runs,
             why=f"found {len(usable)}",
@@ -280,9 +279,9 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
         twice = sorted({one.run for one in usable if seals.count(one.digest) > 1})
         return looked_at(
             "runs-distinct",
-            "admission",
             "refused" if twice else "pass",
             "no interview stands twice in the series",
+            role="admission",
             why=f"one seal: {', '.join(twice[:4])}",
             remedy="remove the copies of run folders",
         )
@@ -291,9 +290,9 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
         few = [f"{one.run}: {one.calls}" for one in usable if one.calls < self.min_calls]
         return looked_at(
             "calls",
-            "admission",
             "refused" if few or not usable else "pass",
             f"each interview made {self.min_calls} calls or more at {self.level}",
+            role="admission",
             observed=Exact(min((one.calls for one in usable), default=0)),
             limit=self.min_calls,
             why="; ".join(few[:5]) or "there is none",
@@ -307,9 +306,9 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
         ok = usable and not undated and not ahead and at_most(Exact(age_s), self.max_age_s) == "pass"
         return looked_at(
             "fresh",
-            "admission",
             "pass" if ok else "refused",
             f"the newest interview is at most {_span(self.max_age_s)} old",
+            role="admission",
             observed=Exact(age_s) if usable else Absent("there is none"),
             limit=self.max_age_s,
             unit="s",
@@ -329,9 +328,9 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
         disorder = any(step[0] < 0 for step in steps)
         return looked_at(
             "gaps",
-            "admission",
             "pass" if longest[0] <= self.max_gap_s and not disorder else "refused",
             f"no more than {_span(self.max_gap_s)} lie between two interviews",
+            role="admission",
             observed=Exact(longest[0]),
             limit=self.max_gap_s,
             unit="s",
@@ -346,10 +345,10 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
         idle = max((one.idle_s for one in usable if one.idle_s is not None), default=None)
         return looked_at(
             "cold-start",
-            "admission",
             "pass" if found is not None else "refused",
             f"a cold start was measured after {_span(self.min_idle_s)} of silence"
             + ("" if found is None else f" (observed {_shown(found.cold_s, 's')})"),
+            role="admission",
             observed=Absent("no cold call after such a silence") if found is None else found.cold_s,
             why="" if idle is None else f"the longest silence was {_span(idle)}",
             remedy=f"interview it with --idle {self.min_idle_s:g}, or idle_s: {self.min_idle_s:g} in the plan",
@@ -369,10 +368,10 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
     def _ledger(self, stay: Stay) -> Check:
         return looked_at(
             "ledger",
-            "admission",
             "refused" if stay.ledger else "pass",
             f"there is a ledger to which lines were only ever added: {len(stay.incidents)} incidents, "
             f"{len(stay.spent)} notes of hours",
+            role="admission",
             why=stay.ledger,
             remedy=f'drillmaster ledger open --job "{self.job}" --by NAME',
         )
@@ -382,9 +381,9 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
         ok = -_SKEW_S <= silent_s <= self.max_ledger_silence_s
         return looked_at(
             "ledger-kept",
-            "admission",
             "pass" if ok else "refused",
             f"somebody wrote into it in the last {_span(self.max_ledger_silence_s)}",
+            role="admission",
             observed=Exact(silent_s) if math.isfinite(silent_s) else Absent("nobody ever did"),
             limit=self.max_ledger_silence_s,
             unit="s",
@@ -406,7 +405,6 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
         last = ", ".join("lost" if one.lost else _shown(one.p95_s, "s") for one in nights[-4:])
         return looked_at(
             "p95",
-            "judgement",
             status,
             f"p95 at {self.level} over {cap:g} s ({self.leave_over_budgets:g} times its budget) in fewer than "
             f"{self.consecutive_runs} runs in a row (the last: {last or 'none'})",
@@ -420,7 +418,6 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
         observed = usable[-1].error_ratio if usable else Absent("there is no interview")
         return looked_at(
             "error-rate",
-            "judgement",
             at_most(observed, self.max_error_ratio),
             f"errors after retries at most {share_text(self.max_error_ratio)} in the newest run (observed {_share(observed)})",
             observed=observed,
@@ -434,7 +431,6 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
         status: Status = "pass" if most <= self.max_attempts_per_call else "fail"
         return looked_at(
             "retries",
-            "judgement",
             status if usable else "refused",
             f"one call is sent {self.max_attempts_per_call} times at most (observed {most})",
             observed=Exact(most, n=len(usable)),
@@ -448,7 +444,6 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
         observed = usable[-1].drain_s if usable else Absent("there is no interview")
         return looked_at(
             "drain",
-            "judgement",
             at_most(observed, cap),
             f"a batch is worked off in its window of {_span(window_s)} and {share_text(self.leave_over_window_ratio)} "
             f"more in the newest run (observed {_shown(observed, 's')})",
@@ -469,7 +464,6 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
             status = "refused"
         return looked_at(
             "capacity-incidents",
-            "judgement",
             status,
             f"fewer than {self.leave_at_incidents} incidents of capacity in 31 days (observed {count}, and {unknown} of unknown "
             "cause)",
@@ -485,7 +479,6 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
         cost = hours * self.hourly_cost
         return looked_at(
             "hours",
-            "judgement",
             at_most(Exact(cost), self.paid_tier_per_month),
             f"31 days of engineers' hours cost no more than a month of the paid tier, {self.paid_tier_per_month:g} "
             f"(observed {cost:g}: {hours:g} h at {self.hourly_cost:g})",
@@ -500,7 +493,6 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
             standing.add("retries-grown")
         return looked_at(
             "red-flags",
-            "judgement",
             "fail" if len(standing) >= self.leave_at_red_flags else "pass",
             f"fewer than {self.leave_at_red_flags} red flags stand (observed {len(standing)})",
             observed=Exact(len(standing), n=len(get_args(Flag))),

@@ -30,7 +30,7 @@ from drillmaster.gates._leases_evidence import (
 from drillmaster.gates._leases_evidence import Leases as Evidence
 from drillmaster.gates._leases_words import lock_word
 from drillmaster.policy import seconds_text
-from drillmaster.verdict import Check, Cite, Exact, Measure, Role, Status, at_most, looked_at
+from drillmaster.verdict import Check, Cite, Exact, Status, at_most, looked_at
 
 __all__ = ["Environment", "Evidence", "Exempt", "Hit", "Image", "Lab", "Leases", "Path", "Route", "gate"]
 
@@ -142,9 +142,9 @@ class Leases(Gate[Evidence], frozen=True, kw_only=True, tag="leases"):
     def _subject(self, lab: Lab) -> Check:
         return looked_at(
             "subject",
-            "admission",
             "pass" if lab.host in self.lab_hosts else "refused",
             f"the evidence is of a lab host of the policy: {lab.host[:80]}",
+            role="admission",
             why=f"the policy has {', '.join(self.lab_hosts[:_MOST])}",
             remedy=f"on the lab host: {_NEW}",
         )
@@ -154,9 +154,9 @@ class Leases(Gate[Evidence], frozen=True, kw_only=True, tag="leases"):
         ok = age_s >= -MAX_SKEW_S and at_most(Exact(age_s), self.max_age_s) == "pass"
         return looked_at(
             "fresh",
-            "admission",
             "pass" if ok else "refused",
             f"the host was looked at in the last {seconds_text(self.max_age_s)}",
+            role="admission",
             observed=Exact(age_s),
             limit=self.max_age_s,
             unit="s",
@@ -168,9 +168,9 @@ class Leases(Gate[Evidence], frozen=True, kw_only=True, tag="leases"):
         least = min((len(one.names) for one in lab.environments), default=0)
         return looked_at(
             "environment-read",
-            "admission",
             "pass" if least >= self.min_names else "refused",
             f"each environment has {self.min_names:,} names or more: {least:,}",
+            role="admission",
             observed=Exact(least),
             limit=self.min_names,
             why="an environment with so few was emptied before it was looked at, or is none",
@@ -181,10 +181,10 @@ class Leases(Gate[Evidence], frozen=True, kw_only=True, tag="leases"):
         fit = [one for one in images if one.kind == "inspected" or self.image == "dockerfile"]
         return looked_at(
             "images-read",
-            "admission",
             "pass" if fit else "refused",
             "the lab's image was looked at"
             + (", as it was inspected" if self.image == "inspected" else ", or its Dockerfile"),
+            role="admission",
             observed=Exact(len(fit)),
             limit=1,
             why="a Dockerfile has not what its base brings" if images else "nobody named it",
@@ -195,11 +195,11 @@ class Leases(Gate[Evidence], frozen=True, kw_only=True, tag="leases"):
         ok = lab.tables == "all" or (lab.tables == "main" and self.tables == "main")
         return looked_at(
             "routes-read",
-            "admission",
             "pass" if ok else "refused",
             "the host's routing table was read"
             if self.tables == "main"
             else "all routing tables of the host were read",
+            role="admission",
             observed=Exact(len(lab.routes)),
             why="only the main one was" if lab.tables == "main" else "it was not",
             remedy=f"on the lab host, with iproute2 installed: {_NEW}",
@@ -212,9 +212,9 @@ class Leases(Gate[Evidence], frozen=True, kw_only=True, tag="leases"):
         said = [f"{one} has run out" for one in over] + [f"{one} lets nothing pass" for one in idle if one not in over]
         return looked_at(
             "exceptions",
-            "admission",
             "refused" if said else "pass",
             f"{len(self.exceptions)} exceptions, each of one file, dated, with a reason",
+            role="admission",
             observed=Exact(len(self.exceptions)),
             why="; ".join(said[:_MOST]),
             remedy="mend the prompt, and have the policy's owner drop or renew the exception",
@@ -232,7 +232,6 @@ class Leases(Gate[Evidence], frozen=True, kw_only=True, tag="leases"):
         status: Status = "fail" if hits else "pass" if n else "refused"
         return looked_at(
             id,
-            "judgement",
             status,
             f"{whose} holds no name of a lock's credential: {n:,} names, {len(allowed)} allowed",
             observed=Exact(len(hits), n=n),
@@ -255,7 +254,6 @@ class Leases(Gate[Evidence], frozen=True, kw_only=True, tag="leases"):
         default = "the default route counts" if self.default_route == "counts" else "the default route does not count"
         return looked_at(
             "lock-route",
-            "judgement",
             "refused" if lab.tables == "none" else "fail" if ways else "pass",
             f"the lab has no way to {len(self.lock_hosts)} production lock hosts; {default}",
             observed=Exact(len(ways)),
@@ -273,7 +271,6 @@ class Leases(Gate[Evidence], frozen=True, kw_only=True, tag="leases"):
         ]
         return looked_at(
             "shared-network",
-            "judgement",
             "refused" if lab.tables == "none" else "fail" if on_link else "pass",
             "the lab is on no network that a production lock host is on",
             observed=Exact(len(on_link)),
@@ -291,7 +288,7 @@ class Leases(Gate[Evidence], frozen=True, kw_only=True, tag="leases"):
         left = [hit for hit in hits if hit.file not in exempt]
         files = sum(one.files for one in prompts)
         status: Status = "fail" if left else "pass" if files else "refused"
-        return _check(
+        return looked_at(
             id,
             status,
             f"{title}: {files:,} files" + (f", {len(hits) - len(left)} lines excepted" if exempt else ""),
@@ -303,28 +300,12 @@ class Leases(Gate[Evidence], frozen=True, kw_only=True, tag="leases"):
         )
 
 
-def _check(
-    id: str,
-    status: Status,
-    title: str,
-    *,
-    role: Role = "judgement",
-    observed: Measure | None = None,
-    limit: float | None = None,
-    why: str = "",
-    remedy: str = "",
-    cites: tuple[Cite, ...] = (),
-) -> Check:
-    found = looked_at(id, role, status, title, observed=observed, limit=limit, why=why, remedy=remedy)
-    return msgspec.structs.replace(found, cites=() if status == "pass" else cites)
-
-
 def _paths_read(paths: tuple[Path, ...]) -> Check:
     wrong = [f"{one.path}: {one.missing}" for one in paths if one.missing]
     wrong += [f"{one.path}: no file in it" for one in paths if not one.missing and not one.files]
     unread = [file for one in paths for file in one.unread]
     wrong += [f"{file} could not be read as text" for file in unread]
-    return _check(
+    return looked_at(
         "paths-read",
         "refused" if wrong or not paths else "pass",
         f"every path of the policy is there and every file in it was read: {sum(one.files for one in paths):,}",
@@ -339,7 +320,7 @@ def _paths_read(paths: tuple[Path, ...]) -> Check:
 
 def _lock_client(paths: tuple[Path, ...]) -> Check:
     n = sum(hit.kind == "verb" for one in paths if one.role == "locks" for hit in one.hits)
-    return _check(
+    return looked_at(
         "lock-client",
         "pass" if n else "refused",
         f"the lock client's code is where the policy says: {n:,} lines of it renew, extend or release",

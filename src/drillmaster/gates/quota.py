@@ -22,7 +22,7 @@ from drillmaster.gates._quota_evidence import Bucket, File, Quotas, Retrying, Ru
 from drillmaster.policy import names_a_model
 from drillmaster.rules.calls_product import MOST_LAYERS, Layer, calls_product
 from drillmaster.rules.quota import MOST_CAP
-from drillmaster.verdict import Absent, Check, Cite, Exact, Role, Status
+from drillmaster.verdict import Absent, Check, Cite, Exact, Status, looked_at
 
 __all__ = [
     "Bucket", "Ceiling", "Document", "File", "Layer", "QuotaGate", "Quotas", "Retrying", "Rule", "SourceFact", "gate",
@@ -111,7 +111,7 @@ class QuotaGate(Gate[Quotas], frozen=True, kw_only=True, tag="quota"):
             yield from self._worst(bucket)
         pinned = {(one.partner, one.identity) for one in evidence.file.buckets}
         missing = [one for one in self.ceilings if (one.partner, one.identity) not in pinned]
-        yield _check(
+        yield looked_at(
             "every-contract",
             "fail" if missing else "pass",
             "each contract that has a number has a quota",
@@ -122,7 +122,7 @@ class QuotaGate(Gate[Quotas], frozen=True, kw_only=True, tag="quota"):
 
     def _admissions(self, seen: Quotas) -> Iterator[Check]:
         n = len(seen.file.buckets)
-        yield _check(
+        yield looked_at(
             "examined",
             "pass" if n else "refused",
             f"there are quotas: {n}",
@@ -133,7 +133,7 @@ class QuotaGate(Gate[Quotas], frozen=True, kw_only=True, tag="quota"):
         )
         end_ns = parse_rfc3339(f"{seen.file.review_by}T23:59:59Z") if seen.file.review_by else None
         stale = end_ns is None or end_ns < seen.now_ns
-        yield _check(
+        yield looked_at(
             "review-day",
             "refused" if stale and not seen.file.article else "pass",
             "the day by which the numbers have to be read again is ahead"
@@ -142,7 +142,7 @@ class QuotaGate(Gate[Quotas], frozen=True, kw_only=True, tag="quota"):
             role="admission",
             why=f"review_by is {seen.file.review_by or 'nothing'}",
         )
-        yield _check(
+        yield looked_at(
             "signed",
             "refused" if seen.signing == "refused" else "pass",
             {
@@ -163,14 +163,14 @@ class QuotaGate(Gate[Quotas], frozen=True, kw_only=True, tag="quota"):
             why = f"{document.file} is {_KINDS[seen.source.found]}"
         elif seen.source.sha256.removeprefix("sha256:") != document.sha256.removeprefix("sha256:"):
             why = f"{document.file} is not the file that was pinned: its digest is {seen.source.sha256[:19]}"
-        yield _check(
+        yield looked_at(
             "source-resolves", "fail" if why else "pass", f"source {file.source!r} is a file that is pinned", why=why
         )
         told = seen.source or SourceFact(path="", found="absent")
         human = told.signing == "held" or (
             told.signing == "not demanded" and not names_a_model(f"{file.source} {told.path}")
         )
-        yield _check(
+        yield looked_at(
             "source-human",
             "pass" if human and not why else "fail",
             "a person stands behind the source"
@@ -178,7 +178,7 @@ class QuotaGate(Gate[Quotas], frozen=True, kw_only=True, tag="quota"):
             why=told.why or (why if why else f"{file.source!r} or its file names a prompt, a chat or a model"),
         )
         unknown = [one for one in (file.owner,) if one not in self.owners]
-        yield _check(
+        yield looked_at(
             "owner",
             "fail" if unknown else "pass",
             f"the owner is one whom the policy knows: {file.owner!r}",
@@ -186,7 +186,7 @@ class QuotaGate(Gate[Quotas], frozen=True, kw_only=True, tag="quota"):
         )
         strangers = [one for one in file.reviewers if one not in self.reviewers]
         named = len(set(file.reviewers) - set(strangers))
-        yield _check(
+        yield looked_at(
             "reviewers",
             "pass" if named >= self.min_reviewers and not strangers else "fail",
             f"at least {self.min_reviewers} reviewers whom the policy knows, and no other: {named}",
@@ -195,7 +195,7 @@ class QuotaGate(Gate[Quotas], frozen=True, kw_only=True, tag="quota"):
             why=f"not known: {', '.join(repr(one) for one in strangers[:6])}" if strangers else f"found {named}",
         )
         absent = [] if seen.code_owners is None else [one for one in self.code_owners if one not in seen.code_owners]
-        yield _check(
+        yield looked_at(
             "code-owners",
             "refused" if seen.code_owners is None else "fail" if absent else "pass",
             f"CODEOWNERS asks {', '.join(self.code_owners)} about {file.place}",
@@ -207,7 +207,7 @@ class QuotaGate(Gate[Quotas], frozen=True, kw_only=True, tag="quota"):
     def _raised(self, seen: Quotas) -> Check:
         title = f"what lets more through is signed by {self.raise_reviewers} of the reviewers before"
         if not seen.since:
-            return _check(
+            return looked_at(
                 "raised",
                 "refused",
                 title,
@@ -215,16 +215,16 @@ class QuotaGate(Gate[Quotas], frozen=True, kw_only=True, tag="quota"):
                 why="no version before was named",
             )
         if seen.before is None:
-            return _check("raised", "pass", f"there was no such file in {seen.since}: nothing can have been raised")
+            return looked_at("raised", "pass", f"there was no such file in {seen.since}: nothing can have been raised")
         ways = loosened(seen.before, seen.file)
         agreed = sorted(set(seen.signers) & set(seen.before.reviewers) & set(self.reviewers))
         said = "; ".join(one.text for one in ways[:6]) + (f"; and {len(ways) - 6} more" if len(ways) > 6 else "")
         if not ways:
-            return _check("raised", "pass", f"nothing lets more through than in {seen.since}", observed=Exact(0))
+            return looked_at("raised", "pass", f"nothing lets more through than in {seen.since}", observed=Exact(0))
         status: Status = "pass" if len(agreed) >= self.raise_reviewers else "fail"
         if seen.signing == "not demanded":
             status = "refused"  # nobody can show who agreed
-        return _check(
+        return looked_at(
             "raised",
             status,
             f"{title}: {', '.join(agreed) or 'nobody'}" + (f" ({said})" if status == "pass" else ""),
@@ -242,7 +242,7 @@ class QuotaGate(Gate[Quotas], frozen=True, kw_only=True, tag="quota"):
             (one for one in self.ceilings if (one.partner, one.identity) == (bucket.partner, bucket.identity)), None
         )
         if ceiling is None:
-            return _check(
+            return looked_at(
                 id_,
                 "refused",
                 f"{bucket.partner} as {bucket.identity} has a contract with a number",
@@ -257,7 +257,7 @@ class QuotaGate(Gate[Quotas], frozen=True, kw_only=True, tag="quota"):
             *([f"{most:,} may come in {ceiling.window_ms:,} ms"] if most > ceiling.max_per_window else []),
             *([f"{burst:,} may come at once"] if burst > ceiling.burst else []),
         ]
-        return _check(
+        return looked_at(
             id_,
             "fail" if over else "pass",
             f"at most {ceiling.max_per_window:,} in any {ceiling.window_ms:,} ms, and {ceiling.burst:,} at once: "
@@ -271,7 +271,7 @@ class QuotaGate(Gate[Quotas], frozen=True, kw_only=True, tag="quota"):
         layers = self.turns.get(bucket.name)
         if layers is None:
             for part in ("cap", "burst"):
-                yield _check(
+                yield looked_at(
                     f"worst-{part}.{bucket.name}",
                     "refused",
                     "the layers around its calls are declared",
@@ -292,7 +292,7 @@ class QuotaGate(Gate[Quotas], frozen=True, kw_only=True, tag="quota"):
                     least = min(least, has // each)
                     if calls * each > has:
                         over.append(f"{calls * each:,} {counts} over {has:,} of {rule.name}")
-            yield _check(
+            yield looked_at(
                 f"worst-{part}.{bucket.name}",
                 "fail" if over else "refused" if unknown else "pass",
                 f"the worst case fits the {'window' if part == 'cap' else 'burst'}: {product.text} is {calls:,}"
@@ -303,7 +303,7 @@ class QuotaGate(Gate[Quotas], frozen=True, kw_only=True, tag="quota"):
             )
         retries = [one for one in bucket.rules if one.counts == "retries"]
         large = [one for one in retries if one.cap * bucket.rules[0].window_ms >= bucket.rules[0].cap * one.window_ms]
-        yield _check(
+        yield looked_at(
             f"retries-apart.{bucket.name}",
             "fail" if large else "pass",
             "retries have a budget of their own, and a smaller one than the quota"
@@ -319,34 +319,11 @@ _KINDS = {"absent": "not there", "link": "a link", "other": "no regular file"}
 def _one_bucket(seen: Quotas) -> Check:
     keys = [(one.partner, one.identity) for one in seen.file.buckets]
     twice = sorted({f"{partner} as {identity}" for partner, identity in keys if keys.count((partner, identity)) > 1})
-    return _check(
+    return looked_at(
         "one-bucket",
         "fail" if twice else "pass",
         "each partner and identity has one quota",
         why=f"two for {', '.join(twice[:6])}: they spend from one bucket under two sets of numbers",
-    )
-
-
-def _check(
-    id: str,
-    status: Status,
-    title: str,
-    *,
-    role: Role = "judgement",
-    observed: Exact | Absent | None = None,
-    limit: float | None = None,
-    why: str = "",
-    cites: tuple[Cite, ...] = (),
-) -> Check:
-    return Check(
-        id=id,
-        role=role,
-        status=status,
-        title=title,
-        observed=observed,
-        limit=limit,
-        why="" if status == "pass" else why,
-        cites=() if status == "pass" else cites,
     )
 
 

@@ -26,11 +26,8 @@ from drillmaster.verdict import (
     Absent,
     AtLeast,
     Check,
-    Cite,
     Exact,
     Finding,
-    Measure,
-    Role,
     Status,
     at_most,
     looked_at,
@@ -144,9 +141,9 @@ class Retries(Gate[Retried], frozen=True, kw_only=True, tag="retries"):
         ok = dated and not future and at_most(Exact(age_s), self.max_age_s) == "pass"
         return looked_at(
             "fresh",
-            "admission",
             "pass" if ok else "refused",
             f"the evidence is at most {seconds_text(self.max_age_s)} old",
+            role="admission",
             observed=Exact(age_s) if dated else Absent("nothing in it is dated"),
             limit=self.max_age_s,
             unit="s",
@@ -160,7 +157,6 @@ class Retries(Gate[Retried], frozen=True, kw_only=True, tag="retries"):
     def _worst(self, product: Product) -> Check:
         return looked_at(
             "worst-case",
-            "judgement",
             "pass" if product.calls <= self.max_calls else "fail",
             f"all layers together make at most {self.max_calls:,} calls: {product.text} is {product.calls:,}",
             observed=Exact(float(product.calls)) if product.calls <= _EXACT else AtLeast(_EXACT),
@@ -198,25 +194,8 @@ class RetriesArticle(Gate[Retried], frozen=True, kw_only=True, tag="retries"):
 # What both kinds of limits look at
 
 
-def _check(
-    id: str,
-    status: Status,
-    title: str,
-    *,
-    role: Role = "judgement",
-    observed: Measure | None = None,
-    limit: float | None = None,
-    why: str = "",
-    remedy: str = "",
-    cites: tuple[Cite, ...] = (),
-    unit: str = "",
-) -> Check:
-    found = looked_at(id, role, status, title, observed=observed, limit=limit, unit=unit, why=why, remedy=remedy)
-    return msgspec.structs.replace(found, cites=() if status == "pass" else cites)
-
-
 def _sealed(seen: Retried) -> Check:
-    return _check(
+    return looked_at(
         "sealed",
         "refused" if seen.seal_problems else "pass",
         "the run is as it was sealed" if seen.source == "run" else "a bare log: nobody has sealed it",
@@ -227,7 +206,7 @@ def _sealed(seen: Retried) -> Check:
 
 
 def _usable(seen: Retried) -> Check:
-    return _check(
+    return looked_at(
         "lines-usable",
         "refused" if seen.unusable else "pass",
         "every line that may be a decision or a request can be read",
@@ -242,7 +221,7 @@ def _usable(seen: Retried) -> Check:
 
 def _examined(seen: Retried, least: int) -> Check:
     n = seen.requests
-    return _check(
+    return looked_at(
         "examined",
         "pass" if n is not None and n >= least else "refused",
         f"at least {least:,} user requests were made" + ("" if n is None else f": {n:,}"),
@@ -256,7 +235,7 @@ def _examined(seen: Retried, least: int) -> Check:
 
 def _decisions(seen: Retried, least: int) -> Check:
     n = seen.decided.total
-    return _check(
+    return looked_at(
         "decisions",
         "pass" if n >= least else "refused",
         f"at least {least:,} decisions were written down: {n:,}",
@@ -270,7 +249,7 @@ def _decisions(seen: Retried, least: int) -> Check:
 def _ratio(seen: Retried, limit: float) -> Check:
     title = f"at most {limit:g} retries for each request"
     if not seen.requests:
-        return _check(
+        return looked_at(
             "retry-ratio",
             "refused",
             title,
@@ -280,7 +259,7 @@ def _ratio(seen: Retried, limit: float) -> Check:
             remedy=_WRITE,
         )
     if seen.wire is None and seen.decided.sampled and seen.decided.goes / seen.requests <= limit:
-        return _check(
+        return looked_at(
             "retry-ratio",
             "refused",
             title,
@@ -294,7 +273,7 @@ def _ratio(seen: Retried, limit: float) -> Check:
     low, high = sure / seen.requests, (sure + unsure) / seen.requests
     status: Status = "fail" if low > limit else "pass" if high <= limit else "refused"
     more = f", and {unsure:,} that may be some" if unsure else ""
-    return _check(
+    return looked_at(
         "retry-ratio",
         status,
         f"{title}: {sure:,} of {seen.requests:,}{more}",
@@ -309,7 +288,7 @@ def _ratio(seen: Retried, limit: float) -> Check:
 
 def _forbidden(seen: Retried, reason: str) -> Check:
     n = seen.decided.count(reason)
-    return _check(
+    return looked_at(
         f"forbidden.{reason}",
         "fail" if n else "pass" if seen.decided.total else "refused",
         f"no decision says {reason}",
@@ -323,7 +302,7 @@ def _forbidden(seen: Retried, reason: str) -> Check:
 
 def _recorded(seen: Retried) -> Check:
     n = seen.decided.unnamed + seen.decided.sent_unnamed
-    return _check(
+    return looked_at(
         "reason-recorded",
         "fail" if n else "pass",
         "every decision has a reason of the closed set",
@@ -336,7 +315,7 @@ def _recorded(seen: Retried) -> Check:
 
 def _consistent(seen: Retried) -> Check:
     n = seen.decided.contradicted
-    return _check(
+    return looked_at(
         "reason-contradicted",
         "fail" if n else "pass",
         "no decision does other than its reason says",
@@ -354,7 +333,7 @@ def _share(seen: Retried, reason: str, most: float) -> Check:
     status = at_most(Exact(share), most) if total else "refused"
     if seen.decided.sampled and (status == "fail") != (reason in GOES):
         status = "refused"
-    return _check(
+    return looked_at(
         f"share.{reason}",
         status,
         f"at most {share_text(most)} of decisions say {reason}: {n:,} of {total:,}",
@@ -374,7 +353,7 @@ def _share(seen: Retried, reason: str, most: float) -> Check:
 def _route(seen: Retried, route: str, most: int) -> Check:
     before = seen.decided.routes.get(route)
     made = 0 if before is None else before + 1  # a decision that allows one more, after so many, is one more call
-    return _check(
+    return looked_at(
         f"route.{route}",
         "fail" if made > most else "pass",
         f"{route}: at most {most:,} calls of one request",
@@ -389,7 +368,7 @@ def _routed(seen: Retried, known: frozenset[str]) -> Check:
     n = seen.decided.unrouted
     found = [f"{n:,} retries were allowed without one"] if n else []
     found += [f"{strange:,} routes have no budget in the policy"] if strange else []
-    return _check(
+    return looked_at(
         "route-said",
         "fail" if found else "pass",
         "every retry says its route, and the policy has a budget for it",
@@ -406,7 +385,7 @@ def _as_declared(seen: Retried, product: Product) -> Check:
     unplaced = 0 if seen.wire is None else seen.wire.unknown
     unclear = (unsaid and seen.wire is None) or (unplaced and unplaced + most > product.a_turn)
     status: Status = "fail" if most > product.a_turn else "refused" if unclear else "pass"
-    return _check(
+    return looked_at(
         "as-declared",
         status,
         f"one request became at most {product.a_turn:,} calls, as the layers declare: {most:,} by {where}",
@@ -427,7 +406,7 @@ def _decided(seen: Retried, wire: Wire) -> Check:
     sure, maybe = wire.retries > goes, wire.retries + wire.unknown > goes
     asked = seen.decided.total and not seen.decided.sampled
     status: Status = "pass" if not maybe else "fail" if sure and asked else "refused"
-    return _check(
+    return looked_at(
         "retries-decided",
         status,
         f"each retry on the wire was allowed by a decision: {wire.retries:,} sent, {goes:,} allowed",
@@ -445,7 +424,7 @@ def _decided(seen: Retried, wire: Wire) -> Check:
 
 
 def _waits(wire: Wire) -> Check:
-    return _check(
+    return looked_at(
         "waits-kept",
         "fail" if wire.early else "pass",
         f"nobody came earlier than asked: {wire.asked:,} answers asked for a wait",

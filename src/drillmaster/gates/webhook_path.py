@@ -26,7 +26,7 @@ from drillmaster.clock import rfc3339
 from drillmaster.gates import Gate
 from drillmaster.gates._webhook_path_spans import Forest, Span, Spans, model_of
 from drillmaster.policy import seconds_text
-from drillmaster.verdict import Absent, Check, Cite, Exact, Measure, Role, Status, Verdict, at_most, looked_at
+from drillmaster.verdict import Absent, Check, Cite, Exact, Measure, Status, Verdict, at_most, looked_at
 
 __all__ = ["Span", "Spans", "WebhookPath", "gate"]
 
@@ -165,9 +165,9 @@ class WebhookPath(Gate[Spans], frozen=True, kw_only=True, tag="webhook-path"):
     def _examined(self, seen: Spans, kept: list[_Path], n: int) -> Check:
         return looked_at(
             "examined",
-            "admission",
             "pass" if len(kept) >= self.min_accepts else "refused",
             f"at least {self.min_accepts:,} webhooks were answered with 202: {len(kept):,} of {n:,} accepts",
+            role="admission",
             observed=Exact(len(kept)),
             limit=self.min_accepts,
             why=f"found {len(kept):,} that are young enough in {len(seen.spans):,} spans",
@@ -182,9 +182,9 @@ class WebhookPath(Gate[Spans], frozen=True, kw_only=True, tag="webhook-path"):
         ok = bool(last_ns) and age_s >= -MAX_SKEW_S and at_most(Exact(age_s), self.max_age_s) == "pass"
         return looked_at(
             "fresh",
-            "admission",
             "pass" if ok else "refused",
             f"the newest accept is at most {seconds_text(self.max_age_s)} old",
+            role="admission",
             observed=Exact(age_s) if last_ns else Absent("there is none"),
             limit=self.max_age_s,
             unit="s",
@@ -193,7 +193,7 @@ class WebhookPath(Gate[Spans], frozen=True, kw_only=True, tag="webhook-path"):
         )
 
     def _once(self, seen: Spans) -> Check:
-        return _check(
+        return looked_at(
             "span-twice",
             "refused" if seen.twice else "pass",
             "no two spans have one id",
@@ -214,7 +214,7 @@ class WebhookPath(Gate[Spans], frozen=True, kw_only=True, tag="webhook-path"):
             parent = by_id.get((span.trace, span.parent)) if span.parent else None
             if parent is not None and span.start_ns < parent.start_ns - self._apart_ns(span, parent):
                 wrong.append((span, "begins before the span it hangs below"))
-        return _check(
+        return looked_at(
             "clocks",
             "refused" if wrong else "pass",
             "no clock stands further from another than the policy says",
@@ -233,9 +233,9 @@ class WebhookPath(Gate[Spans], frozen=True, kw_only=True, tag="webhook-path"):
     def _instrumented(self, models: list[Span]) -> Check:
         return looked_at(
             "instrumented",
-            "admission",
             "pass" if len(models) >= self.min_model_spans else "refused",
             f"the files hold {self.min_model_spans:,} young spans of models or more, so that one would be seen: {len(models):,}",
+            role="admission",
             observed=Exact(len(models)),
             limit=self.min_model_spans,
             why="a client that nobody instrumented leaves no span wherever it is called",
@@ -259,7 +259,7 @@ class WebhookPath(Gate[Spans], frozen=True, kw_only=True, tag="webhook-path"):
                 elif span.start_ns < path.answer_ns + apart_ns:
                     unclear.append(span)
         status: Status = "fail" if wrong else "refused" if unclear or not paths else "pass"
-        return _check(
+        return looked_at(
             "model-before-202",
             status,
             f"no model was asked before the answer was out, in what came of {len(paths):,} accepts",
@@ -285,7 +285,7 @@ class WebhookPath(Gate[Spans], frozen=True, kw_only=True, tag="webhook-path"):
                 for path in paths
             )
         ]
-        return _check(
+        return looked_at(
             "context-lost",
             "refused" if stray else "pass",
             "the process that accepts asked no model meanwhile that hangs nowhere",
@@ -301,7 +301,7 @@ class WebhookPath(Gate[Spans], frozen=True, kw_only=True, tag="webhook-path"):
             one.accept for one in paths if one.accept.status is not None and one.accept.status not in self.statuses
         ]
         seen = sorted({one.status for one in wrong if one.status is not None})
-        return _check(
+        return looked_at(
             "status-map",
             "fail" if wrong else "pass",
             f"every answer is one of the table: {', '.join(map(str, sorted(self.statuses)))}",
@@ -316,7 +316,7 @@ class WebhookPath(Gate[Spans], frozen=True, kw_only=True, tag="webhook-path"):
         slow = [span for ms, span in took if ms > self.max_accept_ms]
         most = max((ms for ms, _ in took), default=None)
         observed: Measure = Absent("no accept has an answer") if most is None else Exact(most, n=len(took))
-        return _check(
+        return looked_at(
             "accept-slow",
             at_most(observed, self.max_accept_ms),
             f"every answer was out within {self.max_accept_ms:g} ms"
@@ -336,23 +336,6 @@ def _plain(path: str) -> str:
     return re.sub(r"/+", "/", path).rstrip("/") or "/"
 
 
-def _check(
-    id: str,
-    status: Status,
-    title: str,
-    *,
-    role: Role = "judgement",
-    observed: Measure | None = None,
-    limit: float | None = None,
-    unit: str = "",
-    why: str = "",
-    remedy: str = "",
-    cites: tuple[Cite, ...] = (),
-) -> Check:
-    found = looked_at(id, role, status, title, observed=observed, limit=limit, unit=unit, why=why, remedy=remedy)
-    return msgspec.structs.replace(found, cites=() if status == "pass" else cites)
-
-
 def _all(paths: list[_Path]) -> Iterator[Span]:
     """Give every span that came of an accept, and the accepts, each once."""
     seen = set()
@@ -365,7 +348,7 @@ def _all(paths: list[_Path]) -> Iterator[Span]:
 
 def _answered(paths: list[_Path]) -> Check:
     open_ = [one.accept for one in paths if not one.answer_ns or one.accept.status is None]
-    return _check(
+    return looked_at(
         "answered",
         "refused" if open_ else "pass",
         "every accept span has an end and a status",
@@ -390,7 +373,7 @@ def _whole(seen: Spans, paths: list[_Path]) -> Check:
         and one.kind != "server"
         and (one.trace, one.id) not in accepts
     ]
-    return _check(
+    return looked_at(
         "trace-whole",
         "refused" if orphans else "pass",
         "every span in what came of an accept hangs below one that the files have",
@@ -405,7 +388,7 @@ def _whole(seen: Spans, paths: list[_Path]) -> Check:
 
 def _dropped(paths: list[_Path]) -> Check:
     cut = [one for one in _all(paths) if one.dropped]
-    return _check(
+    return looked_at(
         "dropped",
         "refused" if cut else "pass",
         "no attribute, event or link of these spans was thrown away",
@@ -424,7 +407,7 @@ def _stored(kept: list[_Path], forest: Forest) -> Check:
         for path in kept
         if not any(one.stores and 0 < one.end_ns <= path.answer_ns for one in forest.tree(path.accept))
     ]
-    return _check(
+    return looked_at(
         "stored-first",
         "fail" if wrong else "pass",
         f"before each 202 something was written to a database: {len(kept) - len(wrong):,} of {len(kept):,}",

@@ -221,30 +221,10 @@ def _watch() -> _Watch:
     return _Watch()
 
 
-class HeldLease:
-    """A lease that is held, and renewed from a thread until it is released or lost."""
+class _Held:
+    """What whoever holds a lease may ask of it without asking the store."""
 
-    def __init__(self, term: _Term, store: Store, on_lost: OnLost | None) -> None:
-        self._term, self._store, self._on_lost = term, store, on_lost
-        self._done = threading.Event()
-        self._still = threading.Event()
-        self._lost = threading.Event()
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        _watch().add(_now_s() + term.pause_s(again=False), self)
-
-    @property
-    def done(self) -> bool:
-        """Whether it was given back, or tried to be."""
-        return self._done.is_set()
-
-    def begin(self) -> None:
-        """Start renewing, in a thread; called once, by what waits for that."""
-        with self._lock:
-            if not self._done.is_set():
-                thread = threading.Thread(target=self._renew, name=f"drillmaster {self._term.place}", daemon=True)
-                thread.start()
-                self._thread = thread
+    _term: _Term
 
     @property
     def token(self) -> str:
@@ -268,6 +248,32 @@ class HeldLease:
         """Raise LeaseLost where it is held no longer."""
         if self._term.ended():
             raise LeaseLost(self._term.place, self._term.lost)
+
+
+class HeldLease(_Held):
+    """A lease that is held, and renewed from a thread until it is released or lost."""
+
+    def __init__(self, term: _Term, store: Store, on_lost: OnLost | None) -> None:
+        self._term, self._store, self._on_lost = term, store, on_lost
+        self._done = threading.Event()
+        self._still = threading.Event()
+        self._lost = threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        _watch().add(_now_s() + term.pause_s(again=False), self)
+
+    @property
+    def done(self) -> bool:
+        """Whether it was given back, or tried to be."""
+        return self._done.is_set()
+
+    def begin(self) -> None:
+        """Start renewing, in a thread; called once, by what waits for that."""
+        with self._lock:
+            if not self._done.is_set():
+                thread = threading.Thread(target=self._renew, name=f"drillmaster {self._term.place}", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def renew(self) -> Decision:
         """Renew now, besides what the thread does, and say what the store said; what was lost stays lost, and asks nobody."""
@@ -328,7 +334,7 @@ class HeldLease:
                 break
 
 
-class AsyncHeldLease:
+class AsyncHeldLease(_Held):
     """The same, renewed from a task of the loop."""
 
     def __init__(self, term: _Term, store: AsyncStore, on_lost: OnLost | None) -> None:
@@ -336,29 +342,6 @@ class AsyncHeldLease:
         self._done = False
         self._lost = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._renew(), name=f"drillmaster {term.place}")
-
-    @property
-    def token(self) -> str:
-        """For the write: text, as the store gave it. It stays the same after the lease is lost, and is refused there."""
-        return self._term.token
-
-    @property
-    def holder(self) -> str:
-        return self._term.holder
-
-    @property
-    def held(self) -> bool:
-        return self._term.left_s() > 0
-
-    @property
-    def left_s(self) -> float:
-        """How long it is held at least, were it not renewed again."""
-        return self._term.left_s()
-
-    def check(self) -> None:
-        """Raise LeaseLost where it is held no longer."""
-        if self._term.ended():
-            raise LeaseLost(self._term.place, self._term.lost)
 
     async def renew(self) -> Decision:
         """Renew now, besides what the task does, and say what the store said; what was lost stays lost, and asks nobody."""

@@ -36,7 +36,6 @@ CREATE TABLE IF NOT EXISTS drillmaster_history (
   entry TEXT NOT NULL
 )
 """
-_MISSING_DRIVER = "pip install 'drillmaster[postgresql]'"
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -232,10 +231,9 @@ def _postgresql(url: str) -> History:
             wanted="postgresql://USER@HOST/DATABASE; a / ? or # of a password is written %2F %3F %23",
             remedy="leave the password to PGPASSWORD or ~/.pgpass",
         )
-    try:
-        import psycopg
-    except ImportError:
-        raise Problem(place, found="no driver for PostgreSQL", wanted="psycopg 3", remedy=_MISSING_DRIVER) from None
+    from drillmaster.stores.postgresql import driver
+
+    psycopg = driver(place)
     try:
         connection = psycopg.connect(url, autocommit=True, connect_timeout=int(BUSY_S), application_name="drillmaster")
         connection.execute(f"SET lock_timeout = '{int(BUSY_S)}s'")

@@ -10,9 +10,10 @@ from contextlib import AbstractContextManager
 from typing import Any
 from urllib.parse import unquote
 
-from drillmaster.errors import Problem, one_line
+from drillmaster.errors import one_line
 from drillmaster.screen import screen_url
 from drillmaster.stores.inbox import Connection
+from drillmaster.stores.postgresql import driver
 
 __all__ = ["PostgreSQL"]
 
@@ -46,16 +47,7 @@ class PostgreSQL:
     tables: tuple[str, ...] = _TABLES
 
     def __init__(self, url: str, *, within_s: float) -> None:
-        try:
-            import psycopg
-        except ImportError:
-            raise Problem(
-                "inbox",
-                found="no driver for PostgreSQL",
-                wanted="psycopg 3",
-                remedy="pip install 'drillmaster[postgresql]'",
-            ) from None
-        self._driver = psycopg
+        self._driver = driver("inbox")
         self._url = url
         self._within_s = within_s
         user, at, _ = url.partition("://")[2].rpartition("@")

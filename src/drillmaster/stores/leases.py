@@ -120,6 +120,10 @@ def _of(url: str) -> Any:
     return call
 
 
+_LEASES = "SELECT key, token, holder, held_by, since_us, until_us FROM drillmaster_lease"
+"""A table in PostgreSQL, a view in SQLite (`laws/lease.*`)."""
+
+
 class _SQLite:
     def __init__(self, url: str) -> None:
         from drillmaster.stores.sqlite import SQLiteStore
@@ -137,9 +141,7 @@ class _SQLite:
         return max(now_us, int(seen_us))
 
     def leases(self) -> list[Any]:
-        return self._db.execute(
-            "SELECT key, token, holder, held_by, since_us, until_us FROM drillmaster_lease"
-        ).fetchall()
+        return self._db.execute(_LEASES).fetchall()
 
     def log(self, key: str | None, last: int) -> list[Any]:
         rows = self._db.execute(
@@ -161,13 +163,11 @@ class _SQLite:
 
 class _PostgreSQL:
     def __init__(self, url: str) -> None:
-        try:
-            import psycopg
-        except ImportError:
-            raise Problem(
-                screen_url(url), found="no driver", wanted="psycopg 3", remedy="pip install 'drillmaster[postgresql]'"
-            ) from None
-        self._db = psycopg.connect(url, connect_timeout=_WITHIN_S, application_name="drillmaster", autocommit=True)
+        from drillmaster.stores.postgresql import driver
+
+        self._db = driver(screen_url(url)).connect(
+            url, connect_timeout=_WITHIN_S, application_name="drillmaster", autocommit=True
+        )
 
     def now_us(self) -> int:
         row = self._db.execute("SELECT floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint").fetchone()
@@ -175,9 +175,7 @@ class _PostgreSQL:
         return int(row[0])
 
     def leases(self) -> list[Any]:
-        return self._db.execute(
-            "SELECT key, token, holder, held_by, since_us, until_us FROM drillmaster_lease"
-        ).fetchall()
+        return list(self._db.execute(_LEASES).fetchall())
 
     def log(self, key: str | None, last: int) -> list[Any]:
         rows = self._db.execute(
@@ -185,7 +183,7 @@ class _PostgreSQL:
             " WHERE %(key)s::text IS NULL OR key = %(key)s ORDER BY n DESC LIMIT %(last)s",
             {"key": key, "last": last},
         ).fetchall()
-        return rows[::-1]
+        return list(reversed(rows))
 
     def close(self) -> None:
         self._db.close()

@@ -21,9 +21,7 @@ from drillmaster.screen import screen_url
 from drillmaster.stores import Unavailable
 from drillmaster.stores.carrying import Telling, scripts, words
 
-__all__ = ["AsyncPostgreSQLStore", "PostgreSQLStore"]
-
-_MISSING = "pip install 'drillmaster[postgresql]'"
+__all__ = ["AsyncPostgreSQLStore", "PostgreSQLStore", "driver"]
 
 
 class _Gone(Exception):
@@ -244,6 +242,17 @@ def _set(ready: "asyncio.Future[None]") -> None:
         ready.set_result(None)
 
 
+def driver(place: str) -> Any:
+    """Import psycopg for whatever is at a place. Raises Problem where it is not installed."""
+    try:
+        import psycopg
+    except ImportError:
+        raise Problem(
+            place, found="no driver for PostgreSQL", wanted="psycopg 3", remedy="pip install 'drillmaster[postgresql]'"
+        ) from None
+    return psycopg
+
+
 # Each law works on the table that it was made beside, whatever a caller's path finds first.
 _PIN = r"""
 DO $$ DECLARE law regprocedure; BEGIN
@@ -255,10 +264,7 @@ END $$
 
 
 def _prepare(url: str, place: str) -> None:
-    try:
-        import psycopg
-    except ImportError:
-        raise Problem(place, found="no driver for PostgreSQL", wanted="psycopg 3", remedy=_MISSING) from None
+    psycopg = driver(place)
     try:
         with psycopg.connect(url, connect_timeout=10, application_name="drillmaster") as connection:
             # Two that prepare at once would meet in the catalogue.
@@ -277,11 +283,9 @@ def _prepare(url: str, place: str) -> None:
 
 def _conninfo(url: str, within_s: float, place: str) -> bytes:
     """Read the URL by the driver's own reader. Raises Problem where it is none, or there is no driver."""
-    try:
-        import psycopg
-        from psycopg.conninfo import conninfo_to_dict, make_conninfo
-    except ImportError:
-        raise Problem(place, found="no driver for PostgreSQL", wanted="psycopg 3", remedy=_MISSING) from None
+    psycopg = driver(place)
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
     limit_ms = max(1, int(within_s * 1_000))
     options = (
         f"-c statement_timeout={limit_ms} -c lock_timeout={limit_ms}"

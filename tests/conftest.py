@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 IN_CI = os.environ.get("CI", "") not in ("", "0", "false")
 
@@ -29,7 +29,14 @@ OUTSIDE = (
 )
 
 # Shared machines stall: a slow example is no finding. CI draws the same examples each time, a person's machine others.
-settings.register_profile("house", deadline=None, derandomize=IN_CI, database=None, print_blob=True)
+settings.register_profile(
+    "house",
+    deadline=None,
+    derandomize=IN_CI,
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("house")
 
 _state = pytest.StashKey[str]()

@@ -75,11 +75,13 @@ class _Connection(Protocol):
 class History:
     """Rows of runs. A context manager: it closes what it opened."""
 
-    def __init__(self, connection: _Connection, *, place: str, mark: str, begin: str, lock: str) -> None:
+    def __init__(
+        self, connection: _Connection, *, place: str, mark: str, begin: str, lock: str, alone: str = ""
+    ) -> None:
         self._connection = connection
         self.place = place
         """How to name it in a message; holds no password."""
-        self._mark, self._begin, self._lock = mark, begin, lock
+        self._mark, self._begin, self._lock, self._alone = mark, begin, lock, alone
 
     def add(self, entry: Entry) -> Added:
         """Take a run in. Raises Refused where it is known with another seal, Problem where nothing can be written."""
@@ -137,6 +139,8 @@ class History:
     def prepare(self) -> None:
         """Make the table where it is not there. Raises Problem."""
         with self._transaction():
+            if self._alone:
+                self._run(self._alone)
             self._run(_TABLE)
 
     def _run(self, query: str, params: tuple[Any, ...] = ()) -> Any:
@@ -244,7 +248,9 @@ def _postgresql(url: str) -> History:
             wanted="a database that takes a connection",
             remedy="see that it runs, and that the user and the database are there",
         ) from None
-    return History(connection, place=place, mark="%s", begin="BEGIN", lock=" FOR UPDATE")
+    # IF NOT EXISTS alone lets two that prepare at once meet in the catalogue, and one of them fail.
+    alone = "SELECT pg_advisory_xact_lock(7218342)"
+    return History(connection, place=place, mark="%s", begin="BEGIN", lock=" FOR UPDATE", alone=alone)
 
 
 def _is_of_a_database(error: Exception) -> bool:

@@ -6,11 +6,14 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from drillmaster.history import open_history
@@ -80,6 +83,22 @@ def test_an_interview_and_its_verdict_are_taken_in(named: str, tmp_path: Path) -
     assert (said["status"], said["run"]) == ("pass", entry["run"])
     assert said["metrics"]["p95_latency"] == max(said["metrics"][f"warm_c{n}.p95_s"] for n in (1, 2))
     assert set(said) >= {"timestamp", "name", "status", "metrics"}
+
+
+@pytest.mark.needs("postgres")
+def test_many_who_open_a_new_one_at_once_all_get_it() -> None:
+    with postgres() as url, ThreadPoolExecutor(8) as pool:
+        for _ in range(10):
+            together = threading.Barrier(8)
+
+            def opened(together: threading.Barrier = together) -> int:
+                together.wait()
+                with open_history(url) as found:
+                    return len(found.entries())
+
+            assert [one.result(30) for one in [pool.submit(opened) for _ in range(8)]] == [0] * 8
+            with psycopg.connect(url, autocommit=True) as connection:
+                connection.execute("DROP TABLE drillmaster_history")
 
 
 def test_many_at_once_lose_nothing(named: str) -> None:

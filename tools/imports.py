@@ -26,6 +26,7 @@ TIERS: tuple[frozenset[str], ...] = (
     frozenset(
         {
             "evidence",
+            "fridays",
             "interviews",
             "outcomes",
             "deciding",
@@ -43,10 +44,10 @@ TIERS: tuple[frozenset[str], ...] = (
         }
     ),
     frozenset({"dialects", "faults", "unmet", "admissions", "diagnosis", "gates", "guards"}),
-    frozenset({"plan", "ladder", "pace", "sanity", "conduct", "judge", "charts", "matrix", "reports"}),
-    frozenset({"timeline", "wire", "pulse", "signing", "stores", "intake", "history", "cuts"}),
-    frozenset({"engines", "proxy", "flags", "detectors"}),
-    frozenset({"entries", "load", "passports", "run", "standins", "adapters"}),
+    frozenset({"plan", "friday", "slo", "ladder", "pace", "sanity", "conduct", "judge", "charts", "matrix", "reports"}),
+    frozenset({"timeline", "wire", "pulse", "signing", "stores", "intake", "history", "cuts", "transcripts"}),
+    frozenset({"engines", "proxy", "flags", "detectors", "notices"}),
+    frozenset({"entries", "debt", "missions", "load", "passports", "run", "standins", "adapters"}),
     frozenset({"backstage", "cli", "console", "pytest_plugin", "sdkcheck", "trying", "scaffold", "kits", "__main__"}),
 )
 PURE_TIERS = 4  # tiers 0 to 3

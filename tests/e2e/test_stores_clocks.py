@@ -2,11 +2,15 @@
 
 import contextlib
 import os
+import struct
+import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
 from drillmaster.guards import Decision
 from drillmaster.guards.lease import Lease, LeaseDecision, LeaseRequest
@@ -14,14 +18,10 @@ from drillmaster.guards.quota import OutboundCall, Quota
 from drillmaster.stores import Store, decide
 from drillmaster.stores.opening import open_store
 from tests.e2e.pglab import postgres_server
+from tests.e2e.redislab import redis_server
 
-LIBRARY = next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))), None)
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.needs("faketime"),
-    pytest.mark.needs("postgres"),
-    pytest.mark.timeout(120),
-]
+SOURCE = Path(__file__).with_name("clockshift.c")
+pytestmark = [pytest.mark.e2e, pytest.mark.needs("cc"), pytest.mark.timeout(120)]
 
 QUOTA = Quota(partner="acme", identity="prod", window_ms=60_000, max_per_window=5, burst=5)
 LEASE = Lease(lease="nightly-export", ttl_ms=60_000, may_steal=())
@@ -32,20 +32,19 @@ YEARS_S = 3_000 * 86_400
 @contextlib.contextmanager
 def clock(folder: Path) -> Iterator[Callable[[int], None]]:
     """What is started in here has a wall clock that may be set to so many seconds off the true one."""
-    assert LIBRARY is not None
-    said = folder / "off"
-
-    def put(off_s: int) -> None:
-        half = folder / "half"
-        half.write_text(f"{off_s:+d}\n")
-        half.chmod(0o644)
-        half.replace(said)
-
-    put(0)
-    env = {"LD_PRELOAD": str(LIBRARY), "FAKETIME_TIMESTAMP_FILE": str(said), "FAKETIME_NO_CACHE": "1"}
-    env |= {"FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1"}
+    library, said = folder / "clockshift.so", folder / "off"
+    said.write_bytes(struct.pack("=q", 0))
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, SOURCE], check=True, timeout=60)
+    for path in (library, said):
+        path.chmod(0o644)
+    env = {"LD_PRELOAD": str(library), "CLOCKSHIFT": str(said)}
     was = {name: os.environ.get(name) for name in env}
     os.environ.update(env)
+
+    def put(off_s: int) -> None:
+        with said.open("r+b") as file:
+            file.write(struct.pack("=q", off_s))
+
     try:
         yield put
     finally:
@@ -53,18 +52,33 @@ def clock(folder: Path) -> Iterator[Callable[[int], None]]:
             os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
-@pytest.fixture(scope="module")
-def lent() -> Iterator[tuple[Store, Callable[[int], None]]]:
-    """PostgreSQL alone: Debian's Redis does not start under libfaketime, whose clock its allocator asks too early."""
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(postgres_server, marks=pytest.mark.needs("postgres"), id="postgresql"),
+        pytest.param(redis_server, marks=pytest.mark.needs("redis-server"), id="redis"),
+    ],
+)
+def lent(request: pytest.FixtureRequest) -> Iterator[tuple[Store, Callable[[int], None]]]:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dm-clock-")))
         folder.chmod(0o755)  # the server runs as somebody else
         with clock(folder) as put:
-            server = stack.enter_context(postgres_server())
+            server = stack.enter_context(request.param())
         store = open_store(server.url, within_s=5)
         store.prepare()
         yield store, put
         store.close()
+
+
+@pytest.mark.needs("redis-server")
+def test_the_clock_that_is_set_is_the_one_the_server_tells(tmp_path: Path) -> None:
+    with clock(tmp_path) as put, redis_server() as server:
+        client = redis.Redis(unix_socket_path=str(server.socket))
+        for off_s in (0, -HOUR_S, YEARS_S):
+            put(off_s)
+            assert abs(client.time()[0] - time.time() - off_s) < 5
+        client.close()
 
 
 def call(store: Store) -> Decision:

@@ -95,6 +95,7 @@ for _ in range(100):
     [
         (float("nan"), "canonical bytes"),
         ({"a": [float("inf")]}, "canonical bytes: /a/0"),
+        pytest.param(10**5_000, "canonical bytes", id="more digits than Python writes out"),
         (2**53, "canonical bytes"),
         ({"a": -(2**53)}, "canonical bytes: /a"),
         ("\ud800", "canonical bytes"),

@@ -5,7 +5,6 @@ It only reads, by a connection of its own. Names, tokens, reasons and times are 
 
 import contextlib
 import json
-import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -129,16 +128,11 @@ class _SQLite:
         from drillmaster.stores.sqlite import SQLiteStore
 
         self._store = SQLiteStore(url.removeprefix("sqlite:"), within_s=_WITHIN_S)
-        self._db = self._store._connected()
+        self._db = self._store.connected()
 
     def now_us(self) -> int:
         """Tell the store's time without setting its clock, which takes the file's write lock."""
-        from drillmaster.stores.sqlite import _up_us
-
-        row = self._db.execute("SELECT boot, base_us, seen_us FROM drillmaster_clock").fetchone()
-        boot, base_us, seen_us = row or ("", 0, 0)
-        now_us = base_us + _up_us() if row and boot == self._store._boot else time.time_ns() // 1_000
-        return max(now_us, int(seen_us))
+        return self._store.read_clock(self._db)[0]
 
     def leases(self) -> list[Any]:
         return self._db.execute(_LEASES).fetchall()

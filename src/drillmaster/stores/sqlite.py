@@ -67,7 +67,7 @@ class SQLiteStore:
         if not self._lock.acquire(timeout=self._within_s):
             raise self.late()
         try:
-            connection = self._connected()
+            connection = self.connected()
             connection.execute(f"PRAGMA busy_timeout = {max(1, int((ends - time.monotonic()) * 1_000))}")
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -140,15 +140,22 @@ class SQLiteStore:
             )
         return then.told
 
-    def _now_us(self, connection: sqlite3.Connection) -> int:
+    def read_clock(self, connection: sqlite3.Connection) -> tuple[int, int, int]:
+        """Read the clock without setting it: now, when it was noted last, and what it was going at when the host booted.
+
+        Before the first question of a boot nobody has set it, and that is noted nowhere: it was seen at 0.
+        """
         row = connection.execute("SELECT boot, base_us, seen_us FROM drillmaster_clock").fetchone()
         up_us = _up_us()
         seen_us = 0 if row is None else row[2]
         booted = row is None or row[0] != self._boot
         # What was seen is noted once a second, so this much later nobody has seen yet.
         base_us = max(time.time_ns() // 1_000, seen_us + _NOTED_US) - up_us if booted else row[1]
-        now_us: int = max(base_us + up_us, seen_us)
-        if booted or now_us - seen_us >= _NOTED_US:
+        return max(base_us + up_us, seen_us), 0 if booted else seen_us, base_us
+
+    def _now_us(self, connection: sqlite3.Connection) -> int:
+        now_us, seen_us, base_us = self.read_clock(connection)
+        if now_us - seen_us >= _NOTED_US:
             connection.execute(
                 "INSERT OR REPLACE INTO drillmaster_clock (one, boot, base_us, seen_us) VALUES (1, ?, ?, ?)",
                 (self._boot, base_us, now_us),
@@ -173,7 +180,8 @@ class SQLiteStore:
         elif self._held:
             self._lock.release()
 
-    def _connected(self) -> sqlite3.Connection:
+    def connected(self) -> sqlite3.Connection:
+        """Give the connection to the file that lies there now. Raises OSError, sqlite3.Error."""
         there = self._path.stat()
         if self._file != (there.st_dev, there.st_ino):  # another file lies there now; two would count apart
             self._drop()

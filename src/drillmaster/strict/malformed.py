@@ -86,6 +86,8 @@ def shown(value: object, path: Sequence[str | int] = ()) -> str:
             return "nothing (null)"
         case bool():
             return "true" if value else "false"
+        case int() if value.bit_length() > 10_000:  # Python writes out no number of more than 4,300 digits
+            return f"a whole number of {value.bit_length()} bits"
         case int() | float():
             return clip(repr(value))
         case str():

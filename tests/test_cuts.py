@@ -134,7 +134,8 @@ def test_a_store_inside_the_workspace_is_none(work: Path) -> None:
 
 
 def test_a_store_that_is_not_there_is_not_made(work: Path) -> None:
-    refused(work, store=work.parent / "nowhere")
+    problem = refused(work, store=work.parent / "nowhere")
+    assert problem.remedy.startswith(f"mkdir -p {work.parent / 'nowhere'},")
     (work.parent / "file").write_text("")
     refused(work, store=work.parent / "file")
 

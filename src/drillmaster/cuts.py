@@ -41,6 +41,7 @@ _MAX_POINTERS = 10_000
 _MAX_DEPTH = 200
 _HALF = ".drillmaster-half"
 _LOCK_LIMIT_S = 10.0
+_STORE = "a store that is there"
 
 STEPS = (
     "opened",
@@ -90,7 +91,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 def cut(source: Path, store: Path, *, at: Step = lambda step: None) -> Cut:
     """Move `source` into the folder `store`, leave a pointer beside it. Raises Problem, and then nothing was removed."""
     name = _name(source)
-    with _folder(source.parent, "the folder of the file") as here, _folder(store, "a store that is there") as there:
+    with _folder(source.parent, "the folder of the file") as here, _folder(store, _STORE) as there:
         _apart(here, there, source, store)
         # One pointer a folder is read, changed and written: one at a time. Half copies of others are nobody's then.
         _locked(here, source.parent)
@@ -505,7 +506,7 @@ def _kept(pointer: Path, here: int, block: Block, *, finish: bool) -> Kept:
         )
     target = Path(block.path)
     try:
-        with _folder(target.parent, "a store that is there") as there:
+        with _folder(target.parent, _STORE) as there:
             found = _present(there, target.name, target)
     except Problem as problem:
         return say("missing", f"{problem.found} at {problem.place}")
@@ -593,4 +594,6 @@ def _told(path: Path, wanted: str = "a path that can be used") -> Iterator[None]
 
 def _problem(path: Path, error: OSError, wanted: str) -> Problem:
     found, remedy = complaint(error)
+    if isinstance(error, FileNotFoundError) and wanted == _STORE:
+        remedy = f"mkdir -p {shlex.quote(one_line(os.fspath(path)))}, once the disk that it is to lie on is mounted"
     return Problem(one_line(os.fspath(path)), found=found, wanted=wanted, remedy=remedy)

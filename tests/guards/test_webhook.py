@@ -35,6 +35,10 @@ def reason(limits: Webhook = LIMITS, now_ms: Any = NOW_MS, **facts: Any) -> str:
         ({"body_bytes": 65_536}, "undecided"),
         ({"body_bytes": 65_537}, "too-large"),
         ({"body_bytes": 65_537, "complete": False}, "too-large"),
+        ({"room": False}, "no-room"),
+        ({"room": False, "body_bytes": 65_537}, "too-large"),
+        ({"room": False, "complete": False}, "no-room"),
+        ({"room": 1}, "facts-unusable"),
         ({"complete": False}, "too-slow"),
         ({"complete": True}, "undecided"),
         ({"complete": True, "signature": "missing"}, "signature-missing"),
@@ -149,6 +153,6 @@ def test_a_tolerance_may_be_shorter_than_the_schemes_own_and_not_longer() -> Non
 
 def test_facts_have_no_field_for_what_came() -> None:
     assert set(Delivery.__struct_fields__) == {
-        "path_known", "method", "body_bytes", "complete", "signature", "signed_s", "document", "stored",
+        "path_known", "method", "body_bytes", "room", "complete", "signature", "signed_s", "document", "stored",
     }  # fmt: skip
     assert len(list(itertools.chain(REASONS))) == len(set(REASONS))

@@ -3,8 +3,8 @@
 1. One table says which status follows from which reason (`STATUS`). Nothing else chooses one: no model, no latency of one, no
    text of an exception.
 2. Facts come one after the other, and None stands for what nobody looked at yet. In this order the first that holds decides: the
-   path, the method, the size, whether all of it came in time, the signature, its time, the JSON, the identifier, what the store
-   did. `undecided` says that so far nothing stands against it, and that the next fact is wanted.
+   path, the method, the size, whether there is room for it, whether all of it came in time, the signature, its time, the JSON, the
+   identifier, what the store did. `undecided` says that so far nothing stands against it, and that the next fact is wanted.
 3. A fact that is known too early is a fault of the terminator: JSON that was read, or a row that was written, before the
    signature matched. It is denied (`out-of-order`).
 4. Accepted is what is stored, and nothing else. Whether the store had it before makes no difference to the provider.
@@ -40,7 +40,7 @@ REASONS: dict[str, str] = {
     "id-missing": "It is signed, and has no identifier that is one.",
     "other-body": "Another body was stored under this identifier; both are kept, and a person is told.",
     "store-failed": "It could not be stored, or nobody knows that it was. Sending it again is safe.",
-    "no-room": "So many wait for the store that this one was not taken. Sending it again is safe.",
+    "no-room": "So much is under way or waits for the store that this one was not taken. Sending it again is safe.",
     "out-of-order": "Something was done before it was known that it may be.",
     "facts-unusable": "A fact has a type or a size that none can have.",
 }
@@ -89,6 +89,8 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     method: str
     body_bytes: int = 0
     """As announced, or as counted so far."""
+    room: bool = True
+    """Whether there is room for its body beside those of the others that are under way."""
     complete: bool | None = None
     """All of it came; False: the time was over."""
     signature: Signature | None = None
@@ -136,6 +138,8 @@ class Webhook(Guard[None, Delivery], frozen=True, kw_only=True, tag="webhook"):
             return "method-not-allowed"
         if facts.body_bytes > self.max_body_bytes:
             return "too-large"
+        if not facts.room:
+            return "no-room"
         if facts.complete is False:
             return "too-slow"
         if facts.complete is None:
@@ -178,7 +182,7 @@ class Webhook(Guard[None, Delivery], frozen=True, kw_only=True, tag="webhook"):
 def _unusable(facts: Delivery, now_ms: int) -> bool:
     """Whether a fact is none. Types are looked at too: a struct that was made in code is checked by nobody else."""
     complete = False if facts.complete is None else facts.complete
-    for one, kind in ((facts.path_known, bool), (facts.method, str), (complete, bool)):
+    for one, kind in ((facts.path_known, bool), (facts.method, str), (facts.room, bool), (complete, bool)):
         if type(one) is not kind:
             return True
     for number in (now_ms, facts.body_bytes, 0 if facts.signed_s is None else facts.signed_s):

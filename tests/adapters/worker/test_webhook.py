@@ -34,8 +34,9 @@ class Lab:
         self.inbox = self.open()
         self.inbox.prepare()
         limits = Webhook(
-            scheme=scheme, max_body_bytes=65_536, read_within_ms=extra.pop("read_within_ms", 2_000), lane=lane
-        )
+            scheme=scheme, lane=lane,
+            max_body_bytes=extra.pop("max_body_bytes", 65_536), read_within_ms=extra.pop("read_within_ms", 2_000),
+        )  # fmt: skip  # two pairs
         self.endpoint = Endpoint(
             source="acme",
             path=PATH,
@@ -279,6 +280,42 @@ def test_a_store_that_hangs_is_500_in_time_and_what_waits_is_bounded(tmp_path: P
     keeper.close()
     assert made.inbox.counts().waiting == told.count("failed")  # kept late: the same events when they come again
     made.keeper.close()
+
+
+def test_half_sent_bodies_hold_so_much_and_no_more(tmp_path: Path) -> None:
+    made = Lab(tmp_path / "i.db", max_body_bytes=26_214_400, read_within_ms=60_000)
+    small = b'{"id":"evt_1"}'
+
+    async def run() -> list[int]:
+        let_go, statuses = asyncio.Event(), []
+
+        async def half() -> AsyncIterator[dict[str, Any]]:
+            yield {"type": "http.request", "body": bytes(26_214_400), "more_body": True}
+            await let_go.wait()
+            yield {"type": "http.disconnect"}
+
+        async def post(parts: AsyncIterator[dict[str, Any]], headers: list[tuple[bytes, bytes]]) -> None:
+            async def send(message: dict[str, Any]) -> None:
+                if message["type"] == "http.response.start":
+                    statuses.append(message["status"])
+
+            scope = {"type": "http", "method": "POST", "path": PATH, "raw_path": PATH.encode(), "query_string": b"",
+                     "headers": [(b"host", b"hooks.example"), *headers]}  # fmt: skip
+            await made.app(scope, parts.__anext__, send)
+
+        holders = [asyncio.create_task(post(half(), [])) for _ in range(3)]
+        while not statuses:
+            await asyncio.sleep(0)
+        await post(whole(small), made.signed(small))  # who is turned away gives its bytes back
+        let_go.set()
+        await asyncio.gather(*holders)
+        await post(whole(small), made.signed(small))
+        return statuses
+
+    assert asyncio.run(run()) == [500, 202, 202]
+    assert made.app.counts["no-room"] == 1
+    made.keeper.close()
+    made.inbox.close()
 
 
 def test_many_at_once_are_written_together_and_each_has_its_own_answer(tmp_path: Path) -> None:

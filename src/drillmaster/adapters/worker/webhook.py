@@ -42,6 +42,8 @@ _MOST_WAITING = 256
 _TOGETHER = 64
 _CLOSE_S = 5.0
 _LARGE_BYTES = 16_384
+_ROOM_BYTES = 64 << 20
+"""Of all bodies that are under way, half ones too; at least two of the largest size."""
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,6 +181,7 @@ class Terminator:
         self._clock = clock or SystemClock()
         self._on_decision = on_decision
         self._signed = header_names()
+        self._room_bytes = max(_ROOM_BYTES, 2 * endpoint.limits.max_body_bytes)
         self.counts: dict[str, int] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -216,18 +219,26 @@ class Terminator:
 
     async def _decided(self, scope: Scope, receive: Receive) -> tuple[str, bool]:
         """Find out facts until they decide; the reason, and whether something of the body is unread."""
+        parts: list[bytes] = []
+        try:
+            return await self._found(scope, receive, parts)
+        finally:
+            self._room_bytes += sum(map(len, parts))
+
+    async def _found(self, scope: Scope, receive: Receive, parts: list[bytes]) -> tuple[str, bool]:
         headers: Sequence[tuple[bytes, bytes]] = [(name.lower(), value) for name, value in scope["headers"]]
         facts = Delivery(
             path_known=self._is_ours(scope, headers), method=scope["method"], body_bytes=_announced(headers)
         )
         if (reason := self._ask(facts, self._now_ms())) != "undecided":
             return reason, True
-        body, complete, ended = await self._body(receive)
+        room, complete, ended = await self._read(receive, parts)
+        body = b"".join(parts)
         # One time for all that follows: an event is as old as when it was here, however long it takes to store it.
         now_ms = self._now_ms()
-        facts = msgspec.structs.replace(facts, body_bytes=len(body), complete=complete)
+        facts = msgspec.structs.replace(facts, body_bytes=len(body), complete=complete, room=room)
         if (reason := self._ask(facts, now_ms)) != "undecided":
-            return reason, reason == "too-large" and not ended
+            return reason, reason in ("too-large", "no-room") and not ended
         checked = check(self._scheme, headers, body, self._endpoint.keys)
         signature: Any = checked.signature
         if self._endpoint.limits.lane == "lab":
@@ -271,22 +282,24 @@ class Terminator:
         hosts = [value for name, value in headers if name == b"host"]
         return len(hosts) == 1 and hosts[0].rpartition(b":")[0 if b":" in hosts[0] else 2].lower() == wanted.encode()
 
-    async def _body(self, receive: Receive) -> tuple[bytes, bool, bool]:
-        """Read the body to its end, its cap or its deadline: what came, whether in time, and whether it was all."""
+    async def _read(self, receive: Receive, parts: list[bytes]) -> tuple[bool, bool, bool]:
+        """Read the body to its end, its cap, its deadline or the end of the room: whether there was any, in time, and all."""
         limits = self._endpoint.limits
-        parts, size, ended = [], 0, False
+        size, room, ended = 0, True, False
         try:
             async with asyncio.timeout(limits.read_within_ms / 1_000):
-                while not ended and size <= limits.max_body_bytes:
+                while room and not ended and size <= limits.max_body_bytes:
                     message = await receive()
                     if message["type"] != "http.request":
                         raise _Gone
                     parts.append(message.get("body", b""))
                     size += len(parts[-1])
+                    self._room_bytes -= len(parts[-1])
+                    room = self._room_bytes >= 0
                     ended = not message.get("more_body", False)
         except TimeoutError:
-            return b"".join(parts), False, False
-        return b"".join(parts), True, ended
+            return room, False, False
+        return room, True, ended
 
     def _now_ms(self) -> int:
         return self._clock.wall_ns() // 1_000_000

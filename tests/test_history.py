@@ -1,5 +1,6 @@
 """Rows of runs: what is taken in, what never changes, and what many writers leave."""
 
+import math
 import os
 import sqlite3
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from drillmaster.clock import ManualClock, parse_rfc3339
 from drillmaster.entries import entry_of, take_in
 from drillmaster.errors import Problem, Refused
-from drillmaster.history import Entry, History, open_history
+from drillmaster.history import Entry, History, figures, open_history
 from drillmaster.intake.run import open_run
 from drillmaster.intake.verdicts import judge_eviction, keep
 from drillmaster.passports import judge_run
@@ -89,7 +90,7 @@ def test_a_field_of_a_later_version_does_no_harm(history: History, tmp_path: Pat
 @pytest.mark.parametrize(
     "named, found",
     [
-        ("no-such-folder/h.sqlite", "no such folder"),
+        ("/dev/null/h.sqlite", "no folder that can be made"),
         ("mysql://root@127.0.0.1/x", "the scheme 'mysql'"),
         (".", "unable to open"),
     ],
@@ -205,3 +206,45 @@ def test_a_run_that_was_sealed_again_is_told_apart(tmp_path: Path, history: Hist
     taken = take_in(history, tmp_path / "others")
     assert taken.sealed_twice == (RUN,)
     assert history.entries()[0].metrics["cold.max_s"] == pytest.approx(0.9)
+
+
+# What a figure may be
+
+
+@pytest.mark.parametrize(
+    "value, why",
+    [
+        (math.nan, "nan is no finite number"),
+        (math.inf, "inf is no finite number"),
+        ({1, 2}, "a set is no number"),
+        ("fast", "a str is no number"),
+        (True, "a bool is no number"),
+        (None, "nobody measured it"),
+        ([[[]]], "a list is no number"),
+        (10**400, "is no finite number that JSON can hold"),
+    ],
+)
+def test_a_figure_that_is_none_is_null_with_its_reason_and_the_row_is_kept(
+    history: History, value: object, why: str
+) -> None:
+    kept, missing = figures({"p95_latency": 1.5, "odd": value})
+    assert kept == {"p95_latency": 1.5}
+    assert why in missing["odd"]
+    assert history.add(entry(metrics={"p95_latency": 1.5, "odd": value})) == "new"
+    (row,) = history.entries()
+    assert row.metrics == {"p95_latency": 1.5}
+    assert why in row.missing["odd"]
+
+
+def test_the_folder_that_a_history_lies_in_is_made(tmp_path: Path) -> None:
+    with open_history(str(tmp_path / "logs" / "drills" / "history.sqlite")) as one:
+        assert one.add(entry()) == "new"
+
+
+def test_a_drills_row_says_what_fault_was_tried_and_with_what_code(tmp_path: Path) -> None:
+    folder = Scene(healthy).write(tmp_path)
+    seal_run(folder, ManualClock())
+    run = open_run(folder)
+    assert entry_of(folder).proved == {}
+    keep(judge_eviction(run, folder / "policy.yaml", now_ns=run.started_wall_ns + run.end_ns), folder)
+    assert entry_of(folder).proved == {"fault/reset": "pass"}

@@ -33,6 +33,7 @@ TIERS: tuple[frozenset[str], ...] = (
             "retries",
             "stats",
             "targeting",
+            "trends",
             "changes",
             "verdict",
             "policy",

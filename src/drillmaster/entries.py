@@ -1,15 +1,19 @@
 """The history's row of a run, from its sealed folder and the verdict beside it."""
 
+import hashlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from drillmaster import strict, timeline
 from drillmaster.clock import parse_rfc3339, rfc3339
 from drillmaster.errors import Problem, Refused, one_line
+from drillmaster.evidence import Manifest
 from drillmaster.history import Entry, History, Status
 from drillmaster.intake import is_there, read_bytes
+from drillmaster.intake.matrix import open_matrix
 from drillmaster.intake.run import open_run
 from drillmaster.intake.runs import run_ids, short
 from drillmaster.intake.verdicts import stored
@@ -21,6 +25,8 @@ from drillmaster.verdict import AtLeast, Exact, Verdict
 __all__ = ["Taken", "entry_of", "take_in"]
 
 _MANIFEST_CAP_BYTES = 16 << 20
+_NO_DIRT = hashlib.sha256().hexdigest()
+Status3 = Literal["pass", "fail", "refused"]
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,12 +130,12 @@ def _of_a_drill(folder: Path) -> Entry:
             remedy=f"drillmaster {'seal' if unsealed else 'verify'} {short(folder)}",
         )
     verdict = _verdict(folder, run.digest)
-    metrics, at_least = {}, []
-    for check in verdict.checks if verdict is not None else ():
-        if check.role == "judgement" and isinstance(check.observed, Exact | AtLeast):
-            name = f"{check.id}_{check.unit}" if check.unit and check.unit.isalpha() else check.id
-            metrics[name] = check.observed.value
-            at_least += [name] * isinstance(check.observed, AtLeast)
+    metrics, at_least = _judged_figures(verdict)
+    if manifest.drill == "matrix":
+        proved = _cells(folder)
+    else:
+        proved = {} if verdict is None else {f"fault/{tag}": verdict.status for tag in _faults(manifest)}
+    commit, clean = _code(manifest.code)
     return Entry(
         run=manifest.run,
         drill=manifest.drill,
@@ -142,8 +148,50 @@ def _of_a_drill(folder: Path) -> Entry:
         payload_sha256=manifest.payload_sha256,
         metrics=metrics,
         at_least=tuple(at_least),
+        proved=proved,
+        commit=commit,
+        clean=clean,
         **_judged(verdict, completed=run.ended == "completed"),
     )
+
+
+def _judged_figures(verdict: Verdict | None) -> tuple[dict[str, float], list[str]]:
+    """What a gate held against limits, by name and unit, and which of it was cut."""
+    metrics, at_least = {}, []
+    for check in verdict.checks if verdict is not None else ():
+        if check.role == "judgement" and isinstance(check.observed, Exact | AtLeast):
+            name = f"{check.id}_{check.unit}" if check.unit and check.unit.isalpha() else check.id
+            metrics[name] = check.observed.value
+            at_least += [name] * isinstance(check.observed, AtLeast)
+    return metrics, at_least
+
+
+def _faults(manifest: Manifest) -> list[str]:
+    """The tags of the faults that were injected: those of a plan's rules, or the one for everybody."""
+    fault = manifest.plan.get("fault")
+    rules = fault.get("rules") if isinstance(fault, dict) else None
+    tags = [rule.get("mode") for rule in rules or () if isinstance(rule, dict)] or [manifest.fault.get("tag")]
+    return list(dict.fromkeys(str(tag) for tag in tags if tag))
+
+
+def _cells(folder: Path) -> dict[str, Status3]:
+    """What a fault matrix says of each fault: passed where every cell of it that applies did; nothing, where it proves nothing."""
+    table = open_matrix(folder)
+    if table.problems:
+        return {}
+    said: dict[str, list[bool | None]] = {}
+    for result in table.results:
+        if result.applies:
+            said.setdefault(f"fault/{result.fault}", []).append(result.failed)
+    return {
+        name: "fail" if True in failed else "refused" if None in failed else "pass" for name, failed in said.items()
+    }
+
+
+def _code(code: Mapping[str, Any] | None) -> tuple[str, bool]:
+    """Commit of the code that was drilled, and whether nothing differed from it."""
+    told = code or {}
+    return str(told.get("commit") or ""), told.get("dirt_sha256") == _NO_DIRT
 
 
 def _verdict(folder: Path, digest: str) -> Verdict | None:

@@ -5,13 +5,16 @@
 2. A row never goes away, and what a run was sealed as never changes under its id: the same run with another seal is refused.
    A later verdict on the same seal takes the place of an earlier one.
 3. Rows are added one after the other, each in a transaction of its own, by however many processes.
+4. Nothing about a figure loses a row. One that is no finite number, or that cannot be written down, is left out and named with
+   its reason; the folder that the history lies in is made.
 """
 
 import contextlib
+import math
 import os
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -20,12 +23,13 @@ import msgspec
 from drillmaster.errors import Problem, Refused, one_line
 from drillmaster.screen import screen_url
 
-__all__ = ["Added", "Entry", "History", "open_history"]
+__all__ = ["Added", "Entry", "History", "figures", "open_history"]
 
 Status = Literal["pass", "fail", "refused", "unjudged", "aborted"]
 Added = Literal["new", "judged", "known"]
 
 BUSY_S = 10.0
+_MOST_WHOLE = 2.0**53
 _TABLE = """
 CREATE TABLE IF NOT EXISTS drillmaster_history (
   run TEXT PRIMARY KEY,
@@ -43,7 +47,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     run: str
     drill: str
-    """`interview`, `eviction`, `matrix`."""
+    """`interview`, `eviction`, `matrix` (of faults), `friday`."""
     name: str
     """The job that was interviewed, or the service that was drilled."""
     target: str
@@ -65,6 +69,33 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """Figures by name, each with its unit: `warm_c4.p95_s`, `drain.max_s`, `warm_c4.error_rate`."""
     at_least: tuple[str, ...] = ()
     """Of those the ones that were cut: it took so long, and was not over."""
+    missing: dict[str, str] = {}
+    """Figures that belong to such a run and that nobody has, each with its reason."""
+    proved: dict[str, Literal["pass", "fail", "refused"]] = {}
+    """What it put to the test and what came of each: `fault/reset`, `flag/toolTimeout`, `row/mission-latency`."""
+    commit: str = ""
+    """Of the code that was drilled; empty: nobody knows."""
+    clean: bool = False
+    """Whether it was that commit's and nothing else."""
+
+
+def figures(metrics: Mapping[Any, Any]) -> tuple[dict[str, float], dict[str, str]]:
+    """Part figures from what is none: finite numbers by name, and of the others why each is null (rule 4)."""
+    kept: dict[str, float] = {}
+    missing: dict[str, str] = {}
+    for key, value in metrics.items():
+        name = one_line(str(key))[:200]
+        if type(value) in (int, float) and abs(value) <= _MOST_WHOLE and math.isfinite(value):
+            kept[name] = float(value)
+        elif type(value) is float and math.isfinite(value):
+            kept[name] = value
+        elif value is None:
+            missing[name] = "nobody measured it"
+        elif type(value) in (int, float):
+            missing[name] = f"{one_line(str(value)[:40])} is no finite number that JSON can hold"
+        else:
+            missing[name] = f"a {type(value).__name__} is no number"
+    return kept, missing
 
 
 class _Connection(Protocol):
@@ -85,6 +116,8 @@ class History:
 
     def add(self, entry: Entry) -> Added:
         """Take a run in. Raises Refused where it is known with another seal, Problem where nothing can be written."""
+        sound, unsound = figures(entry.metrics)
+        entry = msgspec.structs.replace(entry, metrics=sound, missing={**entry.missing, **unsound})
         text = msgspec.json.encode(entry).decode()
         with self._transaction():
             inserted = self._run(
@@ -207,13 +240,15 @@ def open_history(named: str) -> History:
 
 def _sqlite(path: Path) -> History:
     place = one_line(str(path))
-    if not path.parent.is_dir():
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
         raise Problem(
             place,
-            found="no such folder",
+            found=f"no folder that can be made: {(error.strerror or type(error).__name__).lower()}",
             wanted="a folder that is there",
             remedy=f"mkdir -p {one_line(str(path.parent))}",
-        )
+        ) from None
     try:
         connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
         connection.execute("PRAGMA synchronous = FULL")

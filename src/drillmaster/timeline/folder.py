@@ -39,34 +39,37 @@ LATE_CAP_BYTES = 64 << 20
 """How far behind its sealed end a file is read, to count late lines and to find sealed ones that moved."""
 _INPUTS = frozenset({"plan.yaml", "policy.yaml"})
 _MADE_LATER = frozenset({"seal", "verdict", "card", "report"})
-_SAFE_NAME = re.compile(r"(events/)?[^/\0]+")
+_SAFE_NAME = re.compile(r"(events/|transcripts/)?[^/\0]+")
+_INSIDE = ("events", "transcripts")
+_APPENDED = (".jsonl", ".ndjson")
 _FIRST_DEFECTS = 20
 
 
 def is_evidence(name: str) -> bool:
     """Say whether a file of a run folder is sealed.
 
-    All of `events/` is, and of the folder itself all that is not made from the seal (`seal`, `verdict`, `card`, `report`)
-    and does not begin with a dot.
+    All of `events/` and `transcripts/` is, and of the folder itself all that is not made from the seal (`seal`, `verdict`,
+    `card`, `report`) and does not begin with a dot.
     """
     folder, _, base = name.rpartition("/")
     if base.startswith(".") or base.endswith(".sig"):
         return False
-    return folder == "events" or (folder == "" and base.partition(".")[0] not in _MADE_LATER)
+    return folder in _INSIDE or (folder == "" and base.partition(".")[0] not in _MADE_LATER)
 
 
 def evidence_files(run_dir: Path) -> Iterator[str]:
     """List a run's files of evidence, in order, whatever kind of file they are. Raises Problem where there is no run."""
     try:
         here = sorted(entry.name for entry in os.scandir(run_dir) if not entry.is_dir(follow_symlinks=False))
-        events = run_dir / "events"
         inside: list[str] = []
-        if events.is_symlink() or (events.exists() and not events.is_dir()):
-            raise Problem(
-                os.fspath(events), found="no folder", wanted="the run's own folder", remedy="put the folder back"
-            )
-        if events.exists():
-            inside = sorted(f"events/{entry.name}" for entry in os.scandir(events))
+        for name in _INSIDE:
+            folder = run_dir / name
+            if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+                raise Problem(
+                    os.fspath(folder), found="no folder", wanted="the run's own folder", remedy="put the folder back"
+                )
+            if folder.exists():
+                inside += sorted(f"{name}/{entry.name}" for entry in os.scandir(folder))
     except OSError as error:
         found, remedy = complaint(error)
         if isinstance(error, FileNotFoundError | NotADirectoryError):
@@ -86,7 +89,7 @@ def seal_run(run_dir: Path, clock: Clock) -> Seal:
     """
     # A FIFO or a link that somebody put in the place of lines does not keep the rest from being sealed: it is no evidence,
     # and whoever verifies the run is told of it, as of what came later.
-    names = [name for name in evidence_files(run_dir) if not name.endswith(".jsonl") or _is_file(run_dir / name)]
+    names = [name for name in evidence_files(run_dir) if not name.endswith(_APPENDED) or _is_file(run_dir / name)]
     if "manifest.json" not in names:
         raise Problem(
             os.fspath(run_dir), found="no manifest.json", wanted="a run's folder", remedy="name one, such as runs/<id>"
@@ -112,11 +115,12 @@ def seal_run(run_dir: Path, clock: Clock) -> Seal:
                 f"drillmaster seal {shlex.quote(os.fspath(run_dir))}",
             )
     seal = make_seal({name: _digest(run_dir / name) for name in names}, sealed_at=rfc3339(clock.wall_ns()))
-    if (run_dir / "events").is_dir():
-        try:
-            sync_folder(run_dir / "events")
-        except OSError as error:
-            raise _unwritable(run_dir / "events", error) from error
+    for folder in (run_dir / name for name in _INSIDE):
+        if folder.is_dir():
+            try:
+                sync_folder(folder)
+            except OSError as error:
+                raise _unwritable(folder, error) from error
     data = msgspec.json.format(msgspec.json.encode(seal), indent=1) + b"\n"
     if not _write_once(run_dir, SEAL, data):
         return seal_run(run_dir, clock)  # somebody was quicker; what they sealed is the seal
@@ -173,7 +177,8 @@ def verify_run(run_dir: Path, *, read_lines: bool = True) -> SealReport:
         changed, files[name] = _verify_file(run_dir / name, name, sealed, read_lines)
         changes.extend(changed)
     for name in evidence_files(run_dir):
-        # Another kind of file in the folder, a person's notes, is read by nobody; these would be.
+        # Another kind of file in the folder, a person's notes, or the transcripts of a worker that goes on, is read by nobody;
+        # these would be.
         if name in seal.files:
             continue
         if name in _INPUTS or name.startswith(("events/", "samples.")) or name.endswith(".jsonl"):
@@ -189,7 +194,7 @@ def verify_run(run_dir: Path, *, read_lines: bool = True) -> SealReport:
 
 
 def _verify_file(path: Path, name: str, sealed: SealedFile, read_lines: bool) -> tuple[tuple[Change, ...], FileReport]:
-    appended = name.endswith(".jsonl")
+    appended = name.endswith(_APPENDED)
     kinds: dict[DefectKind, int] = {}
     first: list[Defect] = []
     late_lines = late_bytes = 0
@@ -200,7 +205,7 @@ def _verify_file(path: Path, name: str, sealed: SealedFile, read_lines: bool) ->
         changes, late_lines, late_bytes = check.changes, check.late_lines, check.late_bytes
         if late_bytes >= LATE_CAP_BYTES:
             late_bytes = max(late_bytes, os.stat(path, follow_symlinks=False).st_size - sealed.bytes)  # noqa: PTH116 - one call
-        if appended and read_lines:
+        if name.endswith(".jsonl") and read_lines:
             for row in rows(chunks(path, limit_bytes=sealed.bytes), file=name):
                 if isinstance(row, Defect):
                     kinds[row.kind] = kinds.get(row.kind, 0) + 1

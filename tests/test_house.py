@@ -106,7 +106,6 @@ def test_what_decides_loads_no_network_and_no_processes() -> None:
 # A file that does one thing and does not get clearer in two. Entries go when the file shrinks.
 LONG_WITH_A_REASON = {
     "src/drillmaster/proxy/exchange.py": "one exchange from head to end, on both sides",
-    "src/drillmaster/run/conductor.py": "one drill from pre-flight to seal; each way out of it is beside the way in",
 }
 
 

@@ -4,7 +4,7 @@ A plan is a YAML (or JSON or TOML) file that people write and review. This modul
 plan must make sense of. Fields carry their units. Nothing here has authority over a verdict: limits are the policy's.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -16,6 +16,7 @@ __all__ = [
     "Expect",
     "Fault",
     "Matrix",
+    "Outline",
     "Permit",
     "Phases",
     "Pick",
@@ -249,6 +250,31 @@ class Plan(_Part, frozen=True, kw_only=True):
     owners: dict[str, str] = {}
     """Check id -> who owns the follow-up issue; `default` for all others."""
     seed: int = 1
+
+
+class Outline(Protocol):
+    """What every drill's plan says, whatever its users do and whatever is injected: all that a conductor goes by."""
+
+    @property
+    def drill(self) -> str: ...
+    @property
+    def service(self) -> str: ...
+    @property
+    def seats(self) -> Seats: ...
+    @property
+    def phases(self) -> Phases: ...
+    @property
+    def traffic(self) -> Traffic: ...
+    @property
+    def window(self) -> Window | None: ...
+    @property
+    def preflight(self) -> Preflight: ...
+    @property
+    def worker(self) -> Worker | None: ...
+    @property
+    def spend(self) -> Spend | None: ...
+    @property
+    def stop(self) -> Stop: ...
 
 
 def without_v1(upstream: str) -> str:

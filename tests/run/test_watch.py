@@ -9,7 +9,7 @@ import pytest
 from drillmaster.clock import ManualClock
 from drillmaster.conduct import State
 from drillmaster.run.folder import Folder, make_folder
-from drillmaster.run.parts import InjectorLost
+from drillmaster.run.injecting import InjectorLost
 from drillmaster.run.pins import Pins
 from drillmaster.run.traffic import Answer, Tally
 from drillmaster.run.watch import BEAT_S, DEAF_S, Watch, max_late_s
@@ -18,6 +18,8 @@ from tests.test_sanity import plan
 
 class Proxy:
     """Says what it was given to say, or nothing."""
+
+    called = "the proxy"
 
     def __init__(self) -> None:
         self.counts: dict[str, int] | None = {}

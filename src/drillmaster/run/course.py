@@ -13,7 +13,7 @@ import msgspec
 from drillmaster.conduct import State
 from drillmaster.plan import Plan
 from drillmaster.run.traffic import Tally
-from drillmaster.targeting import Rule, words
+from drillmaster.targeting import words
 
 __all__ = ["Course", "Once", "Stage", "Turn"]
 
@@ -24,7 +24,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     window: str
     fault: str
     """What people call it."""
-    rules: tuple[Rule, ...]
+    rules: tuple[msgspec.Struct, ...]
+    """What the injector is given, in its own words: rules of the wire, or flags."""
     fault_s: float
     recovery_s: float
     linger_s: float = 0.0
@@ -50,7 +51,8 @@ class Stage(Protocol):
     async def requests_spent(self) -> int:
         """How many requests went to the real endpoint so far. Raises Problem where the proxy does not answer."""
 
-    worker_alive: bool
+    @property
+    def worker_alive(self) -> bool: ...
 
     async def restart_worker(self) -> bool:
         """End the agent and start it anew; False where the drill did not start it, or it does not start."""

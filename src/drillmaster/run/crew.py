@@ -1,10 +1,12 @@
-"""What the pre-flight writes down, and whom it needs for its looks."""
+"""Whom a drill is made of, as the conductor knows them, beside its injector: users, parts, and whom the pre-flight needs."""
 
 from typing import Any, Protocol
 
 import msgspec
 
-__all__ = ["Crew", "Line"]
+from drillmaster.run.traffic import Tally
+
+__all__ = ["Crew", "Line", "Part", "Users"]
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,10 +20,51 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     at: str | None = None
 
 
+class Users(Protocol):
+    """Who asks the agent, from the baseline to the end."""
+
+    evidence: str
+    """Their file in the run folder."""
+    tally: Tally
+
+    def no_more(self) -> None:
+        """Start nothing further."""
+
+    async def run(self) -> None:
+        """Ask until `no_more`, then wait for the ends. Raises what makes the drill's users none."""
+
+
+class Part(Protocol):
+    """A further process of a drill, that is there from the pre-flight to the end and whose evidence the drill needs."""
+
+    started: str
+    exited: str
+    """Events in which its process begins and ends."""
+    called: str
+    """In sentences."""
+    evidence: tuple[str, ...]
+    """Its files in the run folder."""
+
+    @property
+    def pid(self) -> int | None: ...
+
+    async def start(self) -> int:
+        """Start it and wait until it answers; its process id. Raises Problem."""
+
+    async def wait(self) -> int: ...
+
+    async def complaint(self) -> str | None:
+        """Looked at once a second: why the drill has to be stopped."""
+
+    async def quit(self) -> int:
+        """Ask it to end, insist; its exit code."""
+
+
 class Crew(Protocol):
     """Who starts the parts and keeps the record: the crew."""
 
-    worker_alive: bool
+    @property
+    def worker_alive(self) -> bool: ...
 
     def line(self, line: Line) -> None: ...
 

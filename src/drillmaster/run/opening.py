@@ -23,18 +23,13 @@ from drillmaster.pace import Steady
 from drillmaster.plan import Matrix, Plan, Target, base_urls, without_v1
 from drillmaster.proxy.means import raise_descriptors
 from drillmaster.proxy.settings import Settings
-from drillmaster.run.conductor import Conductor, Logs
+from drillmaster.run.conductor import Conductor
 from drillmaster.run.course import Course, Once
 from drillmaster.run.folder import Folder, make_folder, payload_sha256, plan_on_record, plan_text_on_record, versions
+from drillmaster.run.injecting import InjectorLost
+from drillmaster.run.logs import Logs, open_logs
 from drillmaster.run.matrix import Cells, longest_s, prepare_matrix
-from drillmaster.run.parts import (
-    InjectorLost,
-    ProxyPart,
-    WorkerPart,
-    bind,
-    call_control,
-    listen_url,
-)
+from drillmaster.run.parts import ProxyPart, WorkerPart, bind, call_control, listen_url
 from drillmaster.run.preflight import Runway, addresses_of, agents_attempts, execute
 from drillmaster.run.progress import Progress
 from drillmaster.run.ready import Options, Ready, check_program, prepare_plan
@@ -43,7 +38,7 @@ from drillmaster.run.seats import State as Seats
 from drillmaster.run.traffic import Asker, Tally, Traffic
 from drillmaster.run.upstream import detour, past_proxies, tls_to
 from drillmaster.sanity import fill_in, is_loopback, parse_listen, planned_requests
-from drillmaster.timeline import Writer, chunks, seal_run
+from drillmaster.timeline import chunks, seal_run
 
 __all__ = ["RunResult", "conduct"]
 
@@ -122,17 +117,13 @@ async def _conduct(ready: Ready, options: Options, clock: Clock) -> RunResult:
         with await bind(host, port, retry_s=3.0 if took_over else 0.0) as listener:
             soft_before, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             folder = make_folder(options.runs, clock)
-            writers = [
-                Writer(folder.events / f"{name}.jsonl", clock, folder.mono0_ns)
-                for name in ("conductor", "traffic", "notes")
-            ]
             site = _Site(
                 ready=ready,
                 options=options,
                 clock=clock,
                 folder=folder,
                 seats=open_state(folder.run),
-                logs=Logs(*writers),
+                logs=open_logs(folder, clock, traffic=True),
                 listener=listener,
                 addresses=addresses,
                 soft_before=soft_before,
@@ -178,7 +169,7 @@ async def _drill(site: _Site, lock: Lock, target_name: str) -> RunResult:
         try:
             exit_, why = await conductor.walk()
         finally:
-            left_proxy = conductor.left_proxy
+            left_proxy = conductor.minder.left
             site.logs.close()
             unsealed = _seal(conductor, site)
             conductor.close()
@@ -345,7 +336,8 @@ def _conductor(site: _Site) -> Conductor:
         spoken=_spoken(site.ready),
     )
 
-    def traffic(start_ns: int) -> Traffic:
+    def users(start_ns: int) -> Traffic:
+        assert logs.traffic is not None
         return Traffic(
             target,
             asker,
@@ -387,11 +379,11 @@ def _conductor(site: _Site) -> Conductor:
         folder,
         site.seats,
         logs,
-        proxy=_proxy_part(site),
-        proxy_url=site.proxy_url,
+        injector=_proxy_part(site),
+        parts=(),
         worker=_worker_part(site),
         course=_course(site),
-        traffic=traffic,
+        users=users,
         prepare=prepare,
         code=lambda: _code(site),
         collect=_collector(site),
@@ -400,7 +392,7 @@ def _conductor(site: _Site) -> Conductor:
         progress=site.options.progress,
         place=str(site.ready.plan_path),
         by_hand=site.options.by_hand,
-        leaves_proxy=plan.worker is None,
+        leaves_injector=plan.worker is None,
         took_over=site.took_over,
         rehearsal=site.ready.rehearsal,
         scribe=site.options.scribe,
@@ -446,7 +438,9 @@ def _proxy_part(site: _Site) -> ProxyPart:
         max_tokens=None if plan.spend is None else plan.spend.max_tokens,
         owner_pid=os.getpid(),
     )
-    return ProxyPart(settings, site.seats.proxy_control, log=folder.path / "proxy.log", env=os.environ)
+    return ProxyPart(
+        settings, site.seats.proxy_control, log=folder.path / "proxy.log", env=os.environ, url=site.proxy_url
+    )
 
 
 def _with_keys(ready: Ready) -> Target:

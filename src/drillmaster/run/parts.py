@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,13 @@ from drillmaster.errors import Problem
 from drillmaster.plan import Worker
 from drillmaster.proxy.purse import LEDGER_BYTES
 from drillmaster.proxy.settings import Settings
+from drillmaster.run.course import Turn
+from drillmaster.run.forewarn import forewarnings
+from drillmaster.run.injecting import InjectorLost
 from drillmaster.run.keeper import PR_SET_CHILD_SUBREAPER, children, prctl
 from drillmaster.run.output import OutputCopy
+from drillmaster.run.tail import Tail
+from drillmaster.run.upstream import probe_proxy
 from drillmaster.screen import screen_text
 from drillmaster.targeting import Rule
 from drillmaster.timeline.opening import complaint
@@ -41,19 +46,18 @@ _LAST_WORDS_S = 0.5
 _TAIL_BYTES = 8_192
 
 
-class InjectorLost(Exception):
-    """The injector did not answer, or not as it should; whether the fault is on is not known. `why` is for people."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
-
-
 class ProxyPart:
     """The wire proxy as a child, with the listening socket that stays ours: a killed proxy is replaced behind it."""
 
-    def __init__(self, settings: Settings, control: Path, *, log: Path, env: Mapping[str, str]) -> None:
-        """`settings.listen_fd` is a listening socket of this process; the child inherits it."""
+    started = "proxy_started"
+    exited = "proxy_exited"
+    called = "the proxy"
+    evidence = "events/proxy.jsonl"
+    log = "proxy.log"
+
+    def __init__(self, settings: Settings, control: Path, *, log: Path, env: Mapping[str, str], url: str = "") -> None:
+        """`settings.listen_fd` is a listening socket of this process, at `url`; the child inherits it."""
+        self._url = url
         self._settings = settings
         self._control = control
         self._log = log
@@ -126,10 +130,10 @@ class ProxyPart:
             raise InjectorLost(f"GET /state: status {status}")
         return body
 
-    async def inject(self, window: str, rules: Sequence[Rule], *, ttl_s: float, linger_s: float) -> None:
-        given = [msgspec.to_builtins(rule) for rule in rules]
+    async def inject(self, turn: Turn, *, ttl_s: float) -> None:
+        given = [msgspec.to_builtins(rule) for rule in turn.rules]
         status, body = await self._call(
-            "POST", "/inject", {"window": window, "rules": given, "ttl_s": ttl_s, "linger_s": linger_s}
+            "POST", "/inject", {"window": turn.window, "rules": given, "ttl_s": ttl_s, "linger_s": turn.linger_s}
         )
         if status != 200:
             raise InjectorLost(f"POST /inject: status {status} {body.get('error', '')}".rstrip())
@@ -144,6 +148,19 @@ class ProxyPart:
         status, _ = await self._call("POST", "/lift", {"window": window, "why": why})
         if status != 200:
             raise InjectorLost(f"POST /lift: status {status}")
+
+    async def gone(self) -> tuple[bool, str]:
+        """Whether it passes, asked through itself."""
+        status, seen, _ = await probe_proxy(self._url, within_s=5)
+        mode = "unknown"
+        with contextlib.suppress(InjectorLost):
+            mode = str((await self.state()).get("mode"))
+        return status is not None and mode == "pass", f"mode {mode}, the probe got {seen}"
+
+    def forewarn(self, turn: Turn) -> Iterator[str]:
+        """Say of what was heard so far which fault would let it pass."""
+        rules = [rule for rule in turn.rules if isinstance(rule, Rule)]
+        yield from forewarnings(rules, Tail(Path(self._settings.events or os.devnull)).rows())
 
     def kill(self) -> None:
         """End a child that does not answer; whoever waits for it starts another."""

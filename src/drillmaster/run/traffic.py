@@ -450,6 +450,8 @@ class Tally:
 class Traffic:
     """Keeps users coming until it is told to stop, then waits for those under way."""
 
+    evidence = "events/traffic.jsonl"
+
     def __init__(
         self,
         target: Target,

@@ -2,8 +2,8 @@
 
 1. Time is counted by the kernel (`pulse`) beside being read from a clock. Where the two part, or this process was held up
    for so long that a user's time limit could have passed meanwhile, what the drill measured is not the agent.
-2. Evidence that cannot be written, was taken away, or was lost by the proxy, is a drill without it.
-3. A proxy that says nothing is killed: it may be holding a fault on.
+2. Evidence that cannot be written, was taken away, or was lost by the injector, is a drill without it.
+3. An injector that says nothing is killed: it may be holding a fault on.
 4. A cap on what may be spent stops the drill before it is passed: as soon as the next look could find it behind us. The proxy
    holds the cap itself, for what comes between two looks.
 """
@@ -14,9 +14,9 @@ from typing import Any
 
 from drillmaster.clock import Clock
 from drillmaster.conduct import State
-from drillmaster.plan import Plan
+from drillmaster.plan import Outline
 from drillmaster.run.folder import Folder
-from drillmaster.run.parts import InjectorLost, ProxyPart
+from drillmaster.run.injecting import Injector, InjectorLost
 from drillmaster.run.pins import Pins
 from drillmaster.run.traffic import Tally
 
@@ -25,7 +25,7 @@ __all__ = ["BEAT_S", "SPEND_S", "Watch", "requests_spent"]
 BEAT_S = 0.1
 SPEND_S = 0.25
 DEAF_S = 6.0
-"""A proxy that says nothing for so long is killed and replaced."""
+"""An injector that says nothing for so long is killed and replaced."""
 MAX_LATE_S = 10.0
 """How late traffic may be, or how long this process may be held up, where the time limit does not say less."""
 MAX_CLOCK_STEP_S = 1.0
@@ -35,10 +35,10 @@ _PLAYED = frozenset({State.BASELINE, State.INJECTED, State.RECOVERY})
 class Watch:
     """One drill's. `begin` as its time begins, `users_begin` as its traffic does."""
 
-    def __init__(self, plan: Plan, folder: Folder, proxy: ProxyPart, pins: Pins, clock: Clock) -> None:
+    def __init__(self, plan: Outline, folder: Folder, injector: Injector, pins: Pins, clock: Clock) -> None:
         self._plan = plan
         self._folder = folder
-        self._proxy = proxy
+        self._injector = injector
         self._pins = pins
         self._clock = clock
         self._max_late_s = max_late_s(plan.traffic.time_limit_s)
@@ -70,20 +70,20 @@ class Watch:
         return None
 
     async def look(self, state: State, tally: Tally) -> str | None:
-        """Once a second: at the users' outcomes, the evidence, the disk and the proxy."""
+        """Once a second: at the users' outcomes, the evidence, the disk and the injector."""
         if state is State.DRAINING:
-            return self._pins.complaint() or await self._at_proxy()
+            return self._pins.complaint() or await self._at_injector()
         if state not in _PLAYED:
             return None
-        return self._at_users(tally) or self._pins.complaint() or self._at_folder() or await self._at_proxy()
+        return self._at_users(tally) or self._pins.complaint() or self._at_folder() or await self._at_injector()
 
     async def spent(self) -> str | None:
-        """Four times a second: at what went to the real endpoint. Silence of the proxy is for `look` to judge."""
+        """Four times a second: at what went to the real endpoint. Silence of the injector is for `look` to judge."""
         spend = self._plan.spend
         if spend is None:
             return None
         try:
-            state = await self._proxy.state()
+            state = await self._injector.state()
         except InjectorLost:
             return None
         counts, spent = state.get("counts", {}), state.get("spent") or {}
@@ -122,18 +122,18 @@ class Watch:
             return "the timeline is not writable any more"
         return None
 
-    async def _at_proxy(self) -> str | None:
+    async def _at_injector(self) -> str | None:
         try:
-            state = await self._proxy.state()
+            state = await self._injector.state()
         except InjectorLost as lost:
             if self._clock.mono_ns() - self._heard_ns < DEAF_S * 1e9:
                 return None
-            self._proxy.kill()  # whoever waits for it starts another, passing through
-            return f"the proxy does not answer: {lost.why}"
+            self._injector.kill()  # whoever waits for it starts another, passing through
+            return f"{self._injector.called} does not answer: {lost.why}"
         self._heard_ns = self._clock.mono_ns()
         counts = state.get("counts", {})
         if counts.get("evidence_lost"):
-            return f"the proxy could not write {counts['evidence_lost']} lines of evidence"
+            return f"{self._injector.called} could not write {counts['evidence_lost']} lines of evidence"
         return None
 
 

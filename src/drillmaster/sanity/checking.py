@@ -13,7 +13,7 @@ from drillmaster.clock import parse_rfc3339, rfc3339
 from drillmaster.errors import Problem, Refused
 from drillmaster.faults import make
 from drillmaster.pace import arrivals_in
-from drillmaster.plan import Attest, Plan
+from drillmaster.plan import Attest, Outline, Plan
 from drillmaster.policy import share_text
 from drillmaster.sanity.budgets import (
     allowed_failures,
@@ -326,7 +326,7 @@ def _window(plan: Plan, place: str) -> Iterator[Problem]:
         yield wrong(place, "/window", "an end that is not after the start", "start < end", "swap them")
 
 
-def window_problem(plan: Plan, *, place: str, from_ns: int, until_ns: int) -> Refused | None:
+def window_problem(plan: Outline, *, place: str, from_ns: int, until_ns: int) -> Refused | None:
     """Whether a fault from `from_ns` to `until_ns` (wall time) stays inside the agreed window; None when it does."""
     if plan.window is None:
         return None

@@ -39,6 +39,7 @@ __all__ = [
     "expected_success",
     "last_instant_ns",
     "load_registry",
+    "plain",
     "unknown_flag",
     "what_is_wrong",
 ]
@@ -46,12 +47,21 @@ __all__ = [
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 ERRORS: Mapping[str, type[Exception]] = {
     name: getattr(builtins, name)
-    for name in ("RuntimeError", "ConnectionError", "TimeoutError", "OSError", "ValueError", "LookupError", "PermissionError")
+    for name in (
+        "RuntimeError",
+        "ConnectionError",
+        "TimeoutError",
+        "OSError",
+        "ValueError",
+        "LookupError",
+        "PermissionError",
+    )
 }
 """What a flag of kind `error` may raise by itself; a worker can make its own client's error of it."""
 MAX_FLAGS = 200
 MAX_HOLD_S = 3_600.0
-MAX_VALUE_BYTES = 16_384
+MAX_VALUE_BYTES = 2_048
+"""Of one flag's parameters: they stand whole in a line of evidence."""
 MAX_MISSIONS = 65_536
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
@@ -84,7 +94,9 @@ class Aim(_Part, frozen=True, kw_only=True):
     def words(self) -> str:
         """For people."""
         if self.first is not None:
-            return f"the first {self.first} calls of each mission" if self.first > 1 else "the first call of each mission"
+            return (
+                f"the first {self.first} calls of each mission" if self.first > 1 else "the first call of each mission"
+            )
         if self.every is not None and self.every > 1:
             return f"every call number {self.every}, {2 * self.every}, ..."
         if self.share is not None and self.share < 1:
@@ -291,7 +303,10 @@ def load_registry(data: bytes, *, place: str) -> Registry:
                     )
         if flag.deadline is not None and last_instant_ns(flag.deadline) is None:
             raise Problem(
-                f"{here}/deadline", found=repr(flag.deadline), wanted="a date of the calendar", remedy="write 2027-01-31"
+                f"{here}/deadline",
+                found=repr(flag.deadline),
+                wanted="a date of the calendar",
+                remedy="write 2027-01-31",
             )
     return registry
 
@@ -305,6 +320,18 @@ def last_instant_ns(deadline: str) -> int | None:
     if day is None:
         return None
     return ((day - datetime.date(1970, 1, 1)).days + 1) * 86_400 * 1_000_000_000
+
+
+def plain(shape: Shape) -> dict[str, Any]:
+    """A flag's parameters as plain values, without those that were left out."""
+    told: dict[str, Any] = _given(msgspec.to_builtins(shape))
+    return told
+
+
+def _given(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _given(inner) for name, inner in value.items() if inner is not None or name in ("value", "put")}
+    return value
 
 
 def unknown_flag(name: str, known: Mapping[str, Any] | tuple[str, ...], *, place: str, what: str = "flag") -> Problem:

@@ -1,46 +1,67 @@
 """`drillmaster history`: the runs of a team in one table, taken in from their folders."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
+from drillmaster.cli import Verb
 from drillmaster.cli import _completions as completions
 
 if TYPE_CHECKING:
     from drillmaster.entries import Taken
     from drillmaster.history import Entry
+    from drillmaster.trends import Better
 
 __all__ = ["command"]
 
+F = TypeVar("F", bound=Callable[..., Any])
+DRILLS = ("interview", "eviction", "matrix", "friday")
 
-@click.command("history")
-@click.option(
-    "--runs",
-    metavar="FOLDER",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    help="Where run folders lie; those that are new are taken in first.",
-    shell_complete=completions.folders,
-)
-@click.option(
-    "--history",
-    "named",
-    metavar="FILE|URL",
-    envvar="DRILLMASTER_HISTORY",
-    help="An SQLite file, or postgresql://USER@HOST/DATABASE. Default: history.sqlite among the runs, or "
-    "$DRILLMASTER_HISTORY.",
-    shell_complete=completions.files,
-)
-@click.option("--drill", type=click.Choice(["interview", "eviction", "matrix"]), help="Only runs of this kind.")
-@click.option("--name", help="Only runs of this job or service.")
+
+def where(function: F) -> F:
+    """Add --runs and --history, by which each of these verbs finds its rows."""
+    runs = click.option(
+        "--runs",
+        metavar="FOLDER",
+        type=click.Path(path_type=Path),
+        default=Path("runs"),
+        show_default=True,
+        help="Where run folders lie; those that are new are taken in first.",
+        shell_complete=completions.folders,
+    )
+    named = click.option(
+        "--history",
+        "named",
+        metavar="FILE|URL",
+        envvar="DRILLMASTER_HISTORY",
+        help="An SQLite file, or postgresql://USER@HOST/DATABASE. Default: history.sqlite among the runs, or "
+        "$DRILLMASTER_HISTORY.",
+        shell_complete=completions.files,
+    )
+    return runs(named(function))
+
+
+_drill = click.option("--drill", type=click.Choice(DRILLS), help="Only runs of this kind.")
+_name = click.option("--name", help="Only runs of this job or service.")
+_read_only = click.option("--read-only", is_flag=True, help="Take nothing in; print what is there.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+@click.group("history", cls=Verb, invoke_without_command=True)
+@where
+@_drill
+@_name
 @click.option("--last", type=click.IntRange(min=1), help="Only the newest so many.")
-@click.option("--read-only", is_flag=True, help="Take nothing in; print what is there.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@_read_only
+@_json
 @click.option("--ndjson", is_flag=True, help="Print one JSON object a run: timestamp, name, status, metrics, digests.")
+@click.pass_context
 def command(
+    ctx: click.Context,
     runs: Path,
     named: str | None,
     drill: str | None,
@@ -61,18 +82,18 @@ def command(
       drillmaster history
       drillmaster history --drill interview --name "diff summary" --last 5
       drillmaster history --history postgresql://drills@127.0.0.1/drills --ndjson > drills.ndjson
+      drillmaster history compare --drill friday
     """
     from drillmaster.cli import say_json
-    from drillmaster.entries import Taken, take_in
     from drillmaster.errors import Exit
-    from drillmaster.history import open_history
 
+    if ctx.invoked_subcommand is not None:
+        if any(ctx.get_parameter_source(one) == ParameterSource.COMMANDLINE for one in ctx.params):
+            raise click.UsageError(f"options go behind the word: drillmaster history {ctx.invoked_subcommand} --help")
+        return
     if as_json and ndjson:
         raise click.UsageError("--json and --ndjson are two forms: give one")
-    with open_history(str(runs / "history.sqlite") if named is None else named) as history:
-        taken = Taken(new=(), judged=(), left_out={}) if read_only else take_in(history, runs)
-        entries = history.entries(drill=drill, name=name, last=last)
-        place = history.place
+    entries, taken, place = rows(runs, named, drill=drill, name=name, last=last, read_only=read_only)
     if as_json:
         say_json({"history": place, "taken_in": taken, "entries": entries})
     elif ndjson:
@@ -80,28 +101,166 @@ def command(
             say_json(_article(entry))
     else:
         _table(entries, taken, place)
-    for run, why in taken.left_out.items():
-        click.echo(f"left out: {run}: {why}", err=True)
+    tell_left_out(taken)
     sys.exit(Exit.REFUSED if taken.sealed_twice else Exit.PASS)
 
 
+def rows(
+    runs: Path,
+    named: str | None,
+    *,
+    drill: str | None = None,
+    name: str | None = None,
+    last: int | None = None,
+    read_only: bool = False,
+) -> "tuple[list[Entry], Taken, str]":
+    """Take in what is new, and give the rows, what was taken in, and the history's name. Raises Problem."""
+    from drillmaster.entries import Taken, take_in
+    from drillmaster.history import open_history
+
+    with open_history(str(runs / "history.sqlite") if named is None else named) as history:
+        taken = Taken(new=(), judged=(), left_out={}) if read_only else take_in(history, runs)
+        return history.entries(drill=drill, name=name, last=last), taken, history.place
+
+
+def tell_left_out(taken: "Taken") -> None:
+    """Name the runs that stand in no history, on stderr."""
+    for run, why in taken.left_out.items():
+        click.echo(f"left out: {run}: {why}", err=True)
+
+
+@command.command("trend")
+@where
+@_drill
+@_name
+@click.option("--last", type=click.IntRange(2, 200), default=12, show_default=True, help="Of so many runs.")
+@click.option(
+    "--figure", "figures", multiple=True, metavar="NAME", help="This figure; can be given again. Default: all."
+)
+@_read_only
+@_json
+def trend(
+    runs: Path,
+    named: str | None,
+    drill: str | None,
+    name: str | None,
+    last: int,
+    figures: tuple[str, ...],
+    read_only: bool,
+    as_json: bool,
+) -> None:
+    """Print each figure from run to run: its values as a line, the newest, and the median with a 95 % interval.
+
+    The interval is two order statistics, whose ranks come from the binomial distribution: nothing is taken of how values spread. It
+    needs six runs. Runs that were refused, stopped or never judged are left out; so are those with other stamps or another
+    payload than the newest.
+
+    \b
+    Examples:
+      drillmaster history trend --drill friday
+      drillmaster history trend --drill friday --figure p95_latency --last 26
+      drillmaster history trend --drill interview --name "diff summary" --json
+    """
+    from drillmaster.cli import say_json
+    from drillmaster.cli._history_compare import tell_trends, trends
+
+    entries, taken, _ = rows(runs, named, drill=drill, name=name, read_only=read_only)
+    found = trends(entries, last=last, figures=figures)
+    if as_json:
+        say_json({"trends": found})
+    else:
+        tell_trends(found)
+    tell_left_out(taken)
+
+
+@command.command("compare")
+@where
+@_drill
+@_name
+@click.option(
+    "--newest", type=click.IntRange(1, 20), default=1, show_default=True, help="So many of the newest runs ..."
+)
+@click.option(
+    "--before", type=click.IntRange(2, 180), default=26, show_default=True, help="... against so many before."
+)
+@click.option(
+    "--figure", "figures", multiple=True, metavar="NAME", help="This figure; can be given again. Default: all."
+)
+@click.option(
+    "--lower-is-better", "lower", multiple=True, metavar="NAME", help="Which way is worse, where no name says it."
+)
+@click.option("--higher-is-better", "higher", multiple=True, metavar="NAME", help="The other way.")
+@click.option("--any-payload", is_flag=True, help="Compare with runs that asked something else, too.")
+@_read_only
+@_json
+def compare(
+    runs: Path,
+    named: str | None,
+    drill: str | None,
+    name: str | None,
+    newest: int,
+    before: int,
+    figures: tuple[str, ...],
+    lower: tuple[str, ...],
+    higher: tuple[str, ...],
+    any_payload: bool,
+    read_only: bool,
+    as_json: bool,
+) -> None:
+    """Say of each figure whether the newest runs are worse than those before, and by at least how much.
+
+    It is the exact one-sided Wilcoxon-Mann-Whitney test at 95 %, and the Hodges-Lehmann bound that belongs to it: both go by ranks,
+    since figures of drills have long tails and few runs. One new run can only be told worse than 19 before it, two than 5, three than
+    3: fewer are refused, and each line says how many there were. Of many figures some come out worse by chance, one in twenty. Exit
+    code 0 where none is worse, 1 where one is, 2 where nothing could be compared.
+
+    \b
+    Examples:
+      drillmaster history compare --drill friday
+      drillmaster history compare --drill friday --newest 3 --before 10
+      drillmaster history compare --drill friday --figure p95_latency --figure detector_delay_ms --json
+    """
+    from drillmaster.cli import say_json
+    from drillmaster.cli._history_compare import compared, tell_compared
+    from drillmaster.errors import Exit
+
+    entries, taken, _ = rows(runs, named, drill=drill, name=name, read_only=read_only)
+    ways: dict[str, Better] = {**dict.fromkeys(lower, "lower"), **dict.fromkeys(higher, "higher")}
+    found = compared(entries, newest=newest, before=before, figures=figures, ways=ways, any_payload=any_payload)
+    if as_json:
+        say_json({"compared": found})
+    else:
+        tell_compared(found)
+    tell_left_out(taken)
+    words = {one.word for group in found for one in group.figures}
+    sys.exit(Exit.FAIL if "worse" in words else Exit.PASS if "not worse" in words else Exit.REFUSED)
+
+
 def _article(entry: "Entry") -> dict[str, object]:
-    """One run under the names that dashboards of the article's recorder read; `p95_latency` in seconds."""
+    """One run under the names that dashboards of the article's recorder read; `p95_latency` in seconds, null with its reason.
+
+    A Friday drill that no gate has judged is refused there: who plots it knows four words.
+    """
     p95 = [value for name, value in entry.metrics.items() if name.endswith(".p95_s") and name.startswith("warm_c")]
     more = {"p95_latency": max(p95)} if p95 else {}
+    unjudged = entry.drill == "friday" and entry.status == "unjudged"
     return {
         "timestamp": entry.ended_at,
         "name": entry.name,
-        "status": entry.status,
-        "metrics": {**entry.metrics, **more},
+        "status": "refused" if unjudged else entry.status,
+        "metrics": {**entry.metrics, **more, **dict.fromkeys(entry.missing)},
+        "missing": entry.missing,
         "drill": entry.drill,
         "run": entry.run,
         "stamps": entry.stamps,
         "at_least": entry.at_least,
+        "proved": entry.proved,
+        "commit": entry.commit,
         "evidence_digest": entry.evidence_digest,
         "policy_digest": entry.policy_digest,
         "plan_sha256": entry.plan_sha256,
         "payload_sha256": entry.payload_sha256,
+        **({"why": "no gate has judged it"} if unjudged else {}),
     }
 
 

@@ -9,16 +9,18 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
-from drillmaster.screen import MARK, screen_headers, screen_text, screen_url
+from drillmaster.screen import screen_headers, screen_text, screen_url
 
 __all__ = ["redact", "redact_headers", "redact_text", "redact_url"]
 
 _ESCAPED = re.compile(r"\\(?:u[0-9a-fA-F]{4}|/)")
 _ESCAPES = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(/))")
 _STRING = re.compile(
-    r'"((?:[^"\\]|\\.){1,64})"\s{0,4}:\s{0,4}"((?:[^"\\]|\\.)*)"|"(?:\w{0,16}_)?index"\s{0,4}:\s{0,4}(\d{1,4})'
+    r'"([^"\\]{1,64})"\s{0,4}:\s{0,4}"([^"\\]*(?:\\.[^"\\]*)*)"|index"\s{0,4}:\s{0,4}(\d{1,4})', re.DOTALL
 )
+_STREAM = re.compile(r"^(?:data:|\{)", re.MULTILINE)
 _PLAIN_DATA = re.compile(r"^data:[ ]?(?![ ]?[{\[])([^\r\n]*)", re.MULTILINE)
 _DEEPEST = 3
 
@@ -26,7 +28,8 @@ _DEEPEST = 3
 def redact(pieces: Sequence[bytes]) -> list[bytes]:
     """Screen what came in pieces; each keeps its length."""
     whole = b"".join(pieces).decode("latin-1")
-    clean = _screened(whole)
+    # Each way of reading sees the text as it came: what one of them covers could be the beginning that another one needs.
+    clean = _covered(whole, _read(whole), _across(whole) if len(pieces) > 1 or _is_stream(whole) else whole)
     if clean is whole:
         return list(pieces)
     data, at, kept = clean.encode("latin-1"), 0, []
@@ -38,25 +41,29 @@ def redact(pieces: Sequence[bytes]) -> list[bytes]:
 
 def redact_text(text: str) -> str:
     """Screen one text; the number of its characters stays."""
-    return _screened(text)
+    return _read(text)
 
 
 def redact_url(url: str) -> str:
     """Screen a URL as `screen_url` does, each secret as many `*` as it had characters."""
+    if "?" not in url and "@" not in url and "#" not in url:
+        return _read(url)
     return url if screen_url(url) == url else _masked_url(url)
 
 
 def redact_headers(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Screen header fields as `screen_headers` does; each value keeps its length."""
-    kept = []
-    for name, value in pairs:
-        ((_, screened),) = screen_headers([(name, value)])
-        if screened != value:
-            value = "*" * len(value) if screened == MARK else redact_text(value)
-            if MARK in screened and "*" not in value:  # a challenge, of which only known words stay
-                value = "*" * len(value)
-        kept.append((name, value))
-    return kept
+    return [(name, _value(name, value)) for name, value in pairs]
+
+
+@lru_cache(256)
+def _goes_by_name(name: str) -> bool:
+    """Whether what stands under a name goes whatever it is."""
+    return screen_headers([(name, "0")]) != [(name, "0")]
+
+
+def _value(name: str, value: str) -> str:
+    return "*" * len(value) if _goes_by_name(name[:200]) else _read(value)
 
 
 def _masked_url(url: str) -> str:
@@ -73,12 +80,26 @@ def _masked_url(url: str) -> str:
             parts[number] = redact_text(name) + "=" + "*" * len(value)
         elif part not in ("&", ";"):
             parts[number] = "*" * len(part)
-    return _screened(front) + question + "".join(parts) + mark + "*" * len(fragment)
+    return _read(front) + question + "".join(parts) + mark + "*" * len(fragment)
 
 
-def _screened(text: str) -> str:
-    clean = _through_escapes(screen_text(text, keep_length=True), _DEEPEST)
-    return _across(clean)
+def _is_stream(text: str) -> bool:
+    """Whether more than one message is in it: events, or lines of JSON."""
+    return _STREAM.search(text, 1) is not None or text.startswith("data:")
+
+
+def _read(text: str) -> str:
+    return _covered(text, screen_text(text, keep_length=True), _through_escapes(text, _DEEPEST))
+
+
+def _covered(text: str, *seen: str) -> str:
+    """Put together what several screenings of one text have covered; the same object where they found nothing."""
+    found = [one for one in seen if one is not text and one != text]
+    if not found:
+        return text
+    if len(found) == 1:
+        return found[0]
+    return "".join("*" if "*" in letters else letters[0] for letters in zip(*found, strict=True))
 
 
 def _through_escapes(text: str, deepest: int) -> str:
@@ -91,15 +112,14 @@ def _through_escapes(text: str, deepest: int) -> str:
     for match in _ESCAPES.finditer(text):
         parts.append(text[at : match.start()])
         size += match.start() - at
-        stood_for = chr(int(match[1], 16)) if match[1] else "/"
-        parts.append(stood_for)
+        parts.append(chr(int(match[1], 16)) if match[1] else "/")
         spans.append((size, match.start(), len(match[0])))
         size += 1
         at = match.end()
     parts.append(text[at:])
     read = "".join(parts)
-    clean = _through_escapes(screen_text(read, keep_length=True), deepest - 1)
-    if clean == read:
+    clean = _covered(read, screen_text(read, keep_length=True), _through_escapes(read, deepest - 1))
+    if clean is read:
         return text
     out: list[str] = []
     at = 0  # in what was read
@@ -112,27 +132,37 @@ def _through_escapes(text: str, deepest: int) -> str:
 
 
 def _across(text: str) -> str:
-    """Screen strings that follow one another under one name, and data of events that is no JSON."""
-    by_name: dict[str, list[tuple[int, int]]] = {}
+    """Screen strings that follow one another under one name, and data of events that is no JSON.
+
+    Under one name and index as well, where several streams take turns in one; an index may also count the events.
+    """
+    by_name: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    turns: dict[tuple[str, str], list[tuple[int, int]]] = {}
     index = "0"
-    more_than_one = False
     for match in _STRING.finditer(text):
         if match[3]:
             index = match[3]
-            more_than_one = more_than_one or index != "0"
-        else:
-            by_name.setdefault(match[1], []).append(match.span(2))
-            if more_than_one:
-                by_name.setdefault(f"{match[1]} {index}", []).append(match.span(2))
-    if "data:" in text:
-        by_name["data:"] = [match.span(1) for match in _PLAIN_DATA.finditer(text)]
-    out: list[str] | None = None
-    for spans in by_name.values():
-        if len(spans) < 2:
             continue
-        joined = "".join(text[start:end] for start, end in spans)
-        clean = _through_escapes(screen_text(joined, keep_length=True), _DEEPEST)
-        if clean == joined:
+        span = match.span(2)
+        try:
+            by_name[match[1], ""].append(span)
+        except KeyError:
+            by_name[match[1], ""] = [span]
+        turns.setdefault((match[1], index), []).append(span)
+    if index != "0" or len(turns) > len(by_name):
+        by_name.update(turns)
+    if "data:" in text:
+        by_name["data:", "bare"] = [match.span(1) for match in _PLAIN_DATA.finditer(text)]
+    out: list[str] | None = None
+    for (name, which), spans in by_name.items():
+        if len(spans) < 2 or (which not in ("", "bare") and len(spans) == len(by_name[name, ""])):
+            continue  # one piece is read by itself, and one stream once
+        words = [text[start:end] for start, end in spans]
+        if words.count(words[0]) == len(words):
+            continue  # an id, or a model's name: the same in each event
+        joined = "".join(words)
+        clean = _read(joined)
+        if clean is joined:
             continue
         out = out or list(text)
         at = 0

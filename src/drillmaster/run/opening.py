@@ -23,13 +23,14 @@ from drillmaster.pace import Steady
 from drillmaster.plan import Matrix, Plan, Target, base_urls, without_v1
 from drillmaster.proxy.means import raise_descriptors
 from drillmaster.proxy.settings import Settings
+from drillmaster.run.child import call_control
 from drillmaster.run.conductor import Conductor
 from drillmaster.run.course import Course, Once
 from drillmaster.run.folder import Folder, make_folder, payload_sha256, plan_on_record, plan_text_on_record, versions
 from drillmaster.run.injecting import InjectorLost
 from drillmaster.run.logs import Logs, open_logs
 from drillmaster.run.matrix import Cells, longest_s, prepare_matrix
-from drillmaster.run.parts import ProxyPart, WorkerPart, bind, call_control, listen_url
+from drillmaster.run.parts import ProxyPart, WorkerPart, bind, listen_url
 from drillmaster.run.preflight import Runway, addresses_of, agents_attempts, execute
 from drillmaster.run.progress import Progress
 from drillmaster.run.ready import Options, Ready, check_program, prepare_plan

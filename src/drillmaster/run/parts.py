@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import json
 import os
-import re
 import signal
 import socket
 import sys
@@ -24,130 +23,62 @@ from drillmaster.errors import Problem
 from drillmaster.plan import Worker
 from drillmaster.proxy.purse import LEDGER_BYTES
 from drillmaster.proxy.settings import Settings
+from drillmaster.run.child import Child
 from drillmaster.run.course import Turn
 from drillmaster.run.forewarn import forewarnings
 from drillmaster.run.injecting import InjectorLost
 from drillmaster.run.keeper import PR_SET_CHILD_SUBREAPER, children, prctl
-from drillmaster.run.output import OutputCopy
+from drillmaster.run.output import OutputCopy, last_lines
 from drillmaster.run.tail import Tail
 from drillmaster.run.upstream import probe_proxy
-from drillmaster.screen import screen_text
 from drillmaster.targeting import Rule
 from drillmaster.timeline.opening import complaint
 
-__all__ = ["InjectorLost", "ProxyPart", "WorkerPart", "bind", "listen_url"]
+__all__ = ["ProxyPart", "WorkerPart", "bind", "listen_url"]
 
 KEEPER = Path(__file__).with_name("keeper.py")
 FALLEN_GRACE_S = 1.0
 _FALLEN_S = 5.0
-_CALL_S = 5.0
-_STATE_S = 2.0
 _LAST_WORDS_S = 0.5
-_TAIL_BYTES = 8_192
 
 
-class ProxyPart:
+class ProxyPart(Child):
     """The wire proxy as a child, with the listening socket that stays ours: a killed proxy is replaced behind it."""
 
     started = "proxy_started"
     exited = "proxy_exited"
-    called = "the proxy"
     evidence = "events/proxy.jsonl"
     log = "proxy.log"
 
     def __init__(self, settings: Settings, control: Path, *, log: Path, env: Mapping[str, str], url: str = "") -> None:
         """`settings.listen_fd` is a listening socket of this process, at `url`; the child inherits it."""
         self._url = url
-        self._settings = settings
-        self._control = control
-        self._log = log
-        self._env = env
-        self._process: asyncio.subprocess.Process | None = None
+        self._events = Path(settings.events or os.devnull)
         if settings.max_requests is not None or settings.max_tokens is not None:
             # What one child spent is spent for the next as well, however the first one ends.
             purse_fd = os.memfd_create("purse")
             weakref.finalize(self, os.close, purse_fd)
             os.ftruncate(purse_fd, LEDGER_BYTES)
-            self._settings = msgspec.structs.replace(settings, purse_fd=purse_fd)
-
-    @property
-    def pid(self) -> int | None:
-        return None if self._process is None else self._process.pid
-
-    async def start(self, *, ready_s: float = 10.0) -> int:
-        """Start the child and wait until it answers. Raises Problem."""
-        try:
-            process = await self._spawn()
-        except OSError as error:
-            found, remedy = complaint(error)
-            raise Problem("the proxy", found=found, wanted="a process and its log", remedy=remedy) from None
-        self._process = process
-        give_up = asyncio.get_running_loop().time() + ready_s
-        while asyncio.get_running_loop().time() < give_up and process.returncode is None:
-            with contextlib.suppress(InjectorLost):
-                await self.state()
-                return process.pid
-            await asyncio.sleep(0.02)
-        words = last_lines(self._log, 1)
-        raise Problem(
+            settings = msgspec.structs.replace(settings, purse_fd=purse_fd)
+        super().__init__(
             "the proxy",
-            found=f"exit {process.returncode}" + (f" ({words[0]})" if words else "")
-            if process.returncode is not None
-            else f"no answer in {ready_s:g} s",
-            wanted="a proxy that answers on its control socket",
-            remedy=f"see {self._log}",
+            "drillmaster.proxy",
+            msgspec.json.encode(settings).decode(),
+            control,
+            log=log,
+            env=env,
+            inherited=[fd for fd in (settings.listen_fd, settings.purse_fd) if fd is not None],
         )
-
-    async def _spawn(self) -> asyncio.subprocess.Process:
-        inherited = (self._settings.listen_fd, self._settings.purse_fd)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._control)  # noqa: PTH108  # one call on a local name
-        log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        try:
-            return await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "drillmaster.proxy",
-                msgspec.json.encode(self._settings).decode(),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=tuple(fd for fd in inherited if fd is not None),
-                env=dict(self._env),
-                start_new_session=True,  # a Ctrl-C in the terminal is the conductor's to handle
-            )
-        finally:
-            os.close(log)
-
-    async def wait(self) -> int:
-        """Wait until the child is gone; its exit code, negative for a signal."""
-        assert self._process is not None
-        return await self._process.wait()
-
-    async def state(self) -> dict[str, Any]:
-        status, body = await self._call("GET", "/state", within_s=_STATE_S)
-        if status != 200:
-            raise InjectorLost(f"GET /state: status {status}")
-        return body
 
     async def inject(self, turn: Turn, *, ttl_s: float) -> None:
         given = [msgspec.to_builtins(rule) for rule in turn.rules]
-        status, body = await self._call(
-            "POST", "/inject", {"window": turn.window, "rules": given, "ttl_s": ttl_s, "linger_s": turn.linger_s}
-        )
-        if status != 200:
-            raise InjectorLost(f"POST /inject: status {status} {body.get('error', '')}".rstrip())
+        await self.order("/inject", {"window": turn.window, "rules": given, "ttl_s": ttl_s, "linger_s": turn.linger_s})
 
     async def renew(self, window: str, *, ttl_s: float) -> bool:
-        status, _ = await self._call("POST", "/renew", {"window": window, "ttl_s": ttl_s})
-        if status not in (200, 404):
-            raise InjectorLost(f"POST /renew: status {status}")
-        return status == 200
+        return await self.order("/renew", {"window": window, "ttl_s": ttl_s}, also=(404,)) == 200
 
     async def lift(self, window: str, why: str) -> None:
-        status, _ = await self._call("POST", "/lift", {"window": window, "why": why})
-        if status != 200:
-            raise InjectorLost(f"POST /lift: status {status}")
+        await self.order("/lift", {"window": window, "why": why})
 
     async def gone(self) -> tuple[bool, str]:
         """Whether it passes, asked through itself."""
@@ -160,61 +91,7 @@ class ProxyPart:
     def forewarn(self, turn: Turn) -> Iterator[str]:
         """Say of what was heard so far which fault would let it pass."""
         rules = [rule for rule in turn.rules if isinstance(rule, Rule)]
-        yield from forewarnings(rules, Tail(Path(self._settings.events or os.devnull)).rows())
-
-    def kill(self) -> None:
-        """End a child that does not answer; whoever waits for it starts another."""
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
-
-    async def quit(self, *, within_s: float = 8.0) -> int:
-        """Ask it to end, insist after half the time; its exit code."""
-        assert self._process is not None
-        with contextlib.suppress(InjectorLost):
-            await self._call("POST", "/quit", {})
-        for number in (None, signal.SIGTERM, signal.SIGKILL):
-            if number is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    self._process.send_signal(number)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(within_s / 2):
-                    return await self._process.wait()
-        return await self._process.wait()
-
-    async def _call(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, within_s: float = _CALL_S
-    ) -> tuple[int, dict[str, Any]]:
-        return await call_control(self._control, method, path, body, within_s=within_s)
-
-
-async def call_control(
-    control: Path, method: str, path: str, body: Mapping[str, Any] | None = None, *, within_s: float = _CALL_S
-) -> tuple[int, dict[str, Any]]:
-    """Ask a proxy's control socket; status and JSON body. Raises InjectorLost."""
-    content = b"" if body is None else json.dumps(body).encode()
-    head = f"{method} {path} HTTP/1.1\r\nHost: control\r\nConnection: close\r\n"
-    head += f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
-    try:
-        async with asyncio.timeout(within_s):
-            reader, writer = await asyncio.open_unix_connection(control)
-            try:
-                writer.write(head.encode() + content)
-                await writer.drain()
-                answer = await reader.read(1 << 20)
-                while piece := await reader.read(1 << 20):
-                    answer += piece
-            finally:
-                writer.close()
-    except (OSError, TimeoutError) as error:
-        raise InjectorLost(f"{method} {path}: {type(error).__name__}") from None
-    top, _, rest = answer.partition(b"\r\n\r\n")
-    try:
-        status = int(top.split(b" ", 2)[1])
-        found = json.loads(rest) if rest.strip() else {}
-    except (IndexError, ValueError):
-        raise InjectorLost(f"{method} {path}: an answer that is none") from None
-    return status, found if isinstance(found, dict) else {}
+        yield from forewarnings(rules, Tail(self._events).rows())
 
 
 class WorkerPart:
@@ -328,7 +205,7 @@ class WorkerPart:
             return False
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            return os.getsid(pid) != os.getsid(0) and b"drillmaster.proxy" not in words
+            return os.getsid(pid) != os.getsid(0) and not any(word.startswith(b"drillmaster.") for word in words)
         except OSError:
             return False
 
@@ -360,19 +237,7 @@ class WorkerPart:
             self._writer.close()
 
 
-def last_lines(log: Path, count: int) -> tuple[str, ...]:
-    """The last lines of a log that say something, screened, without a character that a terminal would obey."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            text = file.read().decode("utf-8", "replace")
-    except OSError:
-        return ()
-    found = (re.sub(r"[^\x20-\x7e\xa0-\U0010ffff]", " ", screen_text(line)).strip()[:200] for line in text.splitlines())
-    return tuple(line for line in found if line)[-count:]
-
-
-async def bind(host: str, port: int, *, retry_s: float = 0.0) -> socket.socket:
+async def bind(host: str, port: int, *, retry_s: float = 0.0, place: str = "/proxy/listen") -> socket.socket:
     """Bind and listen, trying again for `retry_s` seconds. Raises Problem where the port is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     give_up = asyncio.get_running_loop().time() + retry_s
@@ -388,7 +253,7 @@ async def bind(host: str, port: int, *, retry_s: float = 0.0) -> socket.socket:
             sock.close()
             if asyncio.get_running_loop().time() >= give_up:
                 raise Problem(
-                    f"/proxy/listen {host}:{port}",
+                    f"{place} {host}:{port}",
                     found=error.strerror or "an error",
                     wanted="a free port on an address of this machine",
                     remedy=f"see who holds it (ss -ltnp 'sport = :{port}'), or choose another port in the plan",

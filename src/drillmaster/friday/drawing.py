@@ -6,17 +6,31 @@
 3. Numbers begin with 1 for the first mission of a load; `counter` and `sequence` follow them.
 """
 
+import string
 import uuid
 from collections.abc import Mapping
 from hashlib import sha256
 from math import gcd
 from typing import Any
 
-from drillmaster.friday.missions import Choice, Counter, Datum, Flow, Integer, MissionFile, Sequence, Step, Table, Uuid
+from drillmaster.friday.missions import (
+    Choice,
+    Counter,
+    Datum,
+    Flow,
+    Integer,
+    MissionFile,
+    Sequence,
+    Step,
+    Table,
+    Text,
+    Uuid,
+)
 
 __all__ = ["Deal", "draw", "draw_data", "draw_think_ns", "mission_id"]
 
 _KEPT_ROUNDS = 64
+_ALPHABET = string.ascii_letters + string.digits
 
 
 def draw(seed: int | str, number: int, name: str) -> int:
@@ -37,6 +51,9 @@ def draw_data(data: Mapping[str, Datum], seed: int | str, number: int) -> dict[s
                 found[name] = _chosen(datum, draw(seed, number, name))
             case Sequence():
                 found[name] = datum.of[(number - 1) % len(datum.of)]
+            case Text():
+                drawn = (draw(seed, number, f"{name}/{nth}") for nth in range(datum.chars))
+                found[name] = "".join(_ALPHABET[one % len(_ALPHABET)] for one in drawn)
             case Counter():
                 found[name] = datum.first + number - 1
             case Table():

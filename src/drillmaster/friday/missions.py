@@ -43,6 +43,7 @@ __all__ = [
     "Sequence",
     "Step",
     "Table",
+    "Text",
     "Uuid",
     "arriving",
     "file_problems",
@@ -54,6 +55,7 @@ MISSIONS_PER_LOAD = 10_000_000
 """Numbers that each load has for its missions; the next load's begin behind them."""
 MAX_CONCURRENT = 5_000
 MAX_STEPS = 1_000
+MAX_ROUND = 100_000
 MAX_RATE_PER_S = 5_000.0
 MAX_SECONDS = 86_400.0
 _NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_.$-]{0,63}")
@@ -92,6 +94,12 @@ class Sequence(_Part, frozen=True, kw_only=True, tag="sequence", tag_field="make
     of: Annotated[tuple[Scalar, ...], msgspec.Meta(min_length=1)]
 
 
+class Text(_Part, frozen=True, kw_only=True, tag="text", tag_field="make"):
+    """Letters and digits, drawn."""
+
+    chars: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 10
+
+
 class Counter(_Part, frozen=True, kw_only=True, tag="counter", tag_field="make"):
     """`first` for the load's first mission, one more for each that follows: no two missions have the same."""
 
@@ -106,7 +114,7 @@ class Table(_Part, frozen=True, kw_only=True, tag="table", tag_field="make"):
     order: Literal["sequence", "random"] = "sequence"
 
 
-Datum = Uuid | Integer | Choice | Sequence | Counter | Table
+Datum = Uuid | Integer | Choice | Sequence | Text | Counter | Table
 
 
 class Expect(_Part, frozen=True, kw_only=True):
@@ -182,6 +190,8 @@ class Arrivals(_Part, frozen=True, kw_only=True):
     per_s: float = 0.0
     to_per_s: float | None = None
     name: str = ""
+    max_open: int | None = None
+    """How many missions may be under way in this phase; None: as many as in the others."""
 
 
 class Held(_Part, frozen=True, kw_only=True, tag="missions", tag_field="run"):
@@ -327,6 +337,8 @@ def _arrival_problems(arrivals: tuple[Arrivals, ...], place: str, at: str) -> It
         here = f"{at}/arrivals/{nth}"
         if not 0 < part.for_s <= MAX_SECONDS:
             yield wrong(place, f"{here}/for_s", part.for_s, "more than 0, at most 86,400 seconds", "choose one")
+        if part.max_open is not None:
+            yield from _open_problems(part.max_open, place, here)
         for name, rate in (("per_s", part.per_s), ("to_per_s", part.to_per_s)):
             if rate is not None and not 0 <= rate <= MAX_RATE_PER_S:
                 yield wrong(place, f"{here}/{name}", rate, "0 to 5,000 a second", "choose one")
@@ -337,6 +349,8 @@ def _arrival_problems(arrivals: tuple[Arrivals, ...], place: str, at: str) -> It
 def file_problems(file: MissionFile, *, place: str) -> Iterator[Problem]:
     """What is wrong with a file of missions that fits its shape."""
     yield from _data_problems(file.data, place, "/data")
+    if sum(flow.weight for flow in file.flows) > MAX_ROUND:
+        yield wrong(place, "/flows", "weights of more than 100,000 in all", "100,000 at most", "divide all of them")
     seen: dict[str, int] = {}
     for nth, flow in enumerate(file.flows):
         at = f"/flows/{nth}"

@@ -5,6 +5,7 @@ import json
 import signal
 import socket
 import ssl
+import struct
 import subprocess
 import sys
 import threading
@@ -264,6 +265,19 @@ def test_a_kept_connection_that_was_closed_is_replaced_once_and_said(lab: Lab) -
         ran = lab.run(port, {"level": 1, "calls": 5})
     assert ran.kinds == {"ok": 5}
     assert sum(row.again for row in ran.rows) >= 3
+
+
+def test_a_reset_between_two_calls_belongs_to_none(lab: Lab) -> None:
+    def resets(reader: Reader, sock: socket.socket) -> None:
+        reader.request()
+        sock.sendall(answer())
+        time.sleep(0.05)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    with origin(resets) as port:
+        ran = lab.run(port, {"kind": "open", "level": 4, "rate_per_s": 4, "seconds": 1})
+    assert (ran.code, ran.kinds) == (0, {"ok": 4})
+    assert all(row.connect_ns and not row.again for row in ran.rows)
 
 
 def test_tls_is_checked_and_timed(lab: Lab, tmp_path: Path) -> None:

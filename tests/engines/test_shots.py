@@ -54,6 +54,21 @@ def test_a_body_is_rendered_with_its_length_and_its_number() -> None:
     assert shots.ready(1, 5)[2].endswith("ü5-5".encode())
 
 
+@given(numbers=st.lists(st.integers(0, 10**12), min_size=1, max_size=20), method=st.sampled_from(["POST", "GET"]))
+@example(numbers=[9, 10, 99, 100, 9, 0], method="POST")
+def test_a_number_is_rendered_the_same_whatever_came_before_it(numbers: list[int], method: str) -> None:
+    shot = Shot(method=method, target="/", authority="h", payloads=("{n}", "a%d{n}b{n}", "{n}%"))
+    shots = Shots(shot)
+    for number in numbers:
+        at, size, wire = shots.take(number)
+        body = shot.payloads[at].replace("{n}", str(number)).encode()
+        if method == "GET":
+            assert (size, wire) == (0, b"GET /?%b HTTP/1.1\r\nHost: h\r\n\r\n" % body)
+        else:
+            head = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % len(body)
+            assert (size, wire) == (len(body), head + body)
+
+
 @pytest.mark.parametrize(
     ("target", "payload", "line"),
     [

@@ -3,7 +3,7 @@
 1. The endpoint's addresses are tried in their order, for each connection anew; the time to connect spans all tries.
 2. A call is `refused` where no address gave a connection, and `dropped` where this machine had none to give: it was out of
    descriptors, memory or ports.
-3. A connection that fails at once is over in the next turn, so that no end of a call begins another within it.
+3. No end of a call begins another within it: whose call is over goes on when all that was ready has been read.
 4. A kept connection that ends before one byte of an answer is replaced once where it was closed before the call can have been
    worked on: the other side's kernel never acknowledged it, or the end comes so soon that it was under way. A server that closes
    after its answer and does not say so first ends its own side, then reads what still comes and drops it, as RFC 9112, 9.6 asks:
@@ -79,6 +79,7 @@ class Conn:
     __slots__ = (
         "_again",
         "_at",
+        "_awaits",
         "_body",
         "_buf",
         "_connect_ns",
@@ -107,8 +108,9 @@ class Conn:
         "_wire",
         "_word_ns",
         "_words",
-        "deadline_ns",
+        "ended_ns",
         "is_open",
+        "since_ns",
     )
 
     def __init__(self, engine: "Engine") -> None:
@@ -116,7 +118,12 @@ class Conn:
         self.is_open = False
         self._uses = 0
         self._fd = -1
-        self.deadline_ns = 0
+        self.ended_ns = 0
+        """When the last call was over."""
+        self.since_ns = 0
+        """The time limit counts from here."""
+        self._awaits = False
+        """Whether the whole call is out and nothing of its answer has come."""
         self._connect_ns = self._tls_ns = 0
         self._again = 0
         self._more = b""
@@ -125,26 +132,22 @@ class Conn:
         self._tls: ssl.SSLSocket | None = None
         self._recv: Callable[[int], bytes]
         self._send: Callable[[bytes], int]
+        self._clear()
 
-    def begin(self, due_ns: int, payload: int, up: int, wire: bytes, now_ns: int) -> None:
-        """Make one call: send, or connect first."""
-        engine = self._engine
-        self._due_ns = due_ns
-        self.deadline_ns = due_ns + engine.limit_ns
-        self._payload = payload
-        self._up = up
-        self._wire = wire
-        self._again = 0
-        engine.busy[self] = None
+    def begin(self, due_ns: int, shot: tuple[int, int, bytes], now_ns: int) -> None:
+        """Make one call: send, or connect first. `shot`: which payload, how many bytes of body, and all that is sent."""
+        self._due_ns = self.since_ns = due_ns
+        self._payload, self._up, self._wire = shot
+        self._again = self._connect_ns = self._tls_ns = 0
+        self._engine.busy[self] = None
         if self.is_open:
-            self._connect_ns = self._tls_ns = 0
             self._shoot(now_ns)
         else:
-            self._uses = self._sent_ns = self._connect_ns = self._tls_ns = 0
-            self._clear()
+            self._uses = self._sent_ns = 0
             self._connect(now_ns)
 
     def _clear(self) -> None:
+        """Know nothing of an answer. So it is whenever a call begins."""
         self._first_ns = self._word_ns = self._last_ns = self._words = self._down = 0
         self._buf = b""
         self._head: Head | None = None
@@ -182,7 +185,7 @@ class Conn:
             engine.calls[self._fd] = self._on_connect
             engine.epoll.register(self._fd, select.EPOLLOUT)
             return
-        engine.unopened.append((self, "dropped" if failed in _OURS else "refused"))
+        self.fail("dropped" if failed in _OURS else "refused", monotonic_ns())
 
     def _on_connect(self, event: int) -> None:
         if self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
@@ -239,7 +242,6 @@ class Conn:
     # One call
 
     def _shoot(self, now_ns: int) -> None:
-        self._clear()
         self._uses += 1
         self._sent_ns = now_ns
         try:
@@ -253,6 +255,8 @@ class Conn:
         if sent < len(self._wire):
             self._out = self._wire[sent:]
             self._engine.epoll.modify(self._fd, select.EPOLLIN | select.EPOLLOUT)
+        else:
+            self._awaits = True
 
     def _write(self) -> None:
         try:
@@ -276,33 +280,36 @@ class Conn:
         except _AGAIN:
             return
         except OSError as error:  # over TLS an end that was not said is one too, and ends no body in order
-            self._lost("cut" if isinstance(error, ssl.SSLEOFError) else "reset", monotonic_ns())
+            if self in self._engine.busy:
+                self._lost("cut" if isinstance(error, ssl.SSLEOFError) else "reset", monotonic_ns())
+            else:
+                self._idle_heard(b"")
             return
         now_ns = monotonic_ns()
+        engine = self._engine
+        if self._awaits and data == engine.known_answer:
+            self._first_ns = now_ns
+            outcome, status, tokens, self._down = engine.its_meaning
+            self._over(outcome, now_ns, status, tokens)
+        else:
+            self._came(data, now_ns)
+        tls = self._tls
+        if tls is not None:  # epoll does not see what OpenSSL has decrypted already
+            while self.is_open and tls.pending():
+                self._came(self._recv(READ_BYTES), now_ns)
+
+    def _came(self, data: bytes, now_ns: int) -> None:
+        """Take what was read, empty where the peer closed."""
+        self._awaits = False
         if self not in self._engine.busy:
             self._idle_heard(data)
         elif data:
             self._take(data, now_ns)
         else:
             self._ended(now_ns)
-        tls = self._tls
-        if tls is not None:  # epoll does not see what OpenSSL has decrypted already
-            while self.is_open and tls.pending():
-                data = self._recv(READ_BYTES)
-                if self not in self._engine.busy:
-                    self._idle_heard(data)
-                elif data:
-                    self._take(data, now_ns)
-                else:
-                    self._ended(now_ns)
 
     def _take(self, data: bytes, now_ns: int) -> None:
         engine = self._engine
-        if data == engine.known_answer and self._head is None and not self._buf and not self._out:
-            self._first_ns = now_ns
-            outcome, status, tokens, self._down = engine.its_meaning
-            self._over(outcome, now_ns, status, tokens)
-            return
         if not self._first_ns:
             self._first_ns = now_ns
         try:
@@ -385,12 +392,13 @@ class Conn:
         self._over(outcome, now_ns, head.status, tokens)
 
     def _over(self, outcome: int, now_ns: int, status: int, tokens: int) -> None:
-        """The call is over: record it, and let the next one begin."""
+        """The call is over: record it, and have its caller go on."""
         engine = self._engine
         del engine.busy[self]
+        self.ended_ns = now_ns
         zero = engine.mono0_ns
         first_ns, word_ns, sent_ns = self._first_ns, self._word_ns, self._sent_ns
-        engine.record(
+        engine.rows.append(
             pack(
                 self._due_ns - zero,
                 sent_ns - zero if sent_ns else 0,
@@ -409,12 +417,18 @@ class Conn:
                 outcome,
                 self._again,
             )
-            + self._more,
-            bad=outcome > SHORT,
+            + self._more
         )
-        if self._gaps:
-            engine.gaps.extend(self._gaps)
-        engine.end_of_call(self, now_ns)
+        if outcome > SHORT:
+            engine.failed += 1
+        if self._awaits:  # no answer, or a known one: nothing else came to be
+            self._awaits = False
+            self._first_ns = self._down = 0
+        else:
+            if self._gaps:
+                engine.gaps.extend(self._gaps)
+            self._clear()
+        engine.ended.append(self)
 
     # Ends
 
@@ -467,7 +481,7 @@ class Conn:
             return
         engine, fd = self._engine, self._fd
         self._fd = -1
-        self.is_open = False
+        self.is_open = self._awaits = False
         self._out = b""
         self._tls = None
         engine.open_conns -= 1

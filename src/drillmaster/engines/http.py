@@ -1,7 +1,8 @@
 """The HTTP/1.1 engine: closed and open loop, plain and TLS, whole answers and streams, every call on record.
 
 1. One epoll, no event loop: a readiness is one dictionary lookup and one call. A request is one `send`, an answer that came in
-   one piece one `recv`.
+   one piece one `recv`. A turn reads all that is ready, then lets callers go on: no answer waits for another one's next call,
+   and calls that are sent one right after the other wake a server once, where each by itself would do it again.
 2. Heads are read by `http1`, once each, and of a head that is like the last one only what differs, as a date or an id does. What an
    answer means that came twice in one piece, byte for byte, is remembered.
 3. What an answer is worth is asked of its dialect at its end, and remembered for small bodies that come again. Of `plain` nothing
@@ -81,8 +82,8 @@ class Engine:
         self.calls: dict[int, Callable[[int], None]] = {}
         self.busy: dict[Conn, None] = {}
         self.idle: list[Conn] = []
-        self.unopened: list[tuple[Conn, str]] = []
-        """Connections that failed at once, and what that makes of their calls."""
+        self.ended: list[Conn] = []
+        """Whose call is over and whose caller has not gone on."""
         self.open_conns = 0
         self.rows: list[bytes] = []
         self.gaps = array("I")
@@ -91,7 +92,7 @@ class Engine:
         self._last_worth: tuple[tuple[int, bytes, bytes] | None, tuple[int, int]] = (None, (_OK, -1))
         """What came last comes again most often, and to compare costs less than to look up: that hashes all of it."""
         self._last_whole = b""
-        self.known_answer = b""
+        self.known_answer: bytes | None = None
         """An answer that came twice in one piece, and leaves its connection open: most often it comes again."""
         self.its_meaning = _OK, 0, -1, 0
         """Its outcome, status and tokens, and the bytes of its body."""
@@ -118,7 +119,6 @@ class Engine:
         self.stride = 1
         """From one call's number to the next one's."""
         self.starter = Starter(self, sys.stdin.fileno()) if spec.together else None
-        self.done = 0
         self.failed = 0
         self.stopping = False
         self.tls = _context(spec.ca_file) if spec.tls else None
@@ -132,7 +132,9 @@ class Engine:
                 Path(spec.samples).unlink()
                 raise
         self._writable = True
-        self.end_of_call: Callable[[Conn, int], None] = self._nobody_next
+        self._flushed = 0
+        self.go_on: Callable[[list[Conn]], None] = self._keep
+        """Given those whose call is over, has their callers go on."""
         self._sweep_ns = self._told_ns = 0
         self._longest_turn_ns = 0
         self._long_turns_ns = array("q")
@@ -140,6 +142,11 @@ class Engine:
         self._look_ns = 0
 
     # The run
+
+    @property
+    def done(self) -> int:
+        """How many calls are on record."""
+        return self._flushed + len(self.rows)
 
     def run(self) -> int:
         """All stages; the exit code: 0, or 3 where it was stopped. Raises Problem where a record cannot be written."""
@@ -273,31 +280,35 @@ class Engine:
     def _closed(self, stage: Stage, begun_ns: int) -> None:
         left = stage.calls if stage.calls is not None else 1 << 62
         until_ns = begun_ns + round(stage.seconds * 1e9) if stage.seconds is not None else 1 << 62
+        take, stride = self.shots.take, self.stride
 
-        def begin(conn: Conn, now_ns: int) -> None:
+        def go_on(conns: list[Conn]) -> None:
             nonlocal left
-            if left <= 0 or now_ns >= until_ns or self.stopping:
-                self.keep(conn, now_ns)
-                return
-            left -= 1
-            self._call(conn, now_ns, now_ns)
+            for conn in conns:
+                now_ns = monotonic_ns()
+                if left <= 0 or now_ns >= until_ns or self.stopping:
+                    self.keep(conn)
+                    continue
+                left -= 1
+                number = self.number
+                self.number = number + stride
+                conn.begin(now_ns, take(number), now_ns)
 
-        self.end_of_call = begin
-        for _ in range(min(stage.level, left)):
-            begin(self.idle.pop() if self.idle else Conn(self), monotonic_ns())
-        while self.busy and not self.stopping:
+        self.go_on = go_on
+        go_on([self.idle.pop() if self.idle else Conn(self) for _ in range(min(stage.level, left))])
+        while (self.busy or self.ended) and not self.stopping:
             self.turn(LONGEST_WAIT_S, stage)
 
     # Open loop
 
     def _open(self, stage: Stage, begun_ns: int, turns: Turns | None) -> None:
         arrive = self._arrive if turns is None else turns.arrive
-        self.end_of_call = self.keep
+        self.go_on = self._keep
         due = itertools.islice(arrivals(stage, begun_ns, self.spec.seed), stage.nth, None, stage.of)
         agenda = self.agenda
         with self.timed() as timer:
             next_ns = next(due, None)
-            while (next_ns is not None or self.busy) and not self.stopping:
+            while (next_ns is not None or self.busy or self.ended) and not self.stopping:
                 now_ns = monotonic_ns()
                 while next_ns is not None and next_ns <= now_ns:
                     arrive(stage, next_ns, now_ns)
@@ -318,27 +329,29 @@ class Engine:
             self.number = number + self.stride
             at_ns = due_ns - self.mono0_ns
             payload = self.shots.place(number)
-            self.record(
-                pack(at_ns, 0, 0, 0, at_ns, 0, 0, 0, 0, 0, -1, payload, self.stage, -1, CODE["dropped"], 0), bad=True
+            self.record_unsent(
+                pack(at_ns, 0, 0, 0, at_ns, 0, 0, 0, 0, 0, -1, payload, self.stage, -1, CODE["dropped"], 0)
             )
             return
-        idle = self.idle
-        self._call(idle.pop() if idle else Conn(self), due_ns, now_ns)
+        number = self.number
+        self.number = number + self.stride
+        conn = self.idle.pop() if self.idle else Conn(self)
+        conn.begin(due_ns, self.shots.take(number), now_ns)
 
-    def keep(self, conn: Conn, now_ns: int) -> None:
+    def keep(self, conn: Conn) -> None:
         """Have what a call leaves behind ready for the next one."""
         if conn.is_open:
             self.idle.append(conn)
 
-    def _nobody_next(self, conn: Conn, now_ns: int) -> None:
-        """Nothing is under way."""
+    def _keep(self, conns: list[Conn]) -> None:
+        self.idle += [conn for conn in conns if conn.is_open]
 
     # One turn
 
     def turn(self, wait_s: float, stage: Stage) -> int:
         """Do what is ready, after a wait of at most so long, and of `LONGEST_WAIT_S`; when it is over."""
         asked_ns = monotonic_ns()
-        events = self.epoll.poll(0 if self.unopened else wait_s, 512)
+        events = self.epoll.poll(0 if self.ended else wait_s, 512)
         begun_ns = monotonic_ns()
         if begun_ns >= self._look_ns:
             self._look_ns = begun_ns + LOOK_NS
@@ -352,47 +365,42 @@ class Engine:
             if call is not None:
                 call(event)
         now_ns = monotonic_ns()
-        if self.unopened:
-            unopened, self.unopened = self.unopened, []
-            for conn, how in unopened:
-                conn.fail(how, now_ns)
+        sweeps = now_ns - self._sweep_ns > SWEEP_NS
+        if sweeps:
+            self._sweep_ns = now_ns
+            since_ns = now_ns - self.limit_ns
+            for conn in [conn for conn in self.busy if conn.since_ns <= since_ns]:
+                conn.fail("timeout", now_ns)
+        if self.ended:
+            ended, self.ended = self.ended, []
+            self.go_on(ended)
+            now_ns = monotonic_ns()
         if now_ns - begun_ns > self._longest_turn_ns or now_ns - begun_ns > LONG_TURN_NS:
             self._took(now_ns - begun_ns)
-        if now_ns - self._sweep_ns > SWEEP_NS:
-            self._sweep_ns = now_ns
-            for conn in [conn for conn in self.busy if conn.deadline_ns <= now_ns]:
-                conn.fail("timeout", now_ns)
-            if now_ns - self._told_ns > TELL_NS:
-                self._told_ns = now_ns
-                self.flush()
-                self.say("progress", stage, now_ns)
-                self._took(monotonic_ns() - now_ns)  # a disk, or whoever hears, may take its time
+        if sweeps and now_ns - self._told_ns > TELL_NS:
+            self._told_ns = now_ns
+            self.flush()
+            self.say("progress", stage, now_ns)
+            self._took(monotonic_ns() - now_ns)  # a disk, or whoever hears, may take its time
         return now_ns
 
     def _end_stage(self) -> None:
         """Whatever is left is stopped; nothing of this stage reaches into the next."""
-        self.end_of_call = self._nobody_next
         self.agenda.clear()
-        self.unopened.clear()
         now_ns = monotonic_ns()
         for conn in tuple(self.busy):
             conn.fail("stopped", now_ns)
+        self.ended.clear()
 
-    def _call(self, conn: Conn, due_ns: int, now_ns: int) -> None:
-        number = self.number
-        self.number = number + self.stride
-        payload, size, wire = self.shots.take(number)
-        conn.begin(due_ns, payload, size, wire, now_ns)
-
-    def record(self, row: bytes, *, bad: bool) -> None:
-        """Take down one call that is over."""
+    def record_unsent(self, row: bytes) -> None:
+        """Take down one call that was never sent."""
         self.rows.append(row)
-        self.done += 1
-        self.failed += bad
+        self.failed += 1
 
     def flush(self) -> None:
         """Put what is recorded into the files. Raises Problem, say on a full disk: a record that is lost is no record."""
         rows, self.rows = self.rows, []
+        self._flushed += len(rows)
         gaps, self.gaps = self.gaps, array("I")
         if rows:
             self._write(self._samples, b"".join(rows), self.spec.samples)

@@ -74,6 +74,9 @@ class Shots:
         self._ready = [
             (at, *self._render(pieces[0])) if len(pieces) == 1 else None for at, pieces in enumerate(self._bodies)
         ]
+        none: list[bytes] = []
+        self._forms = [(0, 0, none)] * len(self._bodies)
+        """Of a payload that names the call, what `_form` gave last: most numbers that follow each other are as long."""
 
     def place(self, number: int) -> int:
         """Which payload the call of this number has."""
@@ -85,21 +88,33 @@ class Shots:
 
     def take(self, number: int) -> tuple[int, int, bytes]:
         """Which payload, how many bytes of body, and all that is sent."""
-        at = number % len(self._ready)
-        ready = self._ready[at]
-        if ready is not None:
-            return ready
-        return (at, *self._render((b"%d" % number).join(self._bodies[at])))
+        return self.ready(number % len(self._ready), number)
 
     def ready(self, at: int, number: int) -> tuple[int, int, bytes]:
         """The same of the payload at that place, whose number is given."""
-        return self._ready[at] or (at, *self._render((b"%d" % number).join(self._bodies[at])))
+        ready = self._ready[at]
+        if ready is not None:
+            return ready
+        digits = b"%d" % number
+        long, up, pieces = self._forms[at]
+        if len(digits) != long:
+            long, up, pieces = self._forms[at] = self._form(self._bodies[at], len(digits))
+        return at, up, digits.join(pieces)
+
+    def _form(self, pieces: list[bytes], digits: int) -> tuple[int, int, list[bytes]]:
+        """All that is sent for numbers of so many digits, cut where the number goes, behind these and the bytes of body."""
+        up, before, behind = self._around(sum(map(len, pieces)) + digits * (len(pieces) - 1))
+        return digits, up, [before + pieces[0], *pieces[1:-1], pieces[-1] + behind]
+
+    def _around(self, size: int) -> tuple[int, bytes, bytes]:
+        """How many bytes of body a payload of that size is, and what is sent before and behind it."""
+        if self._bare:
+            return 0, self._line + self._join if size else self._line, b"%b\r\n" % self._rest
+        return size, b"%b%bContent-Length: %d\r\n\r\n" % (self._line, self._rest, size), b""
 
     def _render(self, body: bytes) -> tuple[int, bytes]:
-        if self._bare:
-            query = self._join + body if body else b""
-            return 0, b"%b%b%b\r\n" % (self._line, query, self._rest)
-        return len(body), b"%b%bContent-Length: %d\r\n\r\n%b" % (self._line, self._rest, len(body), body)
+        up, before, behind = self._around(len(body))
+        return up, before + body + behind
 
 
 class ShuffledShots(Shots):

@@ -74,7 +74,7 @@ class TurnConn(Conn):
         self._waited_ns = self._attempts = 0
         self._first_sent = None
         self._counted = False
-        self.begin(due_ns, *self._engine.shots.ready(self.first + self.turn, self.session), now_ns)
+        self.begin(due_ns, self._engine.shots.ready(self.first + self.turn, self.session), now_ns)
 
     def _shoot(self, now_ns: int) -> None:
         if not self._counted:  # what is sent twice since a kept connection had been closed was never seen there
@@ -106,17 +106,17 @@ class TurnConn(Conn):
             if self._first_sent is None:
                 self._first_sent = self._sent_ns, self._connect_ns, self._tls_ns
             self._waiting = now_ns, until_ns
-            self.deadline_ns = until_ns + self._engine.limit_ns
+            self.since_ns = until_ns
             self._engine.later(until_ns, self._send_again)
 
     def _send_again(self, now_ns: int) -> None:
         self._end_wait(now_ns)
         self._counted = False
+        self._clear()
         if self.is_open:
             self._shoot(now_ns)
         else:
             self._uses = 0
-            self._clear()
             self._connect(now_ns)
 
     def _end_wait(self, now_ns: int) -> None:
@@ -199,7 +199,7 @@ class Turns:
         engine, stage = self._engine, self._stage
         self._left = stage.calls if stage.calls is not None else _NEVER
         self._until_ns = begun_ns + round(stage.seconds * 1e9) if stage.seconds is not None else _NEVER
-        engine.end_of_call = self._after
+        engine.go_on = self._after
         armed_ns = 0
         with engine.timed() as timer:
             for _ in range(stage.level):
@@ -207,7 +207,7 @@ class Turns:
                     conn = engine.idle.pop() if engine.idle else engine.new_turn(engine)
                     assert isinstance(conn, TurnConn)
                     self._next_session(conn, monotonic_ns(), at_once=True)
-            while (engine.busy or engine.agenda) and not engine.stopping:
+            while (engine.busy or engine.ended or engine.agenda) and not engine.stopping:
                 if engine.agenda and engine.agenda[0][0] != armed_ns:
                     armed_ns = engine.agenda[0][0]
                     timer.arm(armed_ns - monotonic_ns())
@@ -218,7 +218,7 @@ class Turns:
         number = engine.number
         paused_ns = 0 if at_once else self._pause_ns(number, 0)
         if self._left <= 0 or engine.stopping or now_ns + paused_ns >= self._until_ns:
-            engine.keep(conn, now_ns)
+            engine.keep(conn)
             return
         engine.number = number + engine.stride
         turns = min(self._drawn(conn, number), self._left)
@@ -226,11 +226,15 @@ class Turns:
         self._left -= turns
         self._ask(conn, paused_ns, now_ns)
 
-    def _after(self, conn: Conn, now_ns: int) -> None:
-        assert isinstance(conn, TurnConn)
+    def _after(self, conns: list[Conn]) -> None:
+        for conn in conns:
+            assert isinstance(conn, TurnConn)
+            self._go_on(conn, monotonic_ns())
+
+    def _go_on(self, conn: TurnConn, now_ns: int) -> None:
         if conn.outcome > SHORT:
             for turn in range(conn.turn + 1, conn.turns):
-                self._unsent(conn, turn, "unsent_turn", now_ns)
+                self._unsent(conn, turn, "unsent_turn", conn.ended_ns)
         elif conn.turn + 1 < conn.turns:
             paused_ns = self._pause_ns(conn.session, conn.turn + 1)
             if now_ns + paused_ns < self._until_ns:
@@ -240,11 +244,11 @@ class Turns:
         self._next_session(conn, now_ns)
 
     def _ask(self, conn: TurnConn, paused_ns: int, now_ns: int) -> None:
-        due_ns = now_ns + paused_ns
         if paused_ns:
+            due_ns = conn.ended_ns + paused_ns
             self._engine.later(due_ns, partial(conn.ask, due_ns, paused_ns))
         else:
-            conn.ask(due_ns, 0, now_ns)
+            conn.ask(now_ns, 0, now_ns)
 
     def _pause_ns(self, session: int, turn: int) -> int:
         """How long the caller pauses before that turn: a function of seed, session and turn alone."""
@@ -266,7 +270,7 @@ class Turns:
         self._drawn(conn, number)
         if len(engine.busy) >= stage.level:
             self._unsent(conn, conn.turn, "dropped", due_ns)
-            engine.keep(conn, now_ns)
+            engine.keep(conn)
             return
         conn.ask(due_ns, 0, now_ns)
 
@@ -274,8 +278,7 @@ class Turns:
         engine = self._engine
         at_ns -= engine.mono0_ns
         payload = conn.first + turn
-        engine.record(
+        engine.record_unsent(
             pack(at_ns, 0, 0, 0, at_ns, 0, 0, 0, 0, 0, -1, payload, engine.stage, -1, CODE[outcome], 0)
-            + MORE.pack(0, 0, conn.session, turn, 0),
-            bad=True,
+            + MORE.pack(0, 0, conn.session, turn, 0)
         )

@@ -68,15 +68,12 @@ class Dialogue:
 class MessageShots(Shots):
     """Messages ready to be sent: masked anew each time."""
 
-    def __init__(self, shot: "Shot") -> None:
-        super().__init__(shot)
-        self._ready = [None] * len(self._bodies)
-
     def take(self, number: int) -> tuple[int, int, bytes]:
         return self.ready(self.place(number), number)
 
-    def _render(self, body: bytes) -> tuple[int, bytes]:
-        return len(body), ws.frame(body)
+    def ready(self, at: int, number: int) -> tuple[int, int, bytes]:
+        body = (b"%d" % number).join(self._bodies[at])
+        return at, len(body), ws.frame(body)
 
 
 class ShuffledMessages(MessageShots):

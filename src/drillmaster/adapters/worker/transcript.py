@@ -9,11 +9,12 @@
 5. A mission that goes on in a forked child is the parent's to tell: the child writes nothing of it.
 """
 
+import contextlib
 import errno
 import itertools
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar, Token
 from time import monotonic_ns
 from types import TracebackType
@@ -36,8 +37,8 @@ Headers = Mapping[Any, Any] | Iterable[tuple[Any, Any]]
 class _Lines(Marks):
     """The file of this process, with the manners of `mark`: no line waits for a disk that is slow, none is lost unsaid."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, write: Callable[[int, bytes], int] = os.write) -> None:
+        super().__init__(write)
         self._files: dict[tuple[bytes, int], bytes] = {}
         self._token = os.urandom(4).hex()
         self.run = ""
@@ -62,6 +63,8 @@ class _Lines(Marks):
         if name is None:
             if len(self._files) > 64:
                 self._files.clear()
+            with contextlib.suppress(OSError):  # whoever opens the file says what is wrong
+                os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - bytes
             name = self._files[key] = os.path.join(  # noqa: PTH118 - bytes
                 folder, b"worker-%d-%b.ndjson" % (key[1], self._token.encode())
             )
@@ -89,7 +92,7 @@ class _Lines(Marks):
             return
         self._said.add(kind)
         try:
-            sys.stderr.write(f"drillmaster.transcript: {text.replace('DRILL_LOG=', '')}\n")
+            sys.stderr.write(f"drillmaster.transcript: {text.replace('DRILL_LOG=', 'DRILL_TRANSCRIPTS: ')}\n")
         except Exception:  # noqa: BLE001 - there is nobody to tell
             self._said.add("stderr")
 

@@ -1,12 +1,14 @@
 """Carry a plan out: open a run, walk its phases, lift on every way out, seal what there is.
 
-`conduct` is the door. Behind it the conductor has four parts: traffic, the proxy that injects, a worker, a Scribe.
+`conduct` is the door of eviction drills and matrices, `conduct_friday` that of Friday drills. Behind both the conductor has
+users, an injector, further parts, a worker and a Scribe, each by its protocol.
 """
 
 from drillmaster.run.notes import Scene, Scribe
-from drillmaster.run.opening import RunResult, conduct
+from drillmaster.run.opening import conduct
 from drillmaster.run.progress import Plain, Progress, Silent, Terminal, progress_for
 from drillmaster.run.ready import Options, Picked
+from drillmaster.run.staging import RunResult
 
 __all__ = [
     "Options",

@@ -179,9 +179,9 @@ async def nobody_there(plan: Plan, addresses: Sequence[str]) -> Line:
     return Line(check="target_free", status="pass", why=f"nobody listens on port {port} yet")
 
 
-async def addresses_of(plan: Plan, *, loopback_only: Callable[[str], bool]) -> tuple[str, ...]:
+async def addresses_of(url: str, *, permitted: bool, loopback_only: Callable[[str], bool]) -> tuple[str, ...]:
     """Look the target up, once for the whole drill. Raises Refused for a name that is unknown, or leads elsewhere."""
-    parts = urlsplit(plan.target.url)
+    parts = urlsplit(url)
     host = parts.hostname or ""
     try:
         found: Sequence[str] = await look_up(host, parts.port or (443 if parts.scheme == "https" else 80))
@@ -193,7 +193,7 @@ async def addresses_of(plan: Plan, *, loopback_only: Callable[[str], bool]) -> t
             remedy="mend /target/url",
         ) from None
     outside = [address for address in found if not loopback_only(address)]
-    if outside and plan.target.permit is None:
+    if outside and not permitted:
         raise Refused(
             f"target {host}",
             found=f"{outside[0]}, which is not loopback",

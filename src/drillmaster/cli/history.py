@@ -236,6 +236,115 @@ def compare(
     sys.exit(Exit.FAIL if "worse" in words else Exit.PASS if "not worse" in words else Exit.REFUSED)
 
 
+@command.command("metrics")
+@where
+@_read_only
+@click.option(
+    "--textfile",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Where to, whole or not at all. Default: stdout.",
+)
+def metrics(runs: Path, named: str | None, read_only: bool, textfile: Path | None) -> None:
+    """Print the history for Prometheus, or write it for node_exporter's textfile collector.
+
+    Runs by drill and verdict are counted; figures are of the newest run of each drill and service. No time stamps, which the
+    collector refuses: when a run ended is a metric.
+
+    \b
+    Examples:
+      drillmaster history metrics
+      drillmaster history metrics --textfile /var/lib/node_exporter/drillmaster.prom
+    """
+    from drillmaster.cli._history_metrics import page
+    from drillmaster.intake.written import write_whole
+
+    entries, taken, _ = rows(runs, named, read_only=read_only)
+    text = page(entries)
+    if textfile is None:
+        click.echo(text, nl=False)
+    else:
+        click.echo(f"{write_whole(textfile, text)}: {len(entries)} runs")
+    tell_left_out(taken)
+
+
+@command.command("serve-metrics")
+@where
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    default="127.0.0.1:9464",
+    show_default=True,
+    help="Loopback; port 0 takes a free one.",
+)
+def serve_metrics(runs: Path, named: str | None, listen: str) -> None:
+    """Serve GET /metrics on loopback, for Prometheus to scrape, until it is stopped. New runs are taken in as they come.
+
+    \b
+    Examples:
+      drillmaster history serve-metrics
+      drillmaster history serve-metrics --history postgresql://drills@127.0.0.1/drills --listen 127.0.0.1:9500
+    """
+    from drillmaster.cli._history_metrics import page, serve
+    from drillmaster.errors import Problem, Refused
+    from drillmaster.sanity import is_loopback, parse_listen
+
+    place = parse_listen(listen)
+    if place is None or not is_loopback(place[0]):
+        raise Refused(
+            "--listen",
+            found=listen[:80],
+            wanted="HOST:PORT on loopback: these are figures of your services",
+            remedy="name 127.0.0.1:PORT, or write a file instead: drillmaster history metrics --textfile FILE",
+        )
+    rows(runs, named)  # what cannot be opened is said now
+    try:
+        serve(*place, lambda: page(rows(runs, named)[0]), ready=lambda url: click.echo(url))
+    except KeyboardInterrupt:
+        return
+    except OSError as error:
+        raise Problem(
+            "--listen", found=f"{listen}: {(error.strerror or type(error).__name__).lower()}", wanted="a free port",
+            remedy="name another one: --listen 127.0.0.1:0",
+        ) from None  # fmt: skip
+
+
+@command.command("dashboard")
+@click.option(
+    "--dir",
+    "folder",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    default=Path("grafana"),
+    show_default=True,
+    help="Where to.",
+)
+@_json
+def dashboard(folder: Path, as_json: bool) -> None:
+    """Write a Grafana dashboard over these metrics, and the provider by which Grafana finds it.
+
+    The data source is a variable, so any Prometheus will do. Files that are already there are left as they are.
+
+    \b
+    Examples:
+      drillmaster history dashboard
+      drillmaster history dashboard --dir ops/grafana --json
+    """
+    from drillmaster.cli import say_json
+    from drillmaster.cli._history_metrics import dashboard_files
+    from drillmaster.intake.written import write_new
+
+    written = {folder / name: write_new(folder / name, text) for name, text in dashboard_files().items()}
+    if as_json:
+        say_json({
+            "written": [str(path) for path, new in written.items() if new],
+            "kept": [str(path) for path, new in written.items() if not new],
+        })  # fmt: skip
+        return
+    for path, new in written.items():
+        click.echo(f"{path}: {'written' if new else 'was there and is left as it is'}")
+
+
 def _article(entry: "Entry") -> dict[str, object]:
     """One run under the names that dashboards of the article's recorder read; `p95_latency` in seconds, null with its reason.
 

@@ -18,7 +18,7 @@ from drillmaster.reports._levels import LevelView, Spread
 from drillmaster.reports.interview import InterviewView
 from drillmaster.verdict import AtLeast, Exact, Verdict
 
-__all__ = ["render"]
+__all__ = ["exposed", "render"]
 
 Labels = Mapping[str, str]
 Sample = tuple[Labels, float | None]
@@ -28,18 +28,18 @@ def render(verdict: Verdict, view: InterviewView | None = None, *, service: str 
     """Write the file; ends with a newline. Without an interview it holds the verdict alone, which is on `service`."""
     out: list[str] = []
     base = {"gate": verdict.gate, **({"interview": view.page.job} if view else {"service": service})}
-    out += _metric(
+    out += exposed(
         "drillmaster_verdict",
         "Whether the verdict is this one: pass, fail or refused.",
         [({**base, "status": one}, float(verdict.status == one)) for one in ("pass", "fail", "refused")],
     )
-    out += _metric(
+    out += exposed(
         "drillmaster_check_passed",
         "Whether a check of the gate passed; 0 where it failed or was refused.",
         [({**base, "check": check.id, "role": check.role}, float(check.status == "pass")) for check in verdict.checks],
     )
     judged_ns = parse_rfc3339(verdict.now)
-    out += _metric(
+    out += exposed(
         "drillmaster_judged_timestamp_seconds",
         "When it was judged, as Unix time.",
         [(base, None if judged_ns is None else judged_ns / 1e9)],
@@ -54,7 +54,7 @@ def _interview(verdict: Verdict, view: InterviewView) -> list[str]:
     out: list[str] = []
 
     def metric(name: str, help_text: str, samples: Iterable[Sample]) -> None:
-        out.extend(_metric(f"drillmaster_interview_{name}", help_text, samples))
+        out.extend(exposed(f"drillmaster_interview_{name}", help_text, samples))
 
     def each(value_of: Mapping[str, float | None]) -> list[Sample]:
         return [({**job, "level": label}, value) for label, value in value_of.items()]
@@ -206,10 +206,10 @@ def _bounds(levels: Iterable[LevelView], attribute: str, job: Labels) -> Iterabl
             yield {**job, "level": level.label, "at": name}, math.inf if high is None else high
 
 
-def _metric(name: str, help_text: str, samples: Iterable[Sample]) -> list[str]:
-    """One metric with its samples, in order; nothing at all where none has a value."""
+def exposed(name: str, help_text: str, samples: Iterable[Sample], *, kind: str = "gauge") -> list[str]:
+    """Write one metric with its samples, in order; nothing at all where none has a value."""
     lines = [f"{name}{_labels(labels)} {_number(value)}" for labels, value in samples if value is not None]
-    return [f"# HELP {name} {help_text}", f"# TYPE {name} gauge", *lines] if lines else []
+    return [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}", *lines] if lines else []
 
 
 def _labels(labels: Labels) -> str:

@@ -9,6 +9,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from json.encoder import encode_basestring
 from typing import Any
 from urllib.parse import quote
 
@@ -150,8 +151,10 @@ def _string(text: str) -> Iterator[str | tuple[str, Callable[[Any], str]]]:
 
 
 def _encoded(value: Any) -> str:
+    if isinstance(value, str):
+        return encode_basestring(value)
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _escaped(value: Any) -> str:
-    return json.dumps(as_text(value), ensure_ascii=False)[1:-1]
+    return encode_basestring(as_text(value))[1:-1]

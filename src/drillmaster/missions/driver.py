@@ -125,19 +125,24 @@ class Driver:
         self._problem: Problem | None = None
         self._begun_ns = 0
         self._ending: asyncio.Future[None] = loop.create_future()
-        self.loads: list[Load] = [self._load(nth, dict(environ)) for nth in range(len(self._book.loads))]
+        self.loads: list[Load] = []
+        self.loads += [self._load(nth, dict(environ)) for nth in range(len(self._book.loads))]
         self._tick: asyncio.TimerHandle | None = None
         self._held_ns = 0
         self._late_ns = 0
+        self._requests = 0
         self._tally: Counter[str] = Counter()
 
     def _load(self, nth: int, environ: dict[str, str]) -> Load:
         load = self._book.loads[nth]
         if isinstance(load, OwnLoad):
-            return Fleet(load, nth, self._book, self, environ)
-        from drillmaster.missions.foreign import foreign_load
+            per_s = self._settings.max_per_s
+            most_steps = max(len(flow.steps) for flow in load.missions.flows)
+            gap_ns = 0 if per_s is None else round(1e9 * most_steps * len(self._book.loads) / per_s)
+            return Fleet(load, nth, self._book, self, environ, gap_ns=gap_ns)
+        from drillmaster.missions.foreign import Foreign
 
-        return foreign_load(load, nth, self._book, self, self._settings, environ)
+        return Foreign(load, nth, self._book, self, self._settings)
 
     # Orders
 
@@ -197,10 +202,17 @@ class Driver:
                 load.cut(why)
         return self.told()
 
+    def may_begin(self, requests: int) -> bool:
+        most = self._settings.max_requests
+        if most is not None and self._requests + requests > most:
+            return False
+        self._requests += requests
+        return True
+
     # What loads tell
 
     def broken(self, error: OSError) -> None:
-        self._lost(
+        self.lost(
             Problem(
                 "missions",
                 found=f"{error.strerror or type(error).__name__}, at {self.flying.now} in flight",
@@ -209,7 +221,8 @@ class Driver:
             )
         )
 
-    def _lost(self, problem: Problem) -> None:
+    def lost(self, problem: Problem) -> None:
+        """The drive cannot go on, and that is none of the agent's outcomes."""
         if self._problem is None:
             self._problem = problem
             self.loop.call_soon(self.quit, "the driver cannot go on")
@@ -221,17 +234,17 @@ class Driver:
         try:
             yield
         except Problem as problem:
-            self._lost(problem)
+            self.lost(problem)
 
     def on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """What a callback raised: evidence that could not be written, or an error of ours. Both end the drive."""
         error = context.get("exception")
         if isinstance(error, Problem):
-            self._lost(error)
+            self.lost(error)
             return
         loop.default_exception_handler(context)
         if isinstance(error, Exception):
-            self._lost(
+            self.lost(
                 Problem(
                     "missions", found=repr(error)[:200], wanted="no error of ours", remedy="report it, with its log"
                 )

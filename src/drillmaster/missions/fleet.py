@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from time import monotonic_ns
 from typing import Protocol
 
+from drillmaster.errors import Problem
 from drillmaster.friday.arriving import due_ns
 from drillmaster.friday.drawing import mission_id
 from drillmaster.friday.missions import MISSIONS_PER_LOAD
@@ -44,6 +45,11 @@ class Watch(Protocol):
 
     def broken(self, error: OSError) -> None: ...
 
+    def lost(self, problem: Problem) -> None: ...
+
+    def may_begin(self, requests: int) -> bool:
+        """Whether so many more requests are within what is permitted; then they are counted."""
+
     def done(self) -> None:
         """A load may have ended: look."""
 
@@ -51,8 +57,10 @@ class Watch(Protocol):
 class Fleet:
     """One load of our own missions."""
 
-    def __init__(self, load: OwnLoad, nth: int, book: Book, watch: Watch, environ: dict[str, str]) -> None:
-        """Raises Problem, where a header asks for a variable that is not set."""
+    def __init__(
+        self, load: OwnLoad, nth: int, book: Book, watch: Watch, environ: dict[str, str], *, gap_ns: int = 0
+    ) -> None:
+        """`gap_ns`: the least time between two beginnings. Raises Problem, where a header asks for a variable that is not set."""
         self.plans = MissionPlans(
             load.missions, nth_load=nth, seed=book.seed, run=book.run, time_limit_s=book.time_limit_s, environ=environ
         )
@@ -73,6 +81,8 @@ class Fleet:
         self._schedule: Iterator[tuple[int, int | None]] = iter(())
         self._next: tuple[int, int | None] | None = None
         self._start_ns = 0
+        self._gap_ns = gap_ns
+        self._not_before_ns = 0
         self._timers: set[asyncio.TimerHandle] = set()
 
     @property
@@ -141,8 +151,13 @@ class Fleet:
             since_ns = self._places.popleft()
             if self._flying >= (self._load.concurrent or 0):
                 continue  # one that came back from thinking has the place
-            if self._number >= self._max_missions:
+            if self._number >= self._max_missions or not self._watch.may_begin(self.plans.most_steps):
                 self.no_more()
+                return
+            if self._gap_ns and (now_ns := monotonic_ns()) < self._not_before_ns:
+                self._places.appendleft(since_ns)
+                self._filling = True
+                self.loop.call_at(max(now_ns, self._not_before_ns) / 1e9, self._fill)
                 return
             if self.thinking < THINKING_PER_PLACE * (self._load.concurrent or 0):
                 self._begin(since_ns)
@@ -158,7 +173,8 @@ class Fleet:
         for _ in range(_AT_ONCE):
             if self._no_more:
                 return
-            if self._next is None or self._number >= self._max_missions:
+            spent = self._number >= self._max_missions or not self._watch.may_begin(self.plans.most_steps)
+            if self._next is None or spent:
                 self.no_more()
                 return
             due, max_open = self._next
@@ -188,6 +204,7 @@ class Fleet:
 
     def _begin(self, due_ns: int) -> None:
         self._number += 1
+        self._not_before_ns = max(self._not_before_ns, monotonic_ns() - self._gap_ns) + self._gap_ns
         drawn = self.plans.draw(self._number)
         requests = recorded(drawn)
         flow = drawn.plan.flow

@@ -137,6 +137,11 @@ class MissionPlans:
         self._deal = Deal(missions, self._seed)
         self._plans = tuple(FlowPlan(flow, time_limit_s=time_limit_s, environ=environ) for flow in missions.flows)
 
+    @property
+    def most_steps(self) -> int:
+        """The most requests that one mission makes."""
+        return max(len(plan.steps) for plan in self._plans)
+
     def draw(self, number: int) -> Drawn:
         """The load's mission with that number, from 1."""
         plan = self._plans[self._deal.index(number)]

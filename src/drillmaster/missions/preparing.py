@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from drillmaster.adapters.drill.artillery import translate
-from drillmaster.errors import Problem
+from drillmaster.errors import Problem, Refused
 from drillmaster.friday.missions import (
     Artillery,
     Held,
@@ -80,7 +80,7 @@ def read_loads(
     for nth, load in enumerate(section.loads):
         path = base / load.file
         content = _content(path, load, place=f"{place}: {at}/loads/{nth}/file")
-        found, lines = _understood(load, path, content, section)
+        found, lines = _understood(load, path, base, content, section)
         if isinstance(found, OwnLoad):
             _no_secret(found.missions, path)
             if environ is not None:
@@ -109,7 +109,7 @@ def _format(path: Path) -> Format:
     return {".json": "json", ".toml": "toml"}.get(path.suffix.lower(), "yaml")  # type: ignore[return-value]
 
 
-def _understood(load: Load, path: Path, content: bytes, section: Missions) -> tuple[BookLoad, list[str]]:
+def _understood(load: Load, path: Path, base: Path, content: bytes, section: Missions) -> tuple[BookLoad, list[str]]:
     sha256 = digest_bytes(content)
     match load:
         case Held():
@@ -149,6 +149,7 @@ def _understood(load: Load, path: Path, content: bytes, section: Missions) -> tu
                 source=load.file,
                 sha256=sha256,
                 path=str(path.absolute()),
+                cwd=str(base.absolute()),
                 users=load.users,
                 users_per_s=load.users_per_s,
                 python=python,
@@ -280,6 +281,15 @@ def prepare(
     max_requests: int | None = None,
 ) -> Settings:
     """Write the book, and say what the driver is told. `folder` is the run's; caps are the permission's. Raises Problem."""
+    if max_per_s is not None or max_requests is not None:
+        for load in understood.loads:
+            if not isinstance(load, OwnLoad):
+                raise Refused(
+                    load.source,
+                    found="a load by another program, to a host that has caps",
+                    wanted="missions of ours: only they can be held to so many requests a second and in all",
+                    remedy="run it against loopback, or translate it (drillmaster missions translate)",
+                )
     book = write_book(understood, folder, seed=seed, run=run)
     return Settings(
         book=str(book),

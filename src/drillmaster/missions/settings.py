@@ -39,6 +39,8 @@ class LocustLoad(_Part, frozen=True, kw_only=True, tag="locust", tag_field="run"
     source: str
     sha256: str
     path: str
+    cwd: str
+    """Where it runs: the plan's folder, as a person would start it there."""
     users: int
     users_per_s: float
     python: str

@@ -40,6 +40,7 @@ __all__ = [
     "last_instant_ns",
     "load_registry",
     "plain",
+    "shaped",
     "unknown_flag",
     "what_is_wrong",
 ]

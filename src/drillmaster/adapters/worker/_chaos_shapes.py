@@ -1,0 +1,97 @@
+"""Wrappers with the very parameters of what they wrap.
+
+A wrapper that takes `*args, **kwargs` makes a tuple and a dict for each call, which costs more than all the rest of it. So
+the wrapper of a Python function is written for its parameters, once, and compiled; what is no Python function gets the
+general one. Names in it are those of a function that was compiled before, and ours.
+
+A call under a capability is counted before it looks at the gate: whoever kills first shuts the gate and then counts, so no
+call is missed by both.
+"""
+
+import functools
+import inspect
+import keyword
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from drillmaster.adapters.worker.chaos import _Gate
+
+__all__ = ["shaped"]
+
+Kind = Literal["plain", "coroutine", "generator"]
+_OURS = frozenset({"_dm_function", "_dm_gate", "_dm_meet", "_dm_begin", "_dm_end"})
+
+
+def shaped(function: Callable[..., Any], kind: Kind, gate: "_Gate", meet: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function: call it where the gate is off, and `meet` where it is not."""
+    code = getattr(function, "__code__", None) if isinstance(function, types.FunctionType) else None
+    parameters = _parameters(code) if code is not None else None
+    known = parameters or (("*args", "**kwargs"), ("*args",), ("**kwargs",))
+    make = _make(kind, bool(gate.capability), *known)
+    wrapper: Callable[..., Any] = make(function, gate, meet, gate.begun.__next__, gate.ended.__next__)
+    if parameters is not None:
+        assert isinstance(function, types.FunctionType)
+        wrapper.__defaults__ = function.__defaults__
+        wrapper.__kwdefaults__ = function.__kwdefaults__
+    return functools.wraps(function)(wrapper)
+
+
+_Words = tuple[str, ...]
+
+
+def _parameters(code: types.CodeType) -> tuple[_Words, _Words, _Words] | None:
+    """How the parameters are declared, and how they are passed on, by place and by name; None where that cannot be written."""
+    names = code.co_varnames
+    by_place, by_name = names[: code.co_argcount], names[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    at = code.co_argcount + code.co_kwonlyargcount
+    declared: list[str] = list(by_place)
+    if code.co_posonlyargcount:
+        declared.insert(code.co_posonlyargcount, "/")
+    placed, named = list(by_place), [f"{name}={name}" for name in by_name]
+    used = [*by_place, *by_name]
+    if code.co_flags & inspect.CO_VARARGS:
+        declared.append(f"*{names[at]}")
+        placed.append(f"*{names[at]}")
+        used.append(names[at])
+        at += 1
+    elif by_name:
+        declared.append("*")
+    declared += by_name
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        declared.append(f"**{names[at]}")
+        named.append(f"**{names[at]}")
+        used.append(names[at])
+    if any(not name.isidentifier() or keyword.iskeyword(name) or name in _OURS for name in used):
+        return None
+    return tuple(declared), tuple(placed), tuple(named)
+
+
+@functools.lru_cache(256)
+def _make(
+    kind: Kind, counted: bool, declared: _Words, placed: _Words, named: _Words
+) -> Callable[..., Callable[..., Any]]:
+    call = f"_dm_function({', '.join((*placed, *named))})"
+    given = f"({''.join(f'{word}, ' for word in placed)})"
+    meet = f"_dm_meet(_dm_gate, _dm_function, {given}, dict({', '.join(named)}))"
+    before, define = {"plain": ("", "def"), "coroutine": ("await ", "async def"), "generator": ("yield from ", "def")}[
+        kind
+    ]
+    body = [
+        "if _dm_gate.off:",
+        f"    return ({before}{call})",
+        f"return ({before}{meet})",
+    ]
+    if counted:
+        body = ["_dm_begin()", "try:", *(f"    {line}" for line in body), "finally:", "    _dm_end()"]
+    lines = [
+        "def make(_dm_function, _dm_gate, _dm_meet, _dm_begin, _dm_end):",
+        f"    {define} wrapper({', '.join(declared)}):",
+        *(f"        {line}" for line in body),
+        "    return wrapper",
+    ]
+    space: dict[str, Any] = {}
+    exec(compile("\n".join(lines), "<chaos>", "exec"), space)  # noqa: S102  # a template of ours around names that were compiled
+    made: Callable[..., Callable[..., Any]] = space["make"]
+    return made

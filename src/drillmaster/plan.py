@@ -12,6 +12,7 @@ import msgspec
 from drillmaster.targeting import Rule, label
 
 __all__ = [
+    "Aimed",
     "Attest",
     "Expect",
     "Fault",
@@ -252,6 +253,15 @@ class Plan(_Part, frozen=True, kw_only=True):
     seed: int = 1
 
 
+class Aimed(Protocol):
+    """A target, of whatever kind."""
+
+    @property
+    def url(self) -> str: ...
+    @property
+    def permit(self) -> Permit | None: ...
+
+
 class Outline(Protocol):
     """What every drill's plan says, whatever its users do and whatever is injected: all that a conductor goes by."""
 
@@ -261,6 +271,8 @@ class Outline(Protocol):
     def service(self) -> str: ...
     @property
     def seats(self) -> Seats: ...
+    @property
+    def target(self) -> Aimed: ...
     @property
     def phases(self) -> Phases: ...
     @property

@@ -16,6 +16,8 @@ class Company:
         self._parts = parts
         self._desk = desk
         self._pins = pins
+        self._over: set[str] = set()
+        """Which have ended already, and are on record with it."""
 
     async def start(self) -> None:
         """Start all, and hold their evidence. Raises Problem with the first that does not start."""
@@ -35,7 +37,7 @@ class Company:
     async def end(self) -> None:
         for part in reversed(self._parts):
             pid = part.pid
-            if pid is None:
+            if pid is None or part.called in self._over:
                 continue
             code = await part.quit()
             self._desk.write(part.exited, pid=pid, code=code, expected=True)
@@ -46,5 +48,8 @@ class Company:
         pid, code = part.pid, await part.wait()
         if self._desk.ending:
             return
-        self._desk.write(part.exited, pid=pid, code=code, expected=False)
+        self._over.add(part.called)
+        self._desk.write(part.exited, pid=pid, code=code, expected=part.may_end)
+        if part.may_end:  # with which code is for its users to judge
+            return
         await self._desk.stop(f"{part.called} ended by itself ({how_it_ended(code)}): the evidence has a hole")

@@ -48,6 +48,10 @@ class Part(Protocol):
     @property
     def pid(self) -> int | None: ...
 
+    @property
+    def may_end(self) -> bool:
+        """Whether it may end by itself now: it was told that nothing more is wanted."""
+
     async def start(self) -> int:
         """Start it and wait until it answers; its process id. Raises Problem."""
 

@@ -13,7 +13,7 @@ import msgspec
 from drillmaster import strict
 from drillmaster.clock import Clock, rfc3339
 from drillmaster.errors import Problem
-from drillmaster.plan import Plan
+from drillmaster.plan import Outline, Plan
 from drillmaster.screen import MARK, screen_argv, screen_text, screen_url
 from drillmaster.strict import SECRET_NAME
 from drillmaster.timeline.opening import complaint
@@ -106,10 +106,11 @@ def versions() -> dict[str, str]:
     return found
 
 
-def plan_on_record(plan: Plan) -> dict[str, Any]:
+def plan_on_record(plan: Outline) -> dict[str, Any]:
     """The plan as the manifest holds it: values of headers and of the worker's environment stay out, the rest is screened."""
     record: dict[str, Any] = _screened(msgspec.to_builtins(plan))
-    record["target"]["headers"] = dict.fromkeys(plan.target.headers, "(not recorded)")
+    if "headers" in record["target"]:
+        record["target"]["headers"] = dict.fromkeys(record["target"]["headers"], "(not recorded)")
     record["target"]["url"] = screen_url(plan.target.url)
     if record["worker"] is not None:
         record["worker"]["env"] = dict.fromkeys(record["worker"]["env"], "(not recorded)")
@@ -117,13 +118,13 @@ def plan_on_record(plan: Plan) -> dict[str, Any]:
     return record
 
 
-def plan_text_on_record(text: str, plan: Plan) -> str:
+def plan_text_on_record(text: str, plan: Outline) -> str:
     """The plan's own text as the run keeps it: screened, and without what the plan says is a secret by where it stands.
 
     That is the values of headers and of the worker's environment, and what follows a telling option of its command,
     wherever the text has them as a word; those of fewer than four characters would take half of it with them.
     """
-    hidden = {*plan.target.headers.values()}
+    hidden = {*getattr(plan.target, "headers", {}).values()}  # a base URL has none
     if plan.worker is not None:
         hidden |= {*plan.worker.env.values()}
         said = screen_argv(plan.worker.cmd)

@@ -99,6 +99,16 @@ class State:
     def token_file(self, role: Role) -> Path:
         return self.folder / f"{role}.token"
 
+    def further_token(self, name: str) -> Path:
+        """Make a token that is no seat's; the file that holds it. Raises Problem."""
+        path = self.folder / f"{name}.token"
+        _write_private(path, secrets.token_urlsafe(32).encode() + b"\n")
+        return path
+
+    def socket(self, name: str) -> Path:
+        """Where a part's control socket lies."""
+        return self.sockets / f"{name}.sock"
+
     def write_live(self, live: Live) -> None:
         _write_private(self.folder / "live.json", msgspec.json.encode(live))
 

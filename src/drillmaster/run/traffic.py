@@ -442,6 +442,15 @@ class Tally:
         self.failed += word != "ok"
         self._last.append(word != "ok")
 
+    def take(self, *, sent: int, counts: Mapping[str, int], late_ns: int) -> None:
+        """Take over what somebody else counted, all from the beginning; `counts` by outcome, of which `ok` is the good one."""
+        for word, n in counts.items():
+            self._last.extend([word != "ok"] * min(n - self.by_outcome[word], self._last.maxlen or 0))
+            self.by_outcome[word] = n
+        self.sent, self.done = sent, sum(counts.values())
+        self.failed = self.done - counts.get("ok", 0)
+        self.late_ns = max(self.late_ns, late_ns)
+
     def recent_failed_ratio(self) -> float | None:
         """Share of failures among the last requests; None until there are as many as are to be remembered."""
         return sum(self._last) / len(self._last) if len(self._last) == self._last.maxlen else None

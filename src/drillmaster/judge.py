@@ -34,6 +34,8 @@ def load_policy(data: bytes, *, place: str, fmt: strict.Format) -> tuple[Policy,
 
 def begin_with(name: str) -> str:
     """Give the command that writes a gate's policy: a drill's comes with its plan, the others with `init gates`."""
+    if name == "matrix":
+        return "drillmaster init friday"
     return f"drillmaster init {name}" if name in ("eviction", "interview") else f"drillmaster init gates --gate {name}"
 
 

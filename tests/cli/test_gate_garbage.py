@@ -21,7 +21,7 @@ FILES = {
     "webhook-path": "spans.json",
 }
 """Gates that judge one file."""
-FOLDERS = ("eviction", "free-tier", "interview")
+FOLDERS = ("eviction", "free-tier", "interview", "matrix")
 
 NASTY: dict[str, bytes] = {
     "empty": b"",

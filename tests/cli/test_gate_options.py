@@ -15,7 +15,8 @@ from drillmaster.strict import load
 from tests.canaries import PASSING, POLICY
 
 NOW = "2026-11-30T16:00:00Z"
-HAS_KIT = sorted(set(names()) - {"oracle"})
+HAS_KIT = sorted(set(names()) - {"oracle", "matrix"})
+"""The policy of `matrix` is a drill matrix, which `init friday` writes."""
 
 
 def judge(folder: Path, capsys: pytest.CaptureFixture[str], metrics: str, *words: str) -> tuple[int, str, str]:

@@ -35,6 +35,13 @@ def write_gates(folder: Path, named: Sequence[str], *, as_json: bool, workflow: 
 
     for name in named:
         find(name)
+        if name == "matrix":
+            raise Problem(
+                "--gate matrix",
+                found="the gate of the Friday drill",
+                wanted="a gate whose policy lies in .drillmaster",
+                remedy="drillmaster init friday writes the plan with the drill matrix, which is its policy",
+            )
     if not folder.is_dir():
         raise Problem(str(folder), found="no folder", wanted="a repository", remedy="name its folder: --dir DIR")
     found = {one.gate: one for one in uses(_paths(folder))}

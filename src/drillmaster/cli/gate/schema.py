@@ -8,6 +8,8 @@ from drillmaster.cli import _completions as completions
 
 __all__ = ["command"]
 
+_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
 
 @click.command("schema")
 @click.argument("gate", shell_complete=completions.gates)
@@ -26,12 +28,17 @@ def command(gate: str) -> None:
     from drillmaster.gates import find
     from drillmaster.policy import Policy
 
+    if gate == "matrix":  # its policy is a kind of its own
+        from drillmaster.slo import DrillMatrix
+
+        say_json(_portable({**msgspec.json.schema(DrillMatrix), "$schema": _DRAFT, "title": "Drill matrix"}))
+        return
     (entry, whole), definitions = msgspec.json.schema_components([find(gate), Policy], ref_template="#/$defs/{name}")
     policy = definitions["Policy"]
     policy["properties"]["gates"] = {"type": "array", "minItems": 1, "contains": entry, "items": {"type": "object"}}
     say_json(
         {
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "$schema": _DRAFT,
             "title": f"Policy of the {gate} gate",
             "$defs": _portable(definitions),
             **whole,

@@ -1,0 +1,89 @@
+"""Whether a row's probe ran, and whether the drill's own flags leave the row a chance."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from drillmaster.fridays import Chaos, FlagOn, Friday
+from drillmaster.gates._matrix_rows import ChaosProbe, KillProbe, LoadProbe, Row, TranscriptsProbe
+from drillmaster.verdict import Finding
+
+__all__ = ["HELD", "impossible", "impossible_rows", "needs_chaos", "void"]
+
+HELD = 0.95
+"""Of what was to be in flight, on average over the window: the rest is what a user takes to come again."""
+_FAILING = frozenset({"timeout", "error"})
+"""Kinds of flags whose meeting makes an attempt fail."""
+
+
+def needs_chaos(row: Row) -> bool:
+    return isinstance(row.probe, ChaosProbe) or row.window != "all"
+
+
+def void(row: Row, seen: Friday) -> list[str]:
+    """Say why a row's probe did not run; nothing where it did."""
+    found = []
+    if seen.span(row.window) is None and not isinstance(row.probe, KillProbe | TranscriptsProbe):
+        found.append(f"there is no {row.window} window in the evidence")
+    elif isinstance(row.probe, LoadProbe | ChaosProbe) and row.probe.in_flight is not msgspec.UNSET:
+        held = seen.in_flight(row.window)
+        wanted = row.probe.in_flight
+        if held is None or held.mean < HELD * wanted:
+            mean = 0.0 if held is None else held.mean
+            found.append(f"VOID: {mean:.1f} were in flight on average over {row.window}, and {wanted} were to be")
+    if isinstance(row.probe, ChaosProbe):
+        on = {one.flag for chaos in seen.chaos for one in chaos.flags}
+        for flag in row.probe.flags:
+            if flag not in on:
+                found.append(f"{flag} was not turned on")
+            elif not sum(n for (_, name), n in seen.met.items() if name == flag):
+                found.append(f"{flag} met no call")
+    if isinstance(row.probe, TranscriptsProbe) and seen.census is None:
+        found.append("no transcripts were recorded")
+    if isinstance(row.probe, KillProbe) and not any(one.capability == row.probe.capability for one in seen.kills):
+        found.append(f"{row.probe.capability} was not killed")
+    if row.alert is not msgspec.UNSET:
+        names = row.alert.receivers
+        silent = [name for name in names if name not in seen.ready_s]
+        if not seen.ready_s or silent:
+            found.append("nobody listened for alerts" if not silent else f"{silent[0]} did not listen")
+    return found
+
+
+def impossible(row: Row, on: Sequence[FlagOn], attempts: int | None) -> str:
+    """Say why the drill's own flags make a row impossible; "": they do not. `attempts` is how often a call is tried at most."""
+    objective = row.asks
+    if row.measure != "tool_success" or row.window in ("baseline", "recovery"):
+        return ""
+    for flag in on:
+        if flag.kind and not any(word in flag.kind for word in _FAILING):
+            continue
+        if flag.always:
+            return f"{flag.flag} fails every attempt, and no retry can recover: {objective.text} cannot be met"
+        if flag.first is not None or flag.every is not None or flag.share is None or not attempts:
+            continue
+        left = 1 - flag.share**attempts
+        if left < objective.limit:
+            return (
+                f"{flag.flag} fails {flag.share:.0%} of attempts, and {attempts} of them leave {left:.2%}: "
+                f"{objective.text} cannot be expected"
+            )
+    return ""
+
+
+def impossible_rows(rows: Sequence[Row], seen: Friday) -> Iterator[Finding]:
+    """Rows that the flags of the run made impossible (rule 7)."""
+    most = seen.most_attempts or None
+    chaos: tuple[Chaos, ...] = seen.chaos
+    for row in rows:
+        flags = [flag for one in chaos for flag in one.flags]
+        if isinstance(row.probe, ChaosProbe):
+            flags = [flag for flag in flags if flag.flag in row.probe.flags]
+        why = impossible(row, flags, most)
+        if why:
+            yield Finding(
+                id="impossible-row",
+                cause=f"{row.id}: {why}",
+                next="have the flag meet a share of the calls, the first of each mission, or every Nth",
+                cites=tuple(one.cite for one in chaos if one.cite is not None)[:1],
+            )

@@ -1,0 +1,606 @@
+"""Lines of a Friday drill's files, sorted into what they tell of."""
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from drillmaster.evidence import Defect, Manifest, Row
+from drillmaster.fridays import (
+    CUT,
+    FAILED,
+    NO_TOOLS,
+    OK,
+    OPEN,
+    UNSENT,
+    Chaos,
+    FlagOn,
+    Friday,
+    HeldAt,
+    Killed,
+    Missions,
+    Phase,
+    Sight,
+    Steps,
+)
+from drillmaster.rules.alerts import Ack, Alert, read_event
+from drillmaster.rules.tool_recovery import Recovery
+from drillmaster.rules.transcripts import Census
+from drillmaster.verdict import Cite
+
+__all__ = ["Lines"]
+
+_RESULTS = {"ok": OK, "failed": FAILED, "cut": CUT, "unsent": UNSENT}
+_FIRST_DEFECTS = 20
+_MOST_WHYS = 200
+_WORKERS = frozenset({"", "tool_attempted", "tool_finished"})
+
+
+class _Wrong(Exception):
+    """A line of ours without what it has to say."""
+
+
+class _Kill(msgspec.Struct):
+    capability: str
+    tools: tuple[str, ...]
+    killed_ns: int
+    cite: Cite
+    restored_ns: int | None = None
+    last_end_ns: int | None = None
+    refused: int = 0
+    ran: int = 0
+    drained: dict[str, float] = {}
+
+
+class _Window(msgspec.Struct):
+    id: str
+    injected_ns: int
+    flags: tuple[FlagOn, ...]
+    cite: Cite
+    lifted_ns: int | None = None
+    why: str = ""
+    gone: bool | None = None
+    on: tuple[str, int] | None = None
+    """The revision that turned its flags on: the server's mark, and the number."""
+
+
+class _Worker(msgspec.Struct):
+    spans: list[list[int | None]] = []
+    """From when to when it was there; None: to the end."""
+    reads: list[tuple[int, str, int]] = []
+    """When, mark and number of each revision that it came to hold."""
+    lost: list[int] = []
+
+
+class Lines:
+    """One run's lines: `take` those of our own files, `close`, then `take_worker` those of the timeline."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self.wall0_ns = manifest.wall0_ns
+        self.last_ns = 0
+        self.defects: list[Defect] = []
+        self.own_defects = self.worker_defects = self.unreadable = 0
+        self.place: dict[str, int] = {}
+        self.flow_names: dict[str, int] = {}
+        self.flow, self.websocket, self.result = array("H"), bytearray(), bytearray()
+        self.due, self.sent_s, self.end, self.thought = array("d"), array("d"), array("d"), array("d")
+        self.steps, self.line = array("L"), array("L")
+        self.whys: Counter[str] = Counter()
+        self.step_results: Counter[str] = Counter()
+        self.step_names: Counter[str] = Counter()
+        self.step_status: Counter[str] = Counter()
+        self.steps_n = self.steps_sent = 0
+        self.held: tuple[array[float], array[float], array[float]] = (array("d"), array("d"), array("d"))
+        self.windows: dict[str, _Window] = {}
+        self.kills: list[_Kill] = []
+        self.workers: dict[str, _Worker] = {}
+        self.met: dict[tuple[str, str, str], int] = {}
+        self.alerts: list[Alert] = []
+        self.acks: list[Ack] = []
+        self.ready: dict[str, float] = {}
+        self.refused_deliveries = 0
+        self.phase_rows: list[tuple[str, int]] = []
+        self.ended, self.ended_why = "", ""
+        self.examined: Counter[str] = Counter()
+        self.most_attempts = 0
+        self._killed_tools: dict[str, list[_Kill]] = {}
+
+    @property
+    def ids(self) -> Mapping[str, int]:
+        return self.place
+
+    @property
+    def sent(self) -> dict[str, int]:
+        """Each mission and how many of its steps were sent, in the order of their begin."""
+        return {name: self.steps[at] for name, at in self.place.items()}
+
+    # Our own files
+
+    def take(self, row: Row | Defect) -> None:
+        if isinstance(row, Defect):
+            self.own_defects += 1
+            self._keep(row)
+            return
+        self.examined["lines"] += 1
+        handler = _HANDLERS.get(row.event)
+        ns = row.fields.get("ns")
+        if type(ns) is not int:
+            self._foreign(row, "no integer ns")
+            return
+        if ns > self.last_ns:
+            self.last_ns = ns
+        if handler is not None and row.file == handler[0]:
+            try:
+                handler[1](self, row, ns)
+            except _Wrong as wrong:
+                self._foreign(row, str(wrong))
+
+    def _foreign(self, row: Row, found: str) -> None:
+        self.unreadable += 1
+        self._keep(Defect(row.file, row.line, "foreign", found, f"a line {row.event} as it is written", row.event))
+
+    def _keep(self, defect: Defect) -> None:
+        if len(self.defects) < _FIRST_DEFECTS:
+            self.defects.append(defect)
+
+    def _mission(self, row: Row) -> int:
+        name = row.fields.get("mission")
+        if type(name) is not str or not name:
+            raise _Wrong("no mission")
+        at = self.place.get(name)
+        if at is None:
+            at = self.place[name] = len(self.place)
+            self.flow.append(0)
+            self.websocket.append(0)
+            self.result.append(OPEN)
+            for column in (self.due, self.sent_s, self.end):
+                column.append(math.nan)
+            self.thought.append(0.0)
+            self.steps.append(0)
+            self.line.append(row.line)
+        return at
+
+    def _about(self, at: int, fields: Mapping[str, Any]) -> None:
+        due, flow, entry = fields.get("due_ns"), fields.get("flow"), fields.get("entry")
+        if type(due) is not int or type(flow) is not str or entry not in ("http", "websocket"):
+            raise _Wrong("no due_ns, flow or entry that can be one")
+        self.due[at] = due / 1e9
+        self.flow[at] = self.flow_names.setdefault(flow[:200], len(self.flow_names))
+        self.websocket[at] = entry == "websocket"
+
+    def _mission_started(self, row: Row, ns: int) -> None:
+        at = self._mission(row)
+        if self.due[at] == self.due[at]:
+            raise _Wrong("a mission that was begun before")
+        self._about(at, row.fields)
+
+    def _step_ended(self, row: Row, ns: int) -> None:
+        fields = row.fields
+        at = self._mission(row)
+        sent, result = fields.get("sent_ns"), fields.get("result")
+        if type(result) is not str or (sent is not None and type(sent) is not int):
+            raise _Wrong("no result, or a sent_ns that is none")
+        self.steps_n += 1
+        if sent is not None:
+            self.steps_sent += 1
+            self.steps[at] += 1
+            if self.sent_s[at] != self.sent_s[at]:
+                self.sent_s[at] = sent / 1e9
+        self.step_results[result[:60]] += 1
+        self.step_names[str(fields.get("name"))[:200]] += 1
+        self.step_status[str(fields.get("status"))[:20]] += 1
+
+    def _mission_ended(self, row: Row, ns: int) -> None:
+        fields = row.fields
+        at = self._mission(row)
+        if self.result[at] != OPEN:
+            raise _Wrong("a mission that ended before")
+        result, end, thought = (
+            _RESULTS.get(str(fields.get("result"))),
+            fields.get("end_ns"),
+            fields.get("thought_ns", 0),
+        )
+        if result is None or type(thought) is not int or not (type(end) is int or (end is None and result == UNSENT)):
+            raise _Wrong("no result or end_ns that can be one")
+        self._about(at, fields)
+        if end is not None and result != UNSENT:
+            if end < fields["due_ns"]:
+                raise _Wrong("an end before it was due")
+            self.end[at] = end / 1e9
+        self.result[at] = result
+        self.thought[at] = thought / 1e9
+        self.line[at] = row.line
+        if result != OK:
+            why = str(fields.get("why") or fields.get("result"))[:120]
+            if why in self.whys or len(self.whys) < _MOST_WHYS:
+                self.whys[why] += 1
+
+    def _held(self, row: Row, ns: int) -> None:
+        fields = row.fields
+        mean, span = fields.get("mean", fields.get("in_flight")), fields.get("span_ns", 1_000_000_000)
+        if not isinstance(mean, int | float) or isinstance(mean, bool) or mean < 0:
+            raise _Wrong("no in_flight that can be one")
+        if type(span) is not int or not 0 <= span <= ns + 1_000_000_000:
+            raise _Wrong("no span_ns that can be one")
+        if span:
+            for column, value in zip(self.held, ((ns - span) / 1e9, ns / 1e9, float(mean)), strict=True):
+                column.append(value)
+
+    def _fault_injected(self, row: Row, ns: int) -> None:
+        window, flags = row.fields.get("window"), row.fields.get("flags")
+        if type(window) is not str or not isinstance(flags, list) or not all(isinstance(one, dict) for one in flags):
+            raise _Wrong("no window, or no flags")
+        if window in self.windows:
+            raise _Wrong("a window that was injected before")
+        self.windows[window] = _Window(window, ns, tuple(map(_flag_on, flags)), Cite(row.file, row.line))
+
+    def _fault_lifted(self, row: Row, ns: int) -> None:
+        window = self.windows.get(str(row.fields.get("window")))
+        if window is None or window.lifted_ns is not None:
+            raise _Wrong("a lift of no window, or a second one")
+        at_ns = row.fields.get("lifted_ns")
+        window.lifted_ns = max(window.injected_ns, at_ns) if type(at_ns) is int else ns
+        window.why = str(row.fields.get("why", ""))[:200]
+
+    def _fault_gone(self, row: Row, ns: int) -> None:
+        window, gone = self.windows.get(str(row.fields.get("window"))), row.fields.get("gone")
+        if type(gone) is not bool:
+            raise _Wrong("no gone")
+        if window is not None:
+            window.gone = gone if window.gone is None else window.gone and gone
+
+    def _flag_switched(self, row: Row, ns: int) -> None:
+        fields = row.fields
+        flag, state, kind = fields.get("flag"), fields.get("state"), fields.get("kind")
+        if type(flag) is not str or state not in ("on", "off", "killed", "restored"):
+            raise _Wrong("no flag, or no state that can be one")
+        window = self.windows.get(str(fields.get("window")))
+        revision = _revision(fields.get("revision"))
+        if (
+            state == "on"
+            and window is not None
+            and revision is not None
+            and (window.on is None or window.on < revision)
+        ):
+            window.on = revision
+        if state == "killed" or (kind == "kill" and state == "on"):
+            tools = fields.get("tools")
+            named = tuple(one for one in tools if isinstance(one, str)) if isinstance(tools, list) else ()
+            self.kills.append(_Kill(flag, named, ns, Cite(row.file, row.line), drained={}))
+        elif state == "restored" or kind == "kill":
+            for kill in self.kills:
+                if kill.capability == flag and kill.restored_ns is None:
+                    kill.restored_ns = ns
+
+    def _kill_drained(self, row: Row, ns: int) -> None:
+        flag, worker = row.fields.get("flag"), row.fields.get("worker")
+        kill = next((one for one in reversed(self.kills) if one.capability == flag), None)
+        if kill is None or type(worker) is not str:
+            raise _Wrong("of no kill, or no worker")
+        kill.drained[worker] = (ns - kill.killed_ns) / 1e9
+
+    def _worker(self, row: Row) -> _Worker:
+        name = row.fields.get("worker")
+        if type(name) is not str or not name:
+            raise _Wrong("no worker")
+        found = self.workers.get(name)
+        if found is None:
+            found = self.workers[name] = _Worker(spans=[], reads=[], lost=[])
+        return found
+
+    def _flag_joined(self, row: Row, ns: int) -> None:
+        worker = self._worker(row)
+        if not worker.spans or worker.spans[-1][1] is not None:
+            worker.spans.append([ns, None])
+
+    def _flag_left(self, row: Row, ns: int) -> None:
+        worker = self._worker(row)
+        if worker.spans and worker.spans[-1][1] is None:
+            worker.spans[-1][1] = ns
+
+    def _flag_lost(self, row: Row, ns: int) -> None:
+        self._flag_left(row, ns)
+        self._worker(row).lost.append(ns)
+
+    def _flag_read(self, row: Row, ns: int) -> None:
+        worker, revision = self._worker(row), _revision(row.fields.get("revision"))
+        if revision is None:
+            raise _Wrong("no revision that can be one")
+        if not worker.spans:
+            worker.spans.append([ns, None])
+        worker.reads.append((ns, *revision))
+
+    def _flag_met(self, row: Row, ns: int) -> None:
+        fields = row.fields
+        worker, flag, window, n = (fields.get(name) for name in ("worker", "flag", "window", "n"))
+        if not (type(worker) is str and type(flag) is str and type(window) is str and type(n) is int and n >= 0):
+            raise _Wrong("no worker, flag, window or n")
+        key = (worker, window, flag)
+        self.met[key] = max(self.met.get(key, 0), n)
+
+    def _detector_ready(self, row: Row, ns: int) -> None:
+        receiver = row.fields.get("receiver")
+        if type(receiver) is not str:
+            raise _Wrong("no receiver")
+        self.ready.setdefault(receiver, ns / 1e9)
+
+    def _delivery_refused(self, row: Row, ns: int) -> None:
+        self.refused_deliveries += 1
+
+    def _alert(self, row: Row, ns: int) -> None:
+        try:
+            found = read_event(row.event, ns, row.fields, wall_ns=row.wall_ns, cite=Cite(row.file, row.line))
+        except ValueError as error:
+            raise _Wrong(str(error)) from None
+        if isinstance(found, Alert):
+            self.alerts.append(found)
+        elif found is not None:
+            self.acks.append(found)
+
+    def _phase_started(self, row: Row, ns: int) -> None:
+        phase = row.fields.get("phase")
+        if type(phase) is not str:
+            raise _Wrong("no phase")
+        self.phase_rows.append((phase, ns))
+
+    def _drill_ended(self, row: Row, ns: int) -> None:
+        status = row.fields.get("status")
+        if type(status) is not str:
+            raise _Wrong("no status")
+        self.ended, self.ended_why = status, str(row.fields.get("why") or "")[:200]
+        self.phase_rows.append(("", ns))
+
+    def close(self) -> None:
+        """Say that all of our own lines have been taken: what is under way now is open."""
+        for at, due_s in enumerate(self.due):
+            if due_s != due_s:  # steps of a mission whose begin and end nobody told
+                self.unreadable += 1
+                self.due[at] = self.sent_s[at] if self.sent_s[at] == self.sent_s[at] else 0.0
+        for kill in self.kills:
+            for tool in kill.tools or (kill.capability,):
+                self._killed_tools.setdefault(tool, []).append(kill)
+
+    # The workers' timeline
+
+    def take_worker(self, row: Row | Defect) -> None:
+        if isinstance(row, Defect):
+            if not _WORKERS.isdisjoint(row.may_be):
+                self.worker_defects += 1
+            self._keep(row)
+            return
+        self.examined["lines of workers"] += 1
+        fields = row.fields
+        if row.event == "tool_finished":
+            attempts = fields.get("attempts")
+            if type(attempts) is int and self.most_attempts < attempts <= 1_000_000:
+                self.most_attempts = attempts
+            self.examined["tool calls"] += 1
+        elif row.event == "tool_attempted" and self._killed_tools:
+            self._after_kill(row, fields)
+
+    def _after_kill(self, row: Row, fields: Mapping[str, Any]) -> None:
+        """An attempt is written when it is over: what was under way at the kill ran on until then."""
+        end_ns = row.wall_ns - self.wall0_ns
+        for kill in self._killed_tools.get(str(fields.get("tool")), ()):
+            if end_ns <= kill.killed_ns or (kill.restored_ns is not None and end_ns > kill.restored_ns):
+                continue
+            if fields.get("result") == "killed":
+                kill.refused += 1
+            else:
+                kill.ran += 1
+                kill.last_end_ns = max(end_ns, kill.last_end_ns or 0)
+
+    # The whole
+
+    def friday(
+        self,
+        *,
+        service: str,
+        found: Recovery | None,
+        by_tool: Mapping[str, Recovery],
+        census: Census | None,
+        **more: Any,
+    ) -> Friday:
+        """Put everything together."""
+        end_s = self.last_ns / 1e9
+        total: Counter[tuple[str, str]] = Counter()
+        for (_, window, flag), n in self.met.items():
+            total[(window, flag)] += n
+        windows = sorted(self.windows.values(), key=lambda one: one.injected_ns)
+        self.examined |= Counter(
+            {"missions": len(self.place), "requests": self.steps_sent, "alerts": len(self.alerts), "late": more["late"]}
+        )
+        return Friday(
+            run=self.manifest.run,
+            service=service,
+            seed=self.manifest.seed,
+            stamps=self.manifest.stamps,
+            planned_s={name: span for name, span in self.manifest.phases.items() if name.endswith("_s")},
+            started_wall_ns=self.wall0_ns,
+            end_s=end_s,
+            ended=self.ended,
+            ended_why=self.ended_why,
+            missions=Missions(
+                ids=tuple(self.place),
+                flows=tuple(self.flow_names) or ("",),
+                flow=self.flow,
+                websocket=self.websocket,
+                due_s=self.due,
+                sent_s=self.sent_s,
+                end_s=self.end,
+                thought_s=self.thought,
+                result=self.result,
+                steps=self.steps,
+                line=self.line,
+                whys=dict(self.whys),
+            ),
+            steps=Steps(
+                n=self.steps_n,
+                sent=self.steps_sent,
+                by_result=dict(self.step_results),
+                by_name=dict(self.step_names),
+                by_status=dict(self.step_status),
+            ),
+            chaos=tuple(_chaos(one) for one in windows),
+            phases=self._phases(),
+            tools=NO_TOOLS if found is None else found,
+            by_tool=by_tool,
+            most_attempts=self.most_attempts,
+            alerts=tuple(self.alerts),
+            acks=tuple(self.acks),
+            ready_s=self.ready,
+            refused_deliveries=self.refused_deliveries,
+            sights=tuple(sight for window in windows for sight in self._sights(window)),
+            workers=tuple(sorted(self.workers)),
+            met=dict(total),
+            kills=tuple(self._killed(kill) for kill in self.kills),
+            held=HeldAt(from_s=self.held[0], to_s=self.held[1], mean=self.held[2]),
+            census=census,
+            defects=tuple(self.defects),
+            own_defects=self.own_defects,
+            worker_defects=self.worker_defects,
+            unreadable=self.unreadable,
+            examined=dict(self.examined),
+            **more,
+        )
+
+    def _phases(self) -> tuple[Phase, ...]:
+        order = sorted(self.phase_rows, key=lambda one: one[1])
+        found = []
+        for at, (name, began_ns) in enumerate(order):
+            if not name:
+                continue
+            ended_ns = order[at + 1][1] if at + 1 < len(order) else self.last_ns
+            planned_s = self.manifest.phases.get(f"{name}_s")
+            if planned_s is None:
+                continue  # draining, sealing: no phase of the load
+            if at + 1 == len(order) or not order[at + 1][0]:
+                # The last one is followed by waiting for what is still under way, which is none of its time.
+                ended_ns = min(ended_ns, began_ns + round(planned_s * 1e9))
+            found.append(Phase(name, began_ns / 1e9, ended_ns / 1e9))
+        return tuple(found)
+
+    def _sights(self, window: _Window) -> list[Sight]:
+        lifted_ns = self.last_ns if window.lifted_ns is None else window.lifted_ns
+        found = []
+        for name, worker in sorted(self.workers.items()):
+            there = [
+                (begin_ns, over_ns)
+                for begin_ns, over_ns in worker.spans
+                if begin_ns is not None and begin_ns < lifted_ns and (over_ns is None or over_ns > window.injected_ns)
+            ]
+            if not there:
+                continue
+            seen_ns = next(
+                (
+                    at_ns
+                    for at_ns, mark, number in worker.reads
+                    if window.on is not None and mark == window.on[0] and number >= window.on[1] and at_ns <= lifted_ns
+                ),
+                None,
+            )
+            met = {flag: n for (who, where, flag), n in self.met.items() if who == name and where == window.id}
+            if seen_ns is None and met and any(met.values()):
+                seen_ns = lifted_ns  # who met a flag held it; when it came to hold it nobody says
+            lost = any(window.injected_ns <= at_ns <= lifted_ns for at_ns in worker.lost)
+            back = any(begin_ns > max(worker.lost, default=0) for begin_ns, _ in there)
+            found.append(
+                Sight(
+                    worker=name,
+                    window=window.id,
+                    seen_s=None if seen_ns is None else seen_ns / 1e9,
+                    met=met,
+                    lost=lost and not back,
+                )
+            )
+        return found
+
+    def _killed(self, kill: _Kill) -> Killed:
+        there = {
+            name
+            for name, worker in self.workers.items()
+            if any(over is None or over > kill.killed_ns for _, over in worker.spans)
+        }
+        over_ns = self.last_ns if kill.restored_ns is None else kill.restored_ns
+        return Killed(
+            capability=kill.capability,
+            tools=kill.tools,
+            killed_s=kill.killed_ns / 1e9,
+            restored_s=None if kill.restored_ns is None else kill.restored_ns / 1e9,
+            last_end_s=None if kill.last_end_ns is None else kill.last_end_ns / 1e9,
+            refused=kill.refused,
+            ran=kill.ran,
+            drained_s=kill.drained,
+            undrained=tuple(sorted(there - kill.drained.keys())),
+            over_s=(over_ns - kill.killed_ns) / 1e9,
+            cite=kill.cite,
+        )
+
+
+def _flag_on(said: dict[str, Any]) -> FlagOn:
+    flag = said.get("flag")
+    if type(flag) is not str or not flag:
+        raise _Wrong("a flag without a name")
+
+    def number(name: str) -> Any:
+        value = said.get(name)
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+    first, every = number("first"), number("every")
+    return FlagOn(
+        flag=flag,
+        kind=str(said.get("kind", "")),
+        share=number("share"),
+        first=None if first is None else int(first),
+        every=None if every is None else int(every),
+    )
+
+
+def _revision(said: object) -> tuple[str, int] | None:
+    """A revision as the flag server writes it, `MARK-N`; a bare number is one of a server without a mark."""
+    if type(said) is int:
+        return ("", said)
+    if type(said) is not str:
+        return None
+    mark, _, count = said.rpartition("-")
+    return (mark, int(count)) if count.isascii() and count.isdigit() and len(count) <= 15 else None
+
+
+def _chaos(one: _Window) -> Chaos:
+    return Chaos(
+        id=one.id,
+        injected_s=one.injected_ns / 1e9,
+        lifted_s=None if one.lifted_ns is None else one.lifted_ns / 1e9,
+        why=one.why,
+        flags=one.flags,
+        gone=one.gone,
+        cite=one.cite,
+    )
+
+
+_HANDLERS: dict[str, tuple[str, Callable[[Lines, Row, int], None]]] = {
+    "mission_started": ("events/missions.jsonl", Lines._mission_started),
+    "step_ended": ("events/missions.jsonl", Lines._step_ended),
+    "mission_ended": ("events/missions.jsonl", Lines._mission_ended),
+    "held": ("events/missions.jsonl", Lines._held),
+    "fault_injected": ("events/flags.jsonl", Lines._fault_injected),
+    "fault_lifted": ("events/flags.jsonl", Lines._fault_lifted),
+    "flag_switched": ("events/flags.jsonl", Lines._flag_switched),
+    "flag_joined": ("events/flags.jsonl", Lines._flag_joined),
+    "flag_left": ("events/flags.jsonl", Lines._flag_left),
+    "flag_lost": ("events/flags.jsonl", Lines._flag_lost),
+    "flag_read": ("events/flags.jsonl", Lines._flag_read),
+    "flag_met": ("events/flags.jsonl", Lines._flag_met),
+    "kill_drained": ("events/flags.jsonl", Lines._kill_drained),
+    "detector_ready": ("events/detectors.jsonl", Lines._detector_ready),
+    "delivery_refused": ("events/detectors.jsonl", Lines._delivery_refused),
+    "alert_received": ("events/detectors.jsonl", Lines._alert),
+    "alert_acknowledged": ("events/detectors.jsonl", Lines._alert),
+    "phase_started": ("events/conductor.jsonl", Lines._phase_started),
+    "drill_ended": ("events/conductor.jsonl", Lines._drill_ended),
+    "fault_gone": ("events/conductor.jsonl", Lines._fault_gone),
+}

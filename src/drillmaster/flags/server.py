@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import secrets
@@ -18,14 +17,14 @@ from typing import Any
 
 import msgspec
 
-from drillmaster.clock import SystemClock, rfc3339
+from drillmaster.clock import SystemClock
 from drillmaster.errors import Problem, one_line
 from drillmaster.flags.answers import Access, Answers, Disable, Enable, Lifts, Orders, switched
 from drillmaster.flags.board import MAX_TTL_S, Board, On, Window
 from drillmaster.flags.control import Control, Inject, Lift, Renew
 from drillmaster.flags.doors import Client, Reply, Serve, from_loopback, peer_uid, said
 from drillmaster.flags.flagd import flagd
-from drillmaster.flags.kills import Killed, read_kills, write_kills
+from drillmaster.flags.killing import Killing
 from drillmaster.flags.roster import Roster
 from drillmaster.flags.settings import Settings
 from drillmaster.friday.flags import Registry, Switched, load_registry, unknown_flag
@@ -44,7 +43,6 @@ MAX_CLIENTS = 4_096
 ACCEPTS_PER_WAKE = 64
 ROOM_BYTES = 3_000
 """Of one line of evidence, for flags with their parameters."""
-KILL_LOCK_S = 3.0
 
 
 def read_registry(path: str | Path) -> Registry:
@@ -55,17 +53,6 @@ def read_registry(path: str | Path) -> Registry:
         found, remedy = complaint(error)
         raise Problem(str(path), found=found, wanted="a registry of flags", remedy=remedy) from None
     return load_registry(data, place=str(path))
-
-
-class _Kill:
-    """A kill, until all that was under way has ended."""
-
-    __slots__ = ("at_ns", "drained", "number")
-
-    def __init__(self, number: int, at_ns: int) -> None:
-        self.number = number
-        self.at_ns = at_ns
-        self.drained: set[str] = set()
 
 
 class Server(Orders):
@@ -96,9 +83,6 @@ class Server(Orders):
         )
         self._control_orders = Control(self)
         self._holding: dict[Client, tuple[str, int, int, Callable[[float], Reply]]] = {}
-        self._waiting: dict[Client, tuple[str, Lifts, int]] = {}
-        self._kills: dict[str, _Kill] = {}
-        self._killed: dict[str, Killed] = {}
         self._flush_due = False
         self._enabled = 0
         self._pulse: Pulse | None = None
@@ -108,7 +92,7 @@ class Server(Orders):
         self._stopping_beats = 0
         self.failures = 0
         self.done: asyncio.Future[int] = loop.create_future()
-        self._lock_fd = self._lock_kills()
+        self.killing = Killing(self.board, self.roster, self.clock, self.record, self._tell_switch, settings.kills_path)
         self._listener = self._listen()
         self._control: socket.socket | None = None
         self.board.on_off = self._went_off
@@ -124,32 +108,6 @@ class Server(Orders):
                 wanted="a token of its own for switching, killing and reading",
                 remedy="head -c 24 /dev/urandom | base64 > ONE-OF-THEM",
             )
-
-    def _lock_kills(self) -> int | None:
-        """Be the only server that keeps these kills. A server that is just ending is waited for."""
-        if self.settings.kills_path is None:
-            return None
-        path = f"{self.settings.kills_path}.lock"
-        try:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            found, remedy = complaint(error)
-            raise Problem(path, found=found, wanted="a place for kills", remedy=remedy) from None
-        until_s = time.monotonic() + KILL_LOCK_S
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return fd
-            except BlockingIOError:
-                if time.monotonic() > until_s:
-                    os.close(fd)
-                    raise Problem(
-                        self.settings.kills_path,
-                        found="another flag server that keeps its kills there",
-                        wanted="one server to a file of kills",
-                        remedy="end that one, or give this one a file of its own",
-                    ) from None
-                time.sleep(0.02)
 
     def _listen(self) -> socket.socket:
         settings = self.settings
@@ -195,36 +153,11 @@ class Server(Orders):
             "flags_started",
             {"pid": os.getpid(), "listen": f"{host}:{port}", "mark": self.board.revision.partition("-")[0]},
         )
-        self._take_up_kills()
+        self.killing.take_up()
         self._listener.listen(BACKLOG)
         self.loop.add_reader(self._listener.fileno(), self._accept)
         self._pulse = Pulse(self.loop, self._beat, period_s=BEAT_S)
         self._write_flagd()
-
-    def _take_up_kills(self) -> None:
-        if self.settings.kills_path is None:
-            return
-        try:
-            found = read_kills(Path(self.settings.kills_path))
-        except Problem as problem:
-            for name in self.board.registry.capabilities:
-                self.board.kill(name, "the server")
-                self._killed[name] = Killed(
-                    capability=name, by="the server", why="kills could not be read", at=rfc3339(self.clock.wall_ns())
-                )
-            print(f"{problem}; all that can be killed is killed", file=sys.stderr, flush=True)
-        else:
-            for one in found:
-                self._killed[one.capability] = one
-                if one.capability in self.board.registry.capabilities:
-                    self.board.kill(one.capability, one.by)
-                else:
-                    print(
-                        one_line(f"a kill of {one.capability} is kept: the registry does not know it"), file=sys.stderr
-                    )
-        for name in self.board.killed:
-            self._kills[name] = _Kill(self.board.number(self.board.revision) or 0, time.monotonic_ns())
-            self._tell_switch(name, "killed", None, self._killed[name].by, "kept over a restart")
 
     # Accepting
 
@@ -408,104 +341,14 @@ class Server(Orders):
         return {"flag": name, "state": board.state(name), "was": "on" if was else "off", "revision": board.revision}
 
     def kill(self, name: str, order: Lifts, client: Client) -> Reply | None:
-        board = self.board
-        board.capability(name)
-        if self.settings.kills_path is None:
-            return said(403, {"error": "this server was started without a file of kills: a kill would end with it"})
-        fresh = board.kill(name, order.by)
-        trouble = None
-        if fresh or name not in self._killed:
-            self._kills[name] = _Kill(board.number(board.revision) or 0, time.monotonic_ns())
-            self._tell_switch(name, "killed", None, order.by, order.why)
-            self._killed[name] = Killed(capability=name, by=order.by, why=order.why, at=rfc3339(self.clock.wall_ns()))
-        try:
-            self._keep_kills()
-        except OSError as error:
-            trouble = error.strerror or str(error)
-        if trouble is not None:
-            # Killed all the same, here and now; but nobody is told that it lasts.
-            return said(
-                507,
-                {
-                    "error": f"killed, but not on the disk ({trouble}): a restart would forget it",
-                    **self._told_kill(name),
-                },
-            )
-        return self._wait_for(client, name, order)
+        return self.killing.kill(name, order, client)
 
     def restore(self, name: str, order: Lifts, client: Client) -> Reply | None:
-        board = self.board
-        board.capability(name)
-        if self.settings.kills_path is None:
-            return said(403, {"error": "this server was started without a file of kills"})
-        kept = self._killed.pop(name, None)
-        if kept is not None:
-            try:
-                self._keep_kills()
-            except OSError:
-                self._killed[name] = kept
-                raise
-        if board.restore(name):
-            self._kills[name] = _Kill(board.number(board.revision) or 0, time.monotonic_ns())
-            self._tell_switch(name, "restored", None, order.by, order.why)
-        return self._wait_for(client, name, order)
-
-    def _keep_kills(self) -> None:
-        assert self.settings.kills_path is not None
-        write_kills(Path(self.settings.kills_path), tuple(self._killed.values()))
-
-    def _told_kill(self, name: str) -> dict[str, Any]:
-        kill = self._kills.get(name)
-        number = 0 if kill is None else kill.number
-        behind = list(self.roster.behind(lambda held: (self.board.number(held) or -1) >= number))
-        held = [one for one in self.roster.workers.values() if one not in behind]
-        now_ns = time.monotonic_ns()
-        return {
-            "capability": name,
-            "state": self.board.state(name),
-            "revision": self.board.revision,
-            "held_by": sorted(one.name for one in held),
-            "not_held": [
-                {"worker": one.name, "silent_s": round((now_ns - one.seen_ns) / 1e9, 3), "lost": one.lost}
-                for one in behind
-            ],
-            "running": sum(one.running.get(name, 0) for one in held),
-            "seconds": None if kill is None else round((now_ns - kill.at_ns) / 1e9, 6),
-            "durable": self.settings.kills_path is not None,
-        }
-
-    def _wait_for(self, client: Client, name: str, order: Lifts) -> Reply | None:
-        told = self._told_kill(name)
-        if self._settled(told, order) or not order.wait_s:
-            return said(200, told)
-        self._waiting[client] = (name, order, time.monotonic_ns() + round(order.wait_s * 1e9))
-        client.on_gone = partial(self._waiting.pop, client, None)
-        return None
-
-    def _settled(self, told: dict[str, Any], order: Lifts) -> bool:
-        return not told["not_held"] and not (order.drain and told["running"])
+        return self.killing.restore(name, order, client)
 
     def heard(self) -> None:
-        now_ns = time.monotonic_ns()
-        self._asked_ns = now_ns
-        for name, kill in self._kills.items():
-            if name not in self.board.killed:
-                continue
-            for worker in self.roster.workers.values():
-                number = self.board.number(worker.held)
-                if worker.name in kill.drained or number is None or number < kill.number or worker.running.get(name, 0):
-                    continue
-                kill.drained.add(worker.name)
-                seconds = round((now_ns - kill.at_ns) / 1e9, 6)
-                self.record("kill_drained", {"flag": name, "worker": worker.name, "seconds": seconds})
-        self._settle(now_ns)
-
-    def _settle(self, now_ns: int) -> None:
-        for client, (name, order, until_ns) in tuple(self._waiting.items()):
-            told = self._told_kill(name)
-            if self._settled(told, order) or now_ns >= until_ns:
-                del self._waiting[client]
-                client.answer(said(200, told))
+        self._asked_ns = time.monotonic_ns()
+        self.killing.heard(self._asked_ns)
 
     def hold(self, client: Client, revision: str, wait_s: float, make: Callable[[float], Reply]) -> Reply | None:
         now_ns = time.monotonic_ns()
@@ -567,7 +410,7 @@ class Server(Orders):
         now_ns = time.monotonic_ns()
         self.board.pass_time(passed * BEAT_S)
         self._release(now_ns)
-        self._settle(now_ns)
+        self.killing.settle(now_ns)
         self.roster.sweep(now_ns, self.settings.lost_s)
         for client in [one for one in self.clients if one.deadline_ns < now_ns]:
             client.on_deadline()
@@ -594,9 +437,7 @@ class Server(Orders):
         self.loop.remove_reader(self._listener.fileno())
         now_ns = time.monotonic_ns()
         self._release(now_ns)
-        for client, (name, _, _) in tuple(self._waiting.items()):
-            client.answer(said(200, self._told_kill(name)))
-        self._waiting.clear()
+        self.killing.stop()
 
     def _end(self) -> None:
         if self.done.done():
@@ -616,8 +457,7 @@ class Server(Orders):
             with contextlib.suppress(Problem):
                 self._writer.sync()
             self._writer.close()
-        if self._lock_fd is not None:
-            os.close(self._lock_fd)
+        self.killing.close()
         self.done.set_result(2 if self.lost_lines else 0)
 
 

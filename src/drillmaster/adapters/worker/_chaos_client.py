@@ -25,9 +25,9 @@ from drillmaster.errors import Problem
 from drillmaster.friday.flags import ERRORS, Aim, Hits, unknown_flag
 
 if TYPE_CHECKING:
-    from drillmaster.adapters.worker.chaos import _Gate, _Plan
+    from drillmaster.adapters.worker._chaos_shapes import Gate
 
-__all__ = ["Client", "Live", "State"]
+__all__ = ["Client", "Live", "Plan", "State"]
 
 _log = logging.getLogger("drillmaster.chaos")
 HOLD_S = 0.5
@@ -125,6 +125,19 @@ class State:
         return self.seen_ns <= monotonic_ns() < self.until_ns
 
 
+class Plan:
+    """What is to become of one call."""
+
+    __slots__ = ("failing", "holds", "wrong")
+
+    def __init__(self) -> None:
+        self.holds: list[Live] = []
+        """Flags of kind latency, whose delays are waited for first."""
+        self.failing: Live | None = None
+        """The one that ends the call: a kill, a timeout or an error."""
+        self.wrong: Any = None
+
+
 class Client:
     """One process's."""
 
@@ -136,7 +149,7 @@ class Client:
         self.counting = threading.Lock()
         self.logs = bool(os.environ.get("DRILL_LOG"))
         self._known: dict[str, str] = {}
-        self._gates: list[_Gate] = []
+        self._gates: list[Gate] = []
         self._lives: dict[tuple[str, str], Live] = {}
         self._reported: dict[tuple[str, str], tuple[int, int]] = {}
         self._over = threading.Event()
@@ -147,7 +160,7 @@ class Client:
 
     # Start
 
-    def begin(self, gates: "list[_Gate]", wait_s: float) -> None:
+    def begin(self, gates: "list[Gate]", wait_s: float) -> None:
         """Learn the state for the first time. Raises Problem."""
         from drillmaster.adapters.worker import _chaos_env
 
@@ -193,13 +206,13 @@ class Client:
         for gate in self._gates:
             self._set(gate)
 
-    def admit(self, gate: "_Gate") -> None:
+    def admit(self, gate: "Gate") -> None:
         """A function that was decorated after the start. Raises Problem for a name that is unknown."""
         if self._known:
             self._check(gate)
         self._set(gate)
 
-    def _check(self, gate: "_Gate") -> None:
+    def _check(self, gate: "Gate") -> None:
         place = f"@chaos of {gate.name}"
         flags = {name: kind for name, kind in self._known.items() if kind != "kill"}
         kills = {name: kind for name, kind in self._known.items() if kind == "kill"}
@@ -231,11 +244,9 @@ class Client:
 
     # Calls
 
-    def plan(self, gate: "_Gate", mission: str) -> "_Plan":
+    def plan(self, gate: "Gate", mission: str) -> "Plan":
         """What is to become of a call that begins now."""
-        from drillmaster.adapters.worker.chaos import _Plan
-
-        plan = _Plan()
+        plan = Plan()
         killed = self.killed(gate)
         if killed is not None:
             killed.count(mission)
@@ -262,7 +273,7 @@ class Client:
             plan.wrong = None
         return plan
 
-    def killed(self, gate: "_Gate") -> Live | None:
+    def killed(self, gate: "Gate") -> Live | None:
         """The kill that ends a gate's calls; None: none does."""
         name = gate.capability
         if not name:
@@ -278,7 +289,7 @@ class Client:
             live = self._kill_lives[name] = Live(self, {"flag": name, "kind": "kill"}, 0)
         return live
 
-    def _set(self, gate: "_Gate") -> None:
+    def _set(self, gate: "Gate") -> None:
         state = self.state
         gate.off = (
             not any(name in state.on for name in gate.flags)

@@ -1,4 +1,4 @@
-"""Wrappers with the very parameters of what they wrap.
+"""What a decorated function is made of: its gate, and a wrapper with the very parameters of what they wrap.
 
 A wrapper that takes `*args, **kwargs` makes a tuple and a dict for each call, which costs more than all the rest of it. So
 the wrapper of a Python function is written for its parameters, once, and compiled; what is no Python function gets the
@@ -10,21 +10,63 @@ call is missed by both.
 
 import functools
 import inspect
+import itertools
 import keyword
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from drillmaster.adapters.worker.chaos import _Gate
-
-__all__ = ["shaped"]
+__all__ = ["Forced", "Gate", "shaped"]
 
 Kind = Literal["plain", "coroutine", "generator"]
 _OURS = frozenset({"_dm_function", "_dm_gate", "_dm_meet", "_dm_begin", "_dm_end"})
 
 
-def shaped(function: Callable[..., Any], kind: Kind, gate: "_Gate", meet: Callable[..., Any]) -> Callable[..., Any]:
+class Forced:
+    """What a flag forces on one call; `raises` of the decorator may make its own client's error of it."""
+
+    __slots__ = ("flag", "kind", "message", "status")
+
+    def __init__(self, flag: str, kind: str, message: str, status: int | None) -> None:
+        self.flag = flag
+        self.kind = kind
+        """`timeout`, `error` or `kill`."""
+        self.message = message
+        self.status = status
+
+
+class Gate:
+    """What one decorated function looks at."""
+
+    __slots__ = ("base", "begun", "capability", "ended", "flags", "limit_s", "name", "off", "raises")
+
+    def __init__(
+        self,
+        flags: tuple[str, ...],
+        capability: str,
+        limit_s: float | None,
+        raises: Callable[[Forced], BaseException | None] | None,
+        name: str,
+    ) -> None:
+        self.off = False
+        """Whether there is nothing to ask. Not before the state is known for the first time."""
+        self.flags = flags
+        self.capability = capability
+        self.limit_s = limit_s
+        self.raises = raises
+        self.name = name
+        self.begun = itertools.count()
+        self.ended = itertools.count()
+        self.base = 0
+
+    def running(self) -> int:
+        """How many calls are under way; counted where there is a capability."""
+        # A count's next number is in its text; asking it for the number would take one.
+        begun, ended = int(repr(self.begun)[6:-1]), int(repr(self.ended)[6:-1])
+        return max(0, begun - ended - self.base)
+
+
+def shaped(function: Callable[..., Any], kind: Kind, gate: Gate, meet: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function: call it where the gate is off, and `meet` where it is not."""
     code = getattr(function, "__code__", None) if isinstance(function, types.FunctionType) else None
     parameters = _parameters(code) if code is not None else None

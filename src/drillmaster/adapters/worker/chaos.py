@@ -19,7 +19,6 @@
 
 import functools
 import inspect
-import itertools
 import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -27,10 +26,10 @@ from contextvars import ContextVar
 from time import monotonic_ns, sleep
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-from drillmaster.adapters.worker._chaos_shapes import shaped
+from drillmaster.adapters.worker._chaos_shapes import Forced, Gate, shaped
 
 if TYPE_CHECKING:
-    from drillmaster.adapters.worker._chaos_client import Client, Live, State
+    from drillmaster.adapters.worker._chaos_client import Client, Live, Plan, State
 
 __all__ = ["Forced", "Killed", "chaos", "held", "mission", "start", "stop"]
 
@@ -49,56 +48,12 @@ class Killed(RuntimeError):
     drill_result = "killed"
 
 
-class Forced:
-    """What a flag forces on one call; `raises` of the decorator may make its own client's error of it."""
-
-    __slots__ = ("flag", "kind", "message", "status")
-
-    def __init__(self, flag: str, kind: str, message: str, status: int | None) -> None:
-        self.flag = flag
-        self.kind = kind
-        """`timeout`, `error` or `kill`."""
-        self.message = message
-        self.status = status
-
-
-class _Gate:
-    """What one decorated function looks at."""
-
-    __slots__ = ("base", "begun", "capability", "ended", "flags", "limit_s", "name", "off", "raises")
-
-    def __init__(
-        self,
-        flags: tuple[str, ...],
-        capability: str,
-        limit_s: float | None,
-        raises: Callable[[Forced], BaseException | None] | None,
-        name: str,
-    ) -> None:
-        self.off = False
-        """Whether there is nothing to ask. Not before the state is known for the first time."""
-        self.flags = flags
-        self.capability = capability
-        self.limit_s = limit_s
-        self.raises = raises
-        self.name = name
-        self.begun = itertools.count()
-        self.ended = itertools.count()
-        self.base = 0
-
-    def running(self) -> int:
-        """How many calls are under way; counted where there is a capability."""
-        # A count's next number is in its text; asking it for the number would take one.
-        begun, ended = int(repr(self.begun)[6:-1]), int(repr(self.ended)[6:-1])
-        return max(0, begun - ended - self.base)
-
-
 class _Module:
     """The one state of this process."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.gates: list[_Gate] = []
+        self.gates: list[Gate] = []
         self.client: Client | None = None
 
 
@@ -131,7 +86,7 @@ def chaos(
         if isinstance(function, staticmethod | classmethod):
             return cast("Callable[P, R]", type(function)(decorate(function.__func__)))
         name = getattr(function, "__qualname__", type(function).__qualname__)
-        gate = _Gate(flags, capability, limit_s, raises, name)
+        gate = Gate(flags, capability, limit_s, raises, name)
         with _module.lock:
             _module.gates.append(gate)
             if _module.client is not None:
@@ -141,7 +96,7 @@ def chaos(
     return decorate
 
 
-def _wrapped(function: Callable[..., Any], gate: _Gate) -> Callable[..., Any]:
+def _wrapped(function: Callable[..., Any], gate: Gate) -> Callable[..., Any]:
     inner = function
     while isinstance(inner, functools.partial):
         inner = inner.func
@@ -156,7 +111,7 @@ def _wrapped(function: Callable[..., Any], gate: _Gate) -> Callable[..., Any]:
     return shaped(function, "plain", gate, _meet)
 
 
-def _async_generator(function: Callable[..., Any], gate: _Gate) -> Callable[..., Any]:
+def _async_generator(function: Callable[..., Any], gate: Gate) -> Callable[..., Any]:
     # Nothing delegates to an asynchronous generator but this loop, so each of its items costs something.
     begin, end, kills = gate.begun.__next__, gate.ended.__next__, bool(gate.capability)
 
@@ -199,7 +154,7 @@ def _async_generator(function: Callable[..., Any], gate: _Gate) -> Callable[...,
 # A call that may be met
 
 
-def _meet(gate: _Gate, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def _meet(gate: Gate, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     plan = _plan(gate)
     for flag in plan.holds:
         _hold(gate, flag)
@@ -214,7 +169,7 @@ def _meet(gate: _Gate, function: Callable[..., Any], args: Any, kwargs: Any) -> 
     return wrong.of(function(*args, **kwargs))
 
 
-async def _meet_later(gate: _Gate, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+async def _meet_later(gate: Gate, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     plan = _plan(gate)
     await _hold_later(gate, plan)
     wrong = plan.wrong
@@ -226,7 +181,7 @@ async def _meet_later(gate: _Gate, function: Callable[..., Any], args: Any, kwar
     return wrong.of(await function(*args, **kwargs))
 
 
-def _meet_each(gate: _Gate, function: Callable[..., Any], args: Any, kwargs: Any) -> Generator[Any, Any, Any]:
+def _meet_each(gate: Gate, function: Callable[..., Any], args: Any, kwargs: Any) -> Generator[Any, Any, Any]:
     plan = _plan(gate)
     for flag in plan.holds:
         _hold(gate, flag)
@@ -257,22 +212,9 @@ def _meet_each(gate: _Gate, function: Callable[..., Any], args: Any, kwargs: Any
         source.close()
 
 
-def _plan(gate: _Gate) -> "_Plan":
+def _plan(gate: Gate) -> "Plan":
     client = _module.client or start()
     return client.plan(gate, _mission())
-
-
-class _Plan:
-    """What is to become of one call."""
-
-    __slots__ = ("failing", "holds", "wrong")
-
-    def __init__(self) -> None:
-        self.holds: list[Live] = []
-        """Flags of kind latency, whose delays are waited for first."""
-        self.failing: Live | None = None
-        """The one that ends the call: a kill, a timeout or an error."""
-        self.wrong: Any = None
 
 
 def _mission() -> str:
@@ -286,14 +228,14 @@ def _mission() -> str:
     return "" if recorder is None else str(recorder.current().id or "")
 
 
-def _hold(gate: _Gate, flag: "Live") -> None:
+def _hold(gate: Gate, flag: "Live") -> None:
     """Wait as a flag of kind latency or timeout wants, for as long as it is on."""
     until_ns = monotonic_ns() + round(flag.hold_s(gate.limit_s) * 1e9)
     while (left_ns := until_ns - monotonic_ns()) > 0 and flag.is_on():
         sleep(min(SLICE_S, left_ns / 1e9))
 
 
-async def _hold_later(gate: _Gate, plan: _Plan) -> None:
+async def _hold_later(gate: Gate, plan: "Plan") -> None:
     holds = list(plan.holds)
     failing = plan.failing
     if failing is not None and failing.kind == "timeout":
@@ -309,7 +251,7 @@ async def _hold_later(gate: _Gate, plan: _Plan) -> None:
         raise _error(gate, failing, held=True)
 
 
-def _error(gate: _Gate, flag: "Live", *, held: bool = False) -> BaseException:
+def _error(gate: Gate, flag: "Live", *, held: bool = False) -> BaseException:
     if flag.kind == "timeout" and not held:
         _hold(gate, flag)
     forced = Forced(flag.name, flag.kind, flag.message, flag.status)
@@ -334,7 +276,7 @@ def _error(gate: _Gate, flag: "Live", *, held: bool = False) -> BaseException:
     return error
 
 
-def _still_allowed(gate: _Gate) -> None:
+def _still_allowed(gate: Gate) -> None:
     """Raise where a generator's capability was killed since it began."""
     client = _module.client
     killed = None if client is None else client.killed(gate)

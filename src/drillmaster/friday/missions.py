@@ -342,7 +342,7 @@ def _arrival_problems(arrivals: tuple[Arrivals, ...], place: str, at: str) -> It
         for name, rate in (("per_s", part.per_s), ("to_per_s", part.to_per_s)):
             if rate is not None and not 0 <= rate <= MAX_RATE_PER_S:
                 yield wrong(place, f"{here}/{name}", rate, "0 to 5,000 a second", "choose one")
-    if arrivals and not arriving(arrivals):
+    if arrivals and all(part.for_s > 0 for part in arrivals) and not arriving(arrivals):
         yield wrong(place, f"{at}/arrivals", "no arrival in all of it", "one at least", "give a phase a `per_s`")
 
 

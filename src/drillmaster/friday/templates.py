@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 __all__ = [
     "Compiled",
+    "Unfilled",
     "Unfit",
     "as_text",
     "header_template",
@@ -34,6 +35,12 @@ class Unfit(Exception):
     def __init__(self, why: str) -> None:
         super().__init__(why)
         self.why = why
+
+
+class Unfilled(str):
+    """A placeholder whose value nobody knows yet, for the record: a path keeps it as it is."""
+
+    __slots__ = ()
 
 
 def names_in(templates: Iterable[Any]) -> Iterator[str]:
@@ -99,7 +106,11 @@ def text_template(text: str) -> Compiled:
 
 
 def path_template(text: str) -> Compiled:
-    return Compiled(_cut(text, lambda value: quote(as_text(value), safe="")))
+    return Compiled(_cut(text, _quoted))
+
+
+def _quoted(value: Any) -> str:
+    return value if isinstance(value, Unfilled) else quote(as_text(value), safe="")
 
 
 def header_template(text: str) -> Compiled:

@@ -151,18 +151,18 @@ class Fleet:
             since_ns = self._places.popleft()
             if self._flying >= (self._load.concurrent or 0):
                 continue  # one that came back from thinking has the place
-            if self._number >= self._max_missions or not self._watch.may_begin(self.plans.most_steps):
-                self.no_more()
-                return
             if self._gap_ns and (now_ns := monotonic_ns()) < self._not_before_ns:
                 self._places.appendleft(since_ns)
                 self._filling = True
                 self.loop.call_at(max(now_ns, self._not_before_ns) / 1e9, self._fill)
                 return
-            if self.thinking < THINKING_PER_PLACE * (self._load.concurrent or 0):
+            if self.thinking >= THINKING_PER_PLACE * (self._load.concurrent or 0):
+                self._later(monotonic_ns() + 10_000_000)
+            elif self._may_begin():
                 self._begin(since_ns)
             else:
-                self._later(monotonic_ns() + 10_000_000)
+                self.no_more()
+                return
         if self._places and not self._filling:
             self._filling = True
             self.loop.call_soon(self._fill)
@@ -173,8 +173,7 @@ class Fleet:
         for _ in range(_AT_ONCE):
             if self._no_more:
                 return
-            spent = self._number >= self._max_missions or not self._watch.may_begin(self.plans.most_steps)
-            if self._next is None or spent:
+            if self._next is None:
                 self.no_more()
                 return
             due, max_open = self._next
@@ -183,10 +182,13 @@ class Fleet:
                 break
             self._next = next(self._schedule, None)
             cap = self._load.max_open if max_open is None else min(max_open, self._load.max_open)
-            if len(self._open) < cap:
+            if len(self._open) >= cap:
+                self._unsent(at_ns, cap)
+            elif self._may_begin():
                 self._begin(at_ns)
             else:
-                self._unsent(at_ns, cap)
+                self.no_more()
+                return
         self._timers.clear()
         if self._next is not None:
             self._timers.add(self.loop.call_at((self._start_ns + self._next[0]) / 1e9, self._arrive))
@@ -201,6 +203,9 @@ class Fleet:
         self._watch.counts["unsent"] += 1
 
     # Both
+
+    def _may_begin(self) -> bool:
+        return self._number < self._max_missions and self._watch.may_begin(self.plans.most_steps)
 
     def _begin(self, due_ns: int) -> None:
         self._number += 1

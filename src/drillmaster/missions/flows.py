@@ -14,7 +14,14 @@ from drillmaster.errors import Problem
 from drillmaster.friday.answers import Judge
 from drillmaster.friday.drawing import Deal, draw, draw_data, draw_think_ns, mission_id
 from drillmaster.friday.missions import MISSIONS_PER_LOAD, Flow, MissionFile, Step
-from drillmaster.friday.templates import Compiled, header_template, json_template, path_template, text_template
+from drillmaster.friday.templates import (
+    Compiled,
+    Unfilled,
+    header_template,
+    json_template,
+    path_template,
+    text_template,
+)
 from drillmaster.missions.settings import Book, OwnLoad
 from drillmaster.outcomes import PROBE_TRACE
 from drillmaster.sanity import fill_in, split_url
@@ -113,7 +120,7 @@ class _Unchanged(dict[str, Any]):
     """Values in which what is not known yet stays the placeholder it is."""
 
     def __missing__(self, name: str) -> str:
-        return "{{ " + name + " }}"
+        return Unfilled("{{ " + name + " }}")
 
 
 class MissionPlans:

@@ -1,7 +1,7 @@
 """The history's row of a run, from its sealed folder and the verdict beside it."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ from drillmaster import strict, timeline
 from drillmaster.clock import parse_rfc3339, rfc3339
 from drillmaster.errors import Problem, Refused, one_line
 from drillmaster.evidence import Manifest
-from drillmaster.history import Entry, History, Status
+from drillmaster.history import Entry, History, Status, figures
 from drillmaster.intake import is_there, read_bytes
 from drillmaster.intake.matrix import open_matrix
 from drillmaster.intake.run import open_run
@@ -20,7 +20,7 @@ from drillmaster.intake.verdicts import stored
 from drillmaster.interviews import Level
 from drillmaster.load.reading import open_interview_run
 from drillmaster.screen import screen_url
-from drillmaster.verdict import AtLeast, Exact, Verdict
+from drillmaster.verdict import Absent, AtLeast, AtMost, Exact, Verdict
 
 __all__ = ["Taken", "entry_of", "take_in"]
 
@@ -72,6 +72,8 @@ def entry_of(folder: Path) -> Entry:
     raw = read_bytes(folder / "manifest.json", _MANIFEST_CAP_BYTES)
     said = strict.load(raw, place=str(folder / "manifest.json"), fmt="json")
     drill = said.get("drill") if isinstance(said, dict) else None
+    if drill == "friday":
+        return _of_a_friday(folder, strict.as_type(said, Manifest, place=str(folder / "manifest.json")))
     return _of_an_interview(folder) if drill == "interview" else _of_a_drill(folder)
 
 
@@ -81,8 +83,8 @@ def _of_an_interview(folder: Path) -> Entry:
     metrics: dict[str, float] = {"idle_s": manifest.idle_s}
     at_least: list[str] = []
     for level in interview.levels:
-        figures, cut = _figures(level)
-        metrics |= figures
+        of_level, cut = _figures(level)
+        metrics |= of_level
         at_least += cut
     verdict = _verdict(folder, interview.digest)
     return Entry(
@@ -107,28 +109,21 @@ def _figures(level: Level) -> tuple[dict[str, float], list[str]]:
     """A level's figures by name, and which of them were cut."""
     if not level.n:
         return {}, []
-    figures = {f"{level.label}.n": float(level.n), f"{level.label}.error_rate": level.failures / level.n}
+    found = {f"{level.label}.n": float(level.n), f"{level.label}.error_rate": level.failures / level.n}
     cut = []
     for name in ("p50", "p95", "max"):
         measure = level.latency(name)
         if isinstance(measure, Exact | AtLeast):
-            figures[f"{level.label}.{name}_s"] = measure.value
+            found[f"{level.label}.{name}_s"] = measure.value
             cut += [f"{level.label}.{name}_s"] * isinstance(measure, AtLeast)
-    return figures, cut
+    return found, cut
 
 
 def _of_a_drill(folder: Path) -> Entry:
     run = open_run(folder)
     manifest = run.manifest
     assert manifest is not None
-    if run.seal_problems:
-        unsealed = tuple(run.seal_problems) == ("not sealed",)
-        raise Refused(
-            one_line(str(folder)),
-            found=run.seal_problems[0],
-            wanted="a run as it was sealed",
-            remedy=f"drillmaster {'seal' if unsealed else 'verify'} {short(folder)}",
-        )
+    _must_be_sealed(folder, run.seal_problems)
     verdict = _verdict(folder, run.digest)
     metrics, at_least = _judged_figures(verdict)
     if manifest.drill == "matrix":
@@ -153,6 +148,66 @@ def _of_a_drill(folder: Path) -> Entry:
         clean=clean,
         **_judged(verdict, completed=run.ended == "completed"),
     )
+
+
+def _of_a_friday(folder: Path, manifest: Manifest) -> Entry:
+    from drillmaster.intake.friday import open_friday  # with alerts and transcripts: only where there is one
+
+    friday = open_friday(folder)
+    _must_be_sealed(folder, friday.seal_problems)
+    verdict = _verdict(folder, friday.digest)
+    metrics: dict[str, float] = {}
+    missing: dict[str, str] = {}
+    at_least: list[str] = []
+    for name, measure in friday.metrics().items():
+        match measure:
+            case Exact(value=value) | AtMost(value=value):
+                metrics[name] = value
+            case AtLeast(value=value):
+                metrics[name] = value
+                at_least.append(name)
+            case Absent(why=why):
+                missing[name] = why
+    judged, cut = _judged_figures(verdict)
+    metrics |= judged
+    at_least += cut
+    proved: dict[str, Status3] = {}
+    for check in verdict.checks if verdict is not None else ():
+        if check.id.startswith("row."):
+            proved[f"row/{check.id.removeprefix('row.')}"] = check.status
+    if verdict is not None:
+        proved |= {f"flag/{one.flag}": verdict.status for chaos in friday.chaos for one in chaos.flags}
+    commit, clean = _code(manifest.code)
+    sound, unsound = figures(metrics)
+    return Entry(
+        run=friday.run,
+        drill="friday",
+        name=friday.service,
+        target=screen_url(str(manifest.plan.get("target", {}).get("url", ""))),
+        ended_at=rfc3339(friday.started_wall_ns + friday.end_ns),
+        stamps=friday.stamps,
+        evidence_digest=friday.digest,
+        plan_sha256=manifest.plan_sha256,
+        payload_sha256=manifest.payload_sha256,
+        metrics=sound,
+        at_least=tuple(at_least),
+        missing=missing | unsound,
+        proved=proved,
+        commit=commit,
+        clean=clean,
+        **_judged(verdict, completed=friday.ended == "completed"),
+    )
+
+
+def _must_be_sealed(folder: Path, problems: Sequence[str]) -> None:
+    """Raise Refused for a run that is not sealed, or not as it was sealed."""
+    if problems:
+        raise Refused(
+            one_line(str(folder)),
+            found=problems[0],
+            wanted="a run as it was sealed",
+            remedy=f"drillmaster {'seal' if tuple(problems) == ('not sealed',) else 'verify'} {short(folder)}",
+        )
 
 
 def _judged_figures(verdict: Verdict | None) -> tuple[dict[str, float], list[str]]:

@@ -122,7 +122,7 @@ def test_a_run_that_is_not_there_is_told_as_refused(tmp_path: Path) -> None:
     assert done.returncode == 0
     body = json.loads(came[0][1])
     assert body["blocks"][0]["text"]["text"].startswith("⛔ REFUSED: matrix")
-    assert "no such run" in body["blocks"][1]["text"]["text"]
+    assert "found no such run" in body["blocks"][1]["text"]["text"]
 
 
 def test_a_dry_run_sends_nothing_and_shows_both(judged: Path) -> None:

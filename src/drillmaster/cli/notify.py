@@ -139,7 +139,7 @@ def _notice(run: Path, *, gate: str, link: str, ndjson: str) -> "Notice":
         verdict = stored(folder)
         return notice_of(verdict, run=name, link=link, ndjson=ndjson)
     except Problem as problem:
-        why = f"no verdict: found {problem.found}; {problem.remedy}"
+        why = f"no verdict: found {problem.found} in {one_line(Path(problem.place).name)}; drillmaster gate {gate} RUN makes one"
     status = "refused"
     try:
         entry = entry_of(find_run(run))

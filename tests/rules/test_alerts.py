@@ -108,8 +108,18 @@ def test_findings_say_what_was_there_before_and_what_was_too_low() -> None:
 
 def test_a_line_is_read_with_the_senders_time_beside_ours() -> None:
     wall_ns = 1_796_088_673 * S
-    fields = {"receiver": "am", "form": "alertmanager", "rule": "ToolFailures", "severity": "sev2", "state": "firing",
-              "starts_at": "2026-12-01T02:11:03Z", "ends_at": None, "key": "k", "group": "g", "labels": {"a": "b"}}  # fmt: skip  # one line a shape
+    fields = {
+        "receiver": "am",
+        "form": "alertmanager",
+        "rule": "ToolFailures",
+        "severity": "sev2",
+        "state": "firing",
+        "starts_at": "2026-12-01T02:11:03Z",
+        "ends_at": None,
+        "key": "k",
+        "group": "g",
+        "labels": {"a": "b"},
+    }
     found = read_event("alert_received", 40 * S, fields, wall_ns=wall_ns)
     assert isinstance(found, Alert)
     assert found.starts_ns == 40 * S - (wall_ns - 1_796_091_063 * S)

@@ -7,6 +7,7 @@ import click
 
 from drillmaster.cli import Verb, say_json
 from drillmaster.cli import _completions as completions
+from drillmaster.cli._detector_run import watch_of, watch_options
 from drillmaster.cli._quantities import Seconds
 from drillmaster.errors import Exit, Problem, Refused, one_line
 
@@ -110,6 +111,185 @@ def arithmetic(
             click.echo({"impossible": "FAIL ", "unsure": "WARN ", "fits": "PASS "}[verdict] + one_line(sentence))
     if verdict == "impossible":
         raise SystemExit(Exit.FAIL)
+
+
+@command.command("listen")
+@click.argument("plan", type=_PATH, metavar="PLAN", shell_complete=completions.files)
+@click.option(
+    "--out",
+    type=_PATH,
+    metavar="FILE",
+    default=Path("detectors.jsonl"),
+    show_default=True,
+    help="Where what comes is written.",
+    shell_complete=completions.files,
+)
+def listen(plan: Path, out: Path) -> None:
+    """Listen as the plan's section `detectors` says, by hand, to see that alerts arrive before a drill depends on them.
+
+    A drill starts its own listener. Secrets come from the environment variables that the plan names. Exit code 0, or 2 where
+    it could not listen or not write.
+
+    \b
+    Examples:
+      drillmaster detector listen friday-plan.yaml
+    """
+    import os
+
+    from drillmaster.cli._detector_run import listen as run
+
+    raise SystemExit(run(plan, out, os.environ))
+
+
+@command.command("watch")
+@click.argument("run", type=_PATH, metavar="[RUN]", required=False, shell_complete=completions.runs)
+@click.option(
+    "--log", type=_PATH, metavar="FILE", help="A timeline, in place of a run's.", shell_complete=completions.files
+)
+@watch_options
+@click.option(
+    "--count",
+    type=click.Choice(["tool_attempted", "tool_finished", "user_request"]),
+    default="tool_attempted",
+    show_default=True,
+    help="Which lines of the timeline are calls.",
+)
+@click.option("--tool", metavar="NAME", help="Calls of this tool alone.")
+@click.option("--to", metavar="URL", help="Where alerts are posted, on loopback. Default: they are printed only.")
+@click.option(
+    "--secret-env", metavar="NAME", help="The environment variable with the receiver's secret, sent as Bearer."
+)
+@click.option("--label", "labels", metavar="NAME=VALUE", multiple=True, help="A label of the alerts; again for more.")
+@click.option(
+    "--repeat",
+    "repeat_s",
+    type=Seconds(),
+    default="30s",
+    show_default=True,
+    help="How often a firing alert is sent again.",
+)
+@click.option("--at-most", "at_most_s", type=Seconds(), default="1h", show_default=True, help="How long it watches.")
+def watch(
+    run: Path | None,
+    log: Path | None,
+    rule: str,
+    target: float,
+    windows: tuple[str, ...],
+    severity: str,
+    least: int,
+    count: str,
+    tool: str | None,
+    to: str | None,
+    secret_env: str | None,
+    labels: tuple[str, ...],
+    repeat_s: float,
+    at_most_s: float,
+) -> None:
+    """Watch a timeline as it grows, and raise an alert when failures burn the error budget.
+
+    For teams that have no alerting yet: multi-window, multi-burn-rate, as `drillmaster detector rules` writes it for Prometheus.
+    Alerts are posted as Alertmanager's webhooks have them. It ends with the drill, by Ctrl-C, or after --at-most.
+
+    \b
+    Examples:
+      drillmaster detector watch runs/friday --target 0.99 --window 5m:30s:10
+      drillmaster detector watch --log timeline.jsonl --target 0.99 --to http://127.0.0.1:8060/alerts --secret-env ALERTS_SECRET
+    """
+    from drillmaster.cli._detector_run import watch_timeline
+    from drillmaster.detectors.watch import refuse_missing
+
+    if (run is None) is (log is None):
+        raise Problem(
+            "detector watch",
+            found="neither a run nor --log" if run is None else "a run and --log",
+            wanted="one of them",
+            remedy="drillmaster detector watch --log timeline.jsonl --target 0.99",
+        )
+    timeline = log if log is not None else refuse_missing(run or Path())
+    code = watch_timeline(
+        watch_of(rule, target, windows, severity, least),
+        timeline,
+        to=to,
+        secret_env=secret_env,
+        count=count,
+        tool=tool,
+        labels=dict(_label(one) for one in labels),
+        repeat_s=repeat_s,
+        at_most_s=at_most_s,
+    )
+    raise SystemExit(code)
+
+
+@command.command("rules")
+@watch_options
+@click.option(
+    "--bad", metavar="SELECTOR", default="tool_failures_total", show_default=True, help="The counter of failed calls."
+)
+@click.option(
+    "--total", metavar="SELECTOR", default="tool_calls_total", show_default=True, help="The counter of all calls."
+)
+@click.option(
+    "--every", "every_s", type=Seconds(), default="15s", show_default=True, help="How often the rules are evaluated."
+)
+@click.option("--test", "test_of", metavar="FILE", help="Write a test for promtool instead, of rules in this file.")
+@click.option(
+    "--share",
+    type=click.FloatRange(0, 1),
+    default=0.5,
+    show_default=True,
+    help="With --test: how many calls fail in its second third.",
+)
+@click.option(
+    "--out",
+    type=_PATH,
+    metavar="FILE",
+    help="Where it goes. Default: standard output.",
+    shell_complete=completions.files,
+)
+def rules(
+    rule: str,
+    target: float,
+    windows: tuple[str, ...],
+    severity: str,
+    least: int,
+    bad: str,
+    total: str,
+    every_s: float,
+    test_of: str | None,
+    share: float,
+    out: Path | None,
+) -> None:
+    """Write the burn-rate detector as rules of Prometheus, or a test of them for promtool.
+
+    The test says what `drillmaster detector watch` would have raised, and when; `promtool test rules` holds Prometheus against it.
+
+    \b
+    Examples:
+      drillmaster detector rules --target 0.99 --out burn.yml
+      drillmaster detector rules --target 0.99 --test burn.yml --out burn_test.yml
+    """
+    from drillmaster.rules.burn_rate import rules_file, rules_test
+
+    found = watch_of(rule, target, windows, severity, least)
+    every = round(every_s)
+    if every != every_s or not 1 <= every <= 3_600:
+        raise Problem(
+            "--every", found=f"{every_s:g} s", wanted="1 s to 1 h, in whole seconds", remedy="add --every 15s"
+        )
+    if test_of is None:
+        text = rules_file(found, bad=bad, total=total, every_s=every)
+    else:
+        text = rules_test(found, rules=test_of, bad=bad, total=total, every_s=every, share=share)
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Problem(
+            str(out), found=error.strerror or "an error", wanted="a file to write", remedy="name another: --out FILE"
+        ) from None
+    click.echo(f"wrote {out}", err=True)
 
 
 def _label(text: str) -> tuple[str, str]:

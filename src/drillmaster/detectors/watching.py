@@ -36,14 +36,14 @@ def refuse_odd(path: Path, name: str) -> None:
 class LogTail:
     """The lines that are added to a file, wherever it moves."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, from_start: bool = False) -> None:
         self._path = path
         self._fd = -1
         self._at = 0
         self._rest = b""
         self._skipping = False
         self.lines = 0
-        self._open(at_end=True)
+        self._open(at_end=not from_start)
 
     def _open(self, *, at_end: bool = False) -> None:
         try:

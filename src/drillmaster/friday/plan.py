@@ -49,7 +49,10 @@ class Alerting(_Part, frozen=True, kw_only=True):
 
     prometheus: str
     """prometheus.yml, relative to the plan; the rules are found from there."""
-    alertmanager: str | None = None
+    alertmanager: str
+    """alertmanager.yml, relative to the plan."""
+    job: str | None = None
+    """Whose samples the rules read; None: of all jobs the slowest counts."""
     receiver: str | None = None
     """The name of the receiver in alertmanager.yml that the drill listens for; None: the one that the route leads to."""
 

@@ -4,6 +4,7 @@
 users, an injector, further parts, a worker and a Scribe, each by its protocol.
 """
 
+from drillmaster.run.fridays import conduct_friday
 from drillmaster.run.notes import Scene, Scribe
 from drillmaster.run.opening import conduct
 from drillmaster.run.progress import Plain, Progress, Silent, Terminal, progress_for
@@ -21,5 +22,6 @@ __all__ = [
     "Silent",
     "Terminal",
     "conduct",
+    "conduct_friday",
     "progress_for",
 ]

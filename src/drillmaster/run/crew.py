@@ -6,7 +6,7 @@ import msgspec
 
 from drillmaster.run.traffic import Tally
 
-__all__ = ["Crew", "Line", "Part", "Users"]
+__all__ = ["Crew", "Line", "Part", "Recorder", "Users"]
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,8 +23,6 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 class Users(Protocol):
     """Who asks the agent, from the baseline to the end."""
 
-    evidence: str
-    """Their file in the run folder."""
     tally: Tally
 
     def no_more(self) -> None:
@@ -64,13 +62,17 @@ class Part(Protocol):
         """Ask it to end, insist; its exit code."""
 
 
-class Crew(Protocol):
+class Recorder(Protocol):
+    """Who keeps the record of the pre-flight."""
+
+    def line(self, line: Line) -> None: ...
+
+
+class Crew(Recorder, Protocol):
     """Who starts the parts and keeps the record: the crew."""
 
     @property
     def worker_alive(self) -> bool: ...
-
-    def line(self, line: Line) -> None: ...
 
     def say(self, text: str) -> None: ...
 

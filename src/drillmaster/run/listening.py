@@ -20,7 +20,7 @@ class ListenerPart(Child):
 
     started = "listener_started"
     exited = "listener_exited"
-    evidence = ("events/detectors.jsonl",)
+    evidence: tuple[str, ...] = ("events/detectors.jsonl",)
     may_end = False
 
     def __init__(self, settings: Settings, control: Path, *, log: Path, env: Mapping[str, str], clock: Clock) -> None:

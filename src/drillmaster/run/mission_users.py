@@ -27,7 +27,7 @@ class MissionsPart:
     started = "missions_started"
     exited = "missions_exited"
     called = "the driver of missions"
-    evidence = ("events/missions.jsonl",)
+    evidence: tuple[str, ...] = ("events/missions.jsonl",)
 
     def __init__(self, settings: Settings, *, log: Path, env: Mapping[str, str], tally: Tally) -> None:
         self.tally = tally

@@ -18,8 +18,8 @@ import msgspec
 
 from drillmaster.clock import Clock, parse_rfc3339, rfc3339
 from drillmaster.errors import Problem, Refused
-from drillmaster.plan import Attest, Plan, Target
-from drillmaster.run.crew import Crew, Line
+from drillmaster.plan import Attest, Outline, Plan, Target
+from drillmaster.run.crew import Crew, Line, Recorder
 from drillmaster.run.folder import Folder
 from drillmaster.run.reach import reach_agent
 from drillmaster.run.traffic import Asker, look_up
@@ -34,7 +34,11 @@ __all__ = [
     "agents_attempts",
     "attested",
     "ground",
+    "nobody_there",
+    "on_record",
     "reach_agent",
+    "record",
+    "standing",
 ]
 
 ATTESTED = ("quiet_window_agreed", "on_call_told", "status_note_drafted")
@@ -66,7 +70,7 @@ def ground(folder: Path, clock: Clock, *, wall0_ns: int, mono0_ns: int, descript
     )
 
 
-def attested(plan: Plan, *, place: str, wall_ns: int) -> list[Line | Refused]:
+def attested(plan: Outline, *, place: str, wall_ns: int) -> list[Line | Refused]:
     """The human lines: as attested, or refused where nobody did, or did so too long ago."""
     found: list[Line | Refused] = []
     for check in ATTESTED:
@@ -96,8 +100,10 @@ def attested(plan: Plan, *, place: str, wall_ns: int) -> list[Line | Refused]:
     return found
 
 
-def standing(plan: Plan, here: Ground, *, place: str, timeline: Path) -> list[Line | Refused]:
-    """The lines about this machine and this hour."""
+def standing(
+    plan: Outline, here: Ground, *, place: str, timeline: Path, in_flight: int | None = None
+) -> list[Line | Refused]:
+    """The lines about this machine and this hour. `in_flight` None: as many users as come while one waits."""
     found: list[Line | Refused] = []
     if plan.window is not None:
         from_ns = here.wall_ns + round(plan.phases.baseline_s * 1e9)
@@ -117,7 +123,9 @@ def standing(plan: Plan, here: Ground, *, place: str, timeline: Path) -> list[Li
         )
     else:
         found.append(Line(check="disk_space", status="pass", why=f"{free_mb} MB free"))
-    need = OWN_DESCRIPTORS + int(plan.traffic.time_limit_s / plan.traffic.every_s) + 1
+    if in_flight is None:
+        in_flight = int(plan.traffic.time_limit_s / plan.traffic.every_s) + 1
+    need = OWN_DESCRIPTORS + in_flight
     if need > here.descriptors:
         found.append(
             Refused(
@@ -161,7 +169,7 @@ def own_timeline(path: Path) -> Line | Refused:
     return Line(check=place, status="pass", why=f"{path}{'' if path.exists() else ', not there yet'}")
 
 
-async def nobody_there(plan: Plan, addresses: Sequence[str]) -> Line:
+async def nobody_there(plan: Outline, addresses: Sequence[str]) -> Line:
     """See that the worker's port is free before the worker is started: another agent there would take the drill."""
     parts = urlsplit(plan.target.url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -240,10 +248,10 @@ async def execute(runway: Runway, asker: Asker, crew: Crew, *, clock: Clock) -> 
         lines.append(own_timeline(runway.own_timeline))
     if runway.attest:
         lines = attested(plan, place=place, wall_ns=here.wall_ns) + lines
-    _record(crew, lines)
-    with _on_record(crew, "upstream_reachable"):
+    record(crew, lines)
+    with on_record(crew, "upstream_reachable"):
         crew.line(await reach_upstream(plan, ca=runway.upstream_ca))
-    with _on_record(crew, "proxy_passes"):
+    with on_record(crew, "proxy_passes"):
         before = int((await crew.proxy_counts()).get("upstream_errors", 0))
         status, seen, location = await probe_proxy(proxy_url, within_s=10)
         own = int((await crew.proxy_counts()).get("upstream_errors", 0)) > before
@@ -253,9 +261,9 @@ async def execute(runway: Runway, asker: Asker, crew: Crew, *, clock: Clock) -> 
         said, remedy = runway.detour.said(own_worker=own_worker), runway.detour.remedy(own_worker=own_worker)
         crew.say(f"warning: the agent: {said}; a model client that heeds it never comes to the proxy; {remedy}")
     if plan.worker is not None:
-        with _on_record(crew, "target_free"):
+        with on_record(crew, "target_free"):
             crew.line(await nobody_there(plan, runway.addresses))
-        with _on_record(crew, "worker_starts"):
+        with on_record(crew, "worker_starts"):
             await crew.start_worker(plan.worker.cmd)
     else:
         crew.say("the agent is yours to start; its model client has to find the proxy, by whichever of these it reads:")
@@ -268,7 +276,7 @@ async def execute(runway: Runway, asker: Asker, crew: Crew, *, clock: Clock) -> 
     if plan.worker is None and runway.by_hand and runway.agent_wait_s is None:
         wait_s = AGENT_WAIT_S
 
-    with _on_record(crew, "target_answers"):
+    with on_record(crew, "target_answers"):
         for line in await reach_agent(
             plan,
             asker,
@@ -298,7 +306,7 @@ def agents_attempts(folder: Folder) -> list[Mapping[str, Any]]:
     return found
 
 
-def _record(crew: Crew, lines: list[Line | Refused]) -> None:
+def record(crew: Recorder, lines: list[Line | Refused]) -> None:
     """Put all lines on record, then raise the first refusal."""
     refusals = []
     for line in lines:
@@ -317,7 +325,7 @@ def _record(crew: Crew, lines: list[Line | Refused]) -> None:
 
 
 @contextlib.contextmanager
-def _on_record(crew: Crew, name: str) -> Iterator[None]:
+def on_record(crew: Recorder, name: str) -> Iterator[None]:
     """Put a refusal of this line on record on its way out."""
     try:
         yield

@@ -5,7 +5,7 @@ import shlex
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -15,7 +15,7 @@ from drillmaster.intake import read_strict
 from drillmaster.intake.blanks import left_open, none_left_open
 from drillmaster.intake.verdicts import read_policy
 from drillmaster.matrix import Wanted
-from drillmaster.plan import Plan, Worker
+from drillmaster.plan import Outline, Plan, Worker
 from drillmaster.policy import Pin, pin_problems
 from drillmaster.run.notes import Scribe
 from drillmaster.run.progress import Progress, Silent
@@ -32,6 +32,7 @@ __all__ = [
     "read_limits",
     "read_plan",
     "refuse",
+    "worker_of",
 ]
 
 
@@ -63,8 +64,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     agent_wait_s: float | None = None
     """How long to wait for an agent that the drill does not start. None: not at all, by hand `AGENT_WAIT_S`."""
     progress: Progress = Silent()
-    confirm: Callable[[Plan], None] | None = None
-    """Asks a person, when budget and warnings have been said and before anything starts; raises Problem for a no."""
+    confirm: Callable[[Any], None] | None = None
+    """Asks a person about the plan, when budget and warnings have been said and before anything starts; raises Problem for a no."""
     scribe: Scribe | None = None
     """A stand-in Scribe, looked in on once a second."""
     matrix: Picked | None = None
@@ -88,6 +89,14 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
     wanted: tuple[Wanted, ...] = ()
     """The faults of a matrix."""
+
+
+class _Planned(Protocol):
+    @property
+    def plan(self) -> Outline: ...
+
+    @property
+    def plan_path(self) -> Path: ...
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,7 +123,7 @@ def read_plan(plan_path: Path, options: Options) -> Plan:
     if options.timeline is not None:
         plan = msgspec.structs.replace(plan, timeline=str(options.timeline.absolute()))
     if options.cmd is not None:
-        plan = msgspec.structs.replace(plan, worker=_worker(plan.worker, options.cmd))
+        plan = msgspec.structs.replace(plan, worker=worker_of(plan.worker, options.cmd))
     return plan
 
 
@@ -217,7 +226,7 @@ def prepare_plan(plan_path: Path, options: Options, *, wall_ns: int) -> Ready:
     )
 
 
-def _worker(before: Worker | None, cmd: str) -> Worker:
+def worker_of(before: Worker | None, cmd: str) -> Worker:
     try:
         words = tuple(shlex.split(cmd))
     except ValueError as error:
@@ -273,7 +282,7 @@ def _check_pin(pin: Pin, path: Path, wall_ns: int) -> None:
         )
 
 
-def check_program(ready: Ready, environ: Mapping[str, str] = os.environ) -> None:
+def check_program(ready: _Planned, environ: Mapping[str, str] = os.environ) -> None:
     """Refuse a worker whose folder is not there or whose program cannot be found. Raises Problem; starts nothing."""
     worker = ready.plan.worker
     if worker is None:

@@ -322,7 +322,7 @@ class Asker:
             return "refused", errno.errorcode.get(error.errno or 0, type(error).__name__)
         seen.connected = True
         try:
-            self._check_peer(writer)
+            check_peer(writer, self._target.url, permitted=self._permitted)
             with contextlib.suppress(ConnectionError):  # a server may answer and close before it has read everything
                 writer.write(request.data)
                 await writer.drain()
@@ -350,17 +350,6 @@ class Asker:
                     raise
                 problem = problem or error
         raise problem or ConnectionRefusedError("no address")
-
-    def _check_peer(self, writer: asyncio.StreamWriter) -> None:
-        peer = writer.get_extra_info("peername")
-        address = str(peer[0]) if peer else ""
-        if not is_loopback(address) and not self._permitted:
-            raise Refused(
-                self._target.url,
-                found=f"a connection to {address or 'nowhere'}, which is not loopback",
-                wanted="loopback, or permission in the plan and --permit-host",
-                remedy="point the target at loopback",
-            )
 
     async def _read(self, reader: asyncio.StreamReader, seen: "_Seen") -> tuple[str, str]:
         data = b""
@@ -459,8 +448,6 @@ class Tally:
 class Traffic:
     """Keeps users coming until it is told to stop, then waits for those under way."""
 
-    evidence = "events/traffic.jsonl"
-
     def __init__(
         self,
         target: Target,
@@ -558,6 +545,19 @@ class Traffic:
             **told,
         )
         self.tally.count(answer)
+
+
+def check_peer(writer: asyncio.StreamWriter, url: str, *, permitted: bool) -> None:
+    """Look at the address that was connected to. Raises Refused where it is not loopback, and not permitted."""
+    peer = writer.get_extra_info("peername")
+    address = str(peer[0]) if peer else ""
+    if not is_loopback(address) and not permitted:
+        raise Refused(
+            url,
+            found=f"a connection to {address or 'nowhere'}, which is not loopback",
+            wanted="loopback, or permission in the plan and --permit-host",
+            remedy="point the target at loopback",
+        )
 
 
 async def look_up(host: str, port: int) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from click.shell_completion import CompletionItem
 __all__ = [
     "asked_dialects",
     "bugs",
+    "capabilities",
     "clients",
     "dialects",
     "fault_ends",
@@ -19,6 +20,7 @@ __all__ = [
     "faults",
     "faults_of_a_list",
     "files",
+    "flags",
     "folders",
     "gates",
     "guards",
@@ -62,6 +64,26 @@ def clients(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
     from drillmaster.sdkcheck.cells import CLIENTS
 
     return _that_begin((client.name for client in CLIENTS), incomplete)
+
+
+def flags(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Chaos flags of the registry that lies here."""
+    return _that_begin(_registered(kills=False), incomplete)
+
+
+def capabilities(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """What that registry can kill."""
+    return _that_begin(_registered(kills=True), incomplete)
+
+
+def _registered(*, kills: bool) -> list[str]:
+    from drillmaster.errors import Problem
+    from drillmaster.flags.server import read_registry
+
+    try:
+        return [flag.name for flag in read_registry("flags.yaml").flags if (flag.kind == "kill") is kills]
+    except Problem:
+        return []
 
 
 def fault_groups(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -21,6 +21,7 @@ import msgspec
 from drillmaster.errors import Problem
 from drillmaster.flags.board import Board, Conflict
 from drillmaster.flags.doors import Asked, Client, Reply, is_address, said
+from drillmaster.flags.flagd import flagd
 from drillmaster.flags.roster import Poll, Roster
 from drillmaster.friday.flags import Count, Share, Switched, plain, unknown_flag
 from drillmaster.strict import load_as
@@ -168,6 +169,9 @@ class Answers:
                 return self._poll(client, asked)
             case "GET" | "HEAD", "/flags":
                 return self._flags(client, asked)
+            case "GET" | "HEAD", "/flagd":
+                self._board.expire()
+                return said(200, flagd(self._board))
             case "GET" | "HEAD", "/workers":
                 return said(200, self.workers())
             case "GET" | "HEAD", "/healthz":

@@ -6,9 +6,11 @@
 3. Calls that were under way go on. Their worker counts them, and is said to be drained once none is left.
 """
 
+import asyncio
 import fcntl
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -47,6 +49,7 @@ class Killing:
 
     def __init__(
         self,
+        loop: asyncio.AbstractEventLoop,
         board: Board,
         roster: Roster,
         clock: Clock,
@@ -55,6 +58,7 @@ class Killing:
         path: str | None,
     ) -> None:
         """Raises Problem where another server keeps its kills at `path`."""
+        self._loop = loop
         self._board = board
         self._roster = roster
         self._clock = clock
@@ -64,6 +68,10 @@ class Killing:
         self._kept: dict[str, Killed] = {}
         self._kills: dict[str, _Kill] = {}
         self._waiting: dict[Client, tuple[str, Lifts, int]] = {}
+        self._after: list[Callable[[OSError | None], None]] = []
+        self._keeper: asyncio.Task[None] | None = None
+        self._one_writer = threading.Lock()
+        self._version = self._written = 0
         self._lock_fd = None if path is None else _lock(path)
 
     def take_up(self) -> None:
@@ -105,32 +113,70 @@ class Killing:
             self._tell(name, "killed", None, order.by, order.why)
             at = rfc3339(self._clock.wall_ns())
             self._kept[name] = Killed(capability=name, by=order.by, why=order.why, at=at)
-        try:
-            write_kills(self._path, tuple(self._kept.values()))
-        except OSError as error:
+
+        def kept(error: OSError | None) -> None:
+            if error is None:
+                self._wait(client, name, order)
+                return
             # Killed all the same, here and now; but nobody is told that it lasts.
-            why = error.strerror or str(error)
-            wrong = f"killed, but not on the disk ({why}): a restart would forget it"
-            return said(507, {**self._told(name), "error": wrong, "durable": False})
-        return self._wait(client, name, order)
+            wrong = f"killed, but not on the disk ({error.strerror or error}): a restart would forget it"
+            client.answer(said(507, {**self._told(name), "error": wrong, "durable": False}))
+
+        self._keep(kept)
+        return None
 
     def restore(self, name: str, order: Lifts, client: Client) -> Reply | None:
-        """End a kill. Raises Problem for no capability, OSError where the disk does not take it: then it stays killed."""
+        """End a kill, where the disk takes it; else it stays killed. Raises Problem for no capability."""
         board = self._board
         board.capability(name)
         if self._path is None:
             return said(403, {"error": "this server was started without a file of kills"})
-        kept = self._kept.pop(name, None)
-        if kept is not None:
+        before = self._kept.pop(name, None)
+
+        def kept(error: OSError | None) -> None:
+            if error is not None:
+                if before is not None:
+                    self._kept.setdefault(name, before)
+                wrong = f"not restored: the disk does not take it ({error.strerror or error})"
+                client.answer(said(507, {**self._told(name), "error": wrong, "durable": False}))
+                return
+            if name not in self._kept and board.restore(name):  # nobody has killed it again meanwhile
+                self._kills[name] = self._now()
+                self._tell(name, "restored", None, order.by, order.why)
+            self._wait(client, name, order)
+
+        self._keep(kept)
+        return None
+
+    # The disk, which may take its time: nobody else waits for it
+
+    def _keep(self, then: Callable[[OSError | None], None]) -> None:
+        self._after.append(then)
+        if self._keeper is None:
+            self._keeper = self._loop.create_task(self._keep_all())
+
+    async def _keep_all(self) -> None:
+        try:
+            while self._after:
+                after, self._after = self._after, []
+                self._version += 1
+                error = await self._loop.run_in_executor(None, self._write, self._version, tuple(self._kept.values()))
+                for then in after:
+                    then(error)
+        finally:
+            self._keeper = None
+
+    def _write(self, version: int, killed: tuple[Killed, ...]) -> OSError | None:
+        assert self._path is not None
+        with self._one_writer:
+            if version < self._written:
+                return None  # a later one is there
             try:
-                write_kills(self._path, tuple(self._kept.values()))
-            except OSError:
-                self._kept[name] = kept
-                raise
-        if board.restore(name):
-            self._kills[name] = self._now()
-            self._tell(name, "restored", None, order.by, order.why)
-        return self._wait(client, name, order)
+                write_kills(self._path, killed)
+            except OSError as error:
+                return error
+            self._written = version
+            return None
 
     def _told(self, name: str) -> dict[str, Any]:
         kill = self._kills.get(name)
@@ -155,13 +201,13 @@ class Killing:
         number = self._board.number(revision)
         return number is not None and number >= kill.number
 
-    def _wait(self, client: Client, name: str, order: Lifts) -> Reply | None:
+    def _wait(self, client: Client, name: str, order: Lifts) -> None:
         told = self._told(name)
         if _settled(told, order) or not order.wait_s:
-            return said(200, told)
+            client.answer(said(200, told))
+            return
         self._waiting[client] = (name, order, time.monotonic_ns() + round(order.wait_s * 1e9))
         client.on_gone = partial(self._waiting.pop, client, None)
-        return None
 
     def heard(self, now_ns: int) -> None:
         """A worker said what it holds."""
@@ -185,7 +231,13 @@ class Killing:
                 client.answer(said(200, told))
 
     def stop(self) -> None:
-        """Answer all who wait."""
+        """Have on the disk what is owed to it, and answer all who wait."""
+        after, self._after = self._after, []
+        if after or self._keeper is not None:
+            self._version += 1
+            error = self._write(self._version, tuple(self._kept.values()))
+            for then in after:
+                then(error)
         for client, (name, _, _) in tuple(self._waiting.items()):
             client.answer(said(200, self._told(name)))
         self._waiting.clear()

@@ -22,7 +22,7 @@ from drillmaster.errors import Problem, one_line
 from drillmaster.flags.answers import Access, Answers, Disable, Enable, Lifts, Orders, switched
 from drillmaster.flags.board import MAX_TTL_S, Board, On, Window
 from drillmaster.flags.control import Control, Inject, Lift, Renew
-from drillmaster.flags.doors import Client, Reply, Serve, from_loopback, peer_uid, said
+from drillmaster.flags.doors import Client, Reply, Serve, from_loopback, peer_uid
 from drillmaster.flags.flagd import flagd
 from drillmaster.flags.killing import Killing
 from drillmaster.flags.roster import Roster
@@ -92,7 +92,9 @@ class Server(Orders):
         self._stopping_beats = 0
         self.failures = 0
         self.done: asyncio.Future[int] = loop.create_future()
-        self.killing = Killing(self.board, self.roster, self.clock, self.record, self._tell_switch, settings.kills_path)
+        self.killing = Killing(
+            loop, self.board, self.roster, self.clock, self.record, self._tell_switch, settings.kills_path
+        )
         self._listener = self._listen()
         self._control: socket.socket | None = None
         self.board.on_off = self._went_off

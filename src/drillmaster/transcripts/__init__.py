@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from drillmaster.transcripts.composing import Composer, Piece, Record
-    from drillmaster.transcripts.reading import Entry, Transcript, read_census, read_mission
+    from drillmaster.transcripts.reading import Entry, Transcript, read_census, read_folder, read_mission, read_started
     from drillmaster.transcripts.redacting import redact, redact_headers, redact_text, redact_url
 
 __all__ = [
@@ -23,7 +23,9 @@ __all__ = [
     "Record",
     "Transcript",
     "read_census",
+    "read_folder",
     "read_mission",
+    "read_started",
     "redact",
     "redact_headers",
     "redact_text",
@@ -37,7 +39,9 @@ _LATER = {
     "Entry": "reading",
     "Transcript": "reading",
     "read_census": "reading",
+    "read_folder": "reading",
     "read_mission": "reading",
+    "read_started": "reading",
     "redact": "redacting",
     "redact_headers": "redacting",
     "redact_text": "redacting",

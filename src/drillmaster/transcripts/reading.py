@@ -3,7 +3,7 @@
 import base64
 import binascii
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import msgspec
 
 from drillmaster.clock import parse_rfc3339
 from drillmaster.errors import Problem
-from drillmaster.evidence import Seal
+from drillmaster.evidence import Defect, Seal, rows
 from drillmaster.rules import transcripts as law
 from drillmaster.timeline.opening import chunks, complaint
 
@@ -20,13 +20,15 @@ __all__ = [
     "Entry",
     "PartRead",
     "Transcript",
-    "missions_of",
     "read_census",
+    "read_folder",
     "read_mission",
+    "read_started",
     "transcript_files",
 ]
 
 FOLDER = "transcripts"
+MISSIONS = "events/missions.jsonl"
 _MOST_BYTES = 64 << 20
 """Of one mission."""
 
@@ -76,12 +78,15 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
 
 def transcript_files(run_dir: Path, seal: Seal | None) -> Iterator[tuple[str, Iterator[bytes]]]:
     """List the files and their bytes: what is sealed of them; without a seal as much as there is now. Raises Problem."""
-    folder = run_dir / FOLDER
-    if seal is not None:
-        for name, sealed in sorted(seal.files.items()):
-            if name.startswith(f"{FOLDER}/") and name.endswith(".ndjson"):
-                yield name, chunks(run_dir / name, limit_bytes=sealed.bytes)
+    if seal is None:
+        yield from _loose(run_dir / FOLDER, f"{FOLDER}/")
         return
+    for name, sealed in sorted(seal.files.items()):
+        if name.startswith(f"{FOLDER}/") and name.endswith(".ndjson"):
+            yield name, chunks(run_dir / name, limit_bytes=sealed.bytes)
+
+
+def _loose(folder: Path, front: str) -> Iterator[tuple[str, Iterator[bytes]]]:
     try:
         names = sorted(entry.name for entry in os.scandir(folder) if entry.name.endswith(".ndjson"))
     except FileNotFoundError:
@@ -90,7 +95,24 @@ def transcript_files(run_dir: Path, seal: Seal | None) -> Iterator[tuple[str, It
         found, remedy = complaint(error)
         raise Problem(os.fspath(folder), found=found, wanted="a folder of transcripts", remedy=remedy) from None
     for name in names:
-        yield f"{FOLDER}/{name}", chunks(folder / name)
+        yield f"{front}{name}", chunks(folder / name)
+
+
+def read_started(run_dir: Path, seal: Seal | None) -> dict[str, int]:
+    """Read which missions the driver started, each with the number of its steps that were sent. Raises Problem."""
+    path = run_dir / MISSIONS
+    sealed = None if seal is None else seal.files.get(MISSIONS)
+    if not path.exists() or (seal is not None and sealed is None):
+        return {}
+    started: dict[str, int] = {}
+    for row in rows(chunks(path, limit_bytes=None if sealed is None else sealed.bytes), file=MISSIONS):
+        if isinstance(row, Defect) or row.event not in ("mission_started", "step_ended", "mission_ended"):
+            continue
+        mission = row.fields.get("mission")
+        if isinstance(mission, str):
+            sent = row.event == "step_ended" and row.fields.get("sent_ns") is not None
+            started[mission] = started.get(mission, 0) + sent
+    return started
 
 
 def read_census(run_dir: Path, seal: Seal | None, started: Mapping[str, int], *, run: str) -> law.Census:
@@ -98,18 +120,24 @@ def read_census(run_dir: Path, seal: Seal | None, started: Mapping[str, int], *,
     return law.census(law.collect(transcript_files(run_dir, seal), run=run), started, run=run)
 
 
-def missions_of(run_dir: Path, seal: Seal | None, *, run: str) -> law.Collected:
-    """All parts that lie there, whatever the run started. Raises Problem."""
-    return law.collect(transcript_files(run_dir, seal), run=run)
-
-
 def read_mission(run_dir: Path, seal: Seal | None, mission: str, *, run: str) -> Transcript | None:
     """Read one mission's transcript; None where no line is of it. Raises Problem."""
+    return _read(transcript_files(run_dir, seal), run_dir, mission, run)
+
+
+def read_folder(folder: Path, mission: str) -> Transcript | None:
+    """Read one mission out of a folder that is no run's, whatever run its lines name. Raises Problem."""
+    return _read(_loose(folder, ""), folder, mission, None)
+
+
+def _read(
+    files: Iterable[tuple[str, Iterable[bytes]]], place: Path, mission: str, run: str | None
+) -> Transcript | None:
     parts: list[PartRead] = []
     defects: list[str] = []
     wanted = mission.encode()
     left = _MOST_BYTES
-    for file, data in transcript_files(run_dir, seal):
+    for file, data in files:
         reader = _Reader(file, run)
         for number, _, line in law.lines_of(data):
             if line is None or wanted not in line:
@@ -117,7 +145,7 @@ def read_mission(run_dir: Path, seal: Seal | None, mission: str, *, run: str) ->
             left -= len(line)
             if left < 0:
                 raise Problem(
-                    os.fspath(run_dir / file),
+                    os.fspath(place / file),
                     found=f"more than {_MOST_BYTES >> 20} MB of mission {mission}",
                     wanted="a mission that a person can read",
                     remedy="look at the file itself",
@@ -128,7 +156,7 @@ def read_mission(run_dir: Path, seal: Seal | None, mission: str, *, run: str) ->
     if not parts:
         return None
     parts.sort(key=lambda part: parse_rfc3339(part.entries[0].t) or 0)
-    return Transcript(mission=mission, run=run, parts=tuple(parts), defects=tuple(defects))
+    return Transcript(mission=mission, run=run or "", parts=tuple(parts), defects=tuple(defects))
 
 
 _LAW_FIELDS = frozenset({"t", "mission", "run", "seq", "kind", "part", "more", "chunks", "body", "body_b64"})
@@ -137,7 +165,7 @@ _LAW_FIELDS = frozenset({"t", "mission", "run", "seq", "kind", "part", "more", "
 class _Reader:
     """Puts the lines of one mission in one file together."""
 
-    def __init__(self, file: str, run: str) -> None:
+    def __init__(self, file: str, run: str | None) -> None:
         self.defects: list[str] = []
         self._file = file
         self._run = run
@@ -152,7 +180,7 @@ class _Reader:
             return
         if found.get("mission") != mission or not law.is_line(line):
             return
-        if found.get("run") != self._run:
+        if self._run is not None and found.get("run") != self._run:
             self.defects.append(f"{self._file}:{number}: a line of another run")
         part = found.get("part", "")
         if found["kind"] == "started" and found["seq"] == 0 and self._open.get(part):

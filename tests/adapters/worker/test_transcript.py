@@ -7,6 +7,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator
+from http.client import HTTPMessage
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,17 @@ def test_a_request_that_is_no_mission_leaves_nothing(folder: Path, headers: Any)
         said.user(b"x")
     assert not said
     assert not folder.exists()
+
+
+def test_headers_of_the_standard_library_are_headers(folder: Path) -> None:
+    headers = HTTPMessage()
+    headers["X-Drill-Mission"] = "m1"
+    headers["Accept"] = "a"
+    headers["Accept"] = "b"
+    with transcript.mission(headers) as said:
+        said.user(b"x", headers=headers)
+    (user,) = [one for one in lines(folder) if one["kind"] == "user"]
+    assert user["headers"] == [["X-Drill-Mission", "m1"], ["Accept", "a"], ["Accept", "b"]]
 
 
 @pytest.mark.parametrize(
@@ -240,9 +252,13 @@ def test_many_threads_write_many_missions_and_one_mission_together(folder: Path)
                 said.user(b"x" * 300)
                 said.answer(b"y")
 
+    def speak() -> None:
+        for _ in range(50):
+            shared.user(b"z")
+
     with transcript.mission("shared") as shared:
         threads = [threading.Thread(target=work, args=(f"m{n}",)) for n in range(20)]
-        threads += [threading.Thread(target=lambda: [shared.user(b"z") for _ in range(50)]) for _ in range(4)]
+        threads += [threading.Thread(target=speak) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -14,7 +14,7 @@ import errno
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar, Token
 from time import monotonic_ns
 from types import TracebackType
@@ -31,7 +31,8 @@ HEADER = "x-drill-mission"
 _environ = os.environb
 _SAID_PIECES = 100_000  # of one stream; behind that they are put together
 
-Headers = Mapping[Any, Any] | Iterable[tuple[Any, Any]]
+Headers = Any
+"""A mapping, pairs, or what a framework calls headers; text or bytes."""
 
 
 class _Lines(Marks):
@@ -299,7 +300,7 @@ _NOTHING = Mission()
 _current: ContextVar[Mission] = ContextVar("drillmaster_mission", default=_NOTHING)
 
 
-def mission(source: Headers | str | None, *, entry: str = "http", **fields: object) -> Mission:
+def mission(source: Headers, *, entry: str = "http", **fields: object) -> Mission:
     """Begin the transcript of a request: `with mission(request.headers) as said:`. `source` is its headers, or the id itself.
 
     `entry` is `http` or `websocket`. Costs a look into the environment where there is no drill.
@@ -330,11 +331,11 @@ def current() -> Mission:
     return _current.get()
 
 
-def mission_of(headers: Headers | None) -> str:
+def mission_of(headers: Headers) -> str:
     """Find the mission's id among headers: a mapping (WSGI's too) or pairs, in text or bytes; "" where there is none."""
     if headers is None:
         return ""
-    if isinstance(headers, Mapping):
+    if hasattr(headers, "get"):
         for name in (HEADER, "X-Drill-Mission", "HTTP_X_DRILL_MISSION"):
             value = headers.get(name)
             if value is not None:
@@ -346,7 +347,9 @@ def mission_of(headers: Headers | None) -> str:
 
 
 def _pairs(headers: Headers) -> list[tuple[str, str]]:
-    found = headers.items() if isinstance(headers, Mapping) else headers
+    # Fields may come more than once: frameworks have their own word for all of them.
+    named = next((name for name in ("raw_items", "multi_items", "items") if hasattr(headers, name)), None)
+    found: Iterable[tuple[Any, Any]] = headers if named is None else getattr(headers, named)()
     return [(_text(name), _text(value)) for name, value in found]
 
 

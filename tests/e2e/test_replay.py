@@ -148,7 +148,7 @@ def test_bytes_come_at_the_recorded_pace_or_as_fast_as_they_are_taken(recorded: 
         "model": "small",
         "stream": True,
         "messages": [{"role": "user", "content": "Refund order #17"}],
-        "user": "x",
+        "user": str(uuid.uuid4()),
     }
     for words, least, most in ((("--once",), 0.15, 3.0), (("--as-fast-as-possible",), 0.0, 0.12)):
         server = Server(recorded, "m1aaaa", *words)

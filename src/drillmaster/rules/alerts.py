@@ -129,6 +129,8 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     group: str = ""
     starts_ns: int | None = None
     """When it began, by the sender's clock, as nanoseconds of the run; None: not said."""
+    starts_wall_ns: int | None = None
+    """The same in nanoseconds since 1970, to the letter: two receipts of one alert say one beginning, however our clocks went."""
     labels: dict[str, str] = {}
     form: str = ""
     cite: Cite | None = None
@@ -283,6 +285,8 @@ class _Sorter:
 
 
 def _began_anew(known: Alert, alert: Alert) -> bool:
+    if known.starts_wall_ns is not None and alert.starts_wall_ns is not None:
+        return alert.starts_wall_ns > known.starts_wall_ns
     return known.starts_ns is not None and alert.starts_ns is not None and alert.starts_ns > known.starts_ns
 
 
@@ -404,6 +408,7 @@ def read_event(
                 key=_text(fields, "key"),
                 group=_text(fields, "group"),
                 starts_ns=_run_ns(fields, "starts_at", at_ns, wall_ns),
+                starts_wall_ns=_wall_ns(fields, "starts_at"),
                 labels=labels,
                 cite=cite,
             )
@@ -427,10 +432,15 @@ def _text(fields: Mapping[str, Any], name: str) -> str:
 
 
 def _run_ns(fields: Mapping[str, Any], name: str, at_ns: int, wall_ns: int) -> int | None:
+    said_ns = _wall_ns(fields, name)
+    return None if said_ns is None else at_ns - (wall_ns - said_ns)
+
+
+def _wall_ns(fields: Mapping[str, Any], name: str) -> int | None:
     value = fields.get(name)
     if value is None:
         return None
     said_ns = parse_rfc3339(value) if isinstance(value, str) else None
     if said_ns is None:
         raise ValueError(f"{name}: wanted a time with its zone, or null")
-    return at_ns - (wall_ns - said_ns)
+    return said_ns

@@ -123,3 +123,60 @@ def agent(
         stream=stream,
         die_with_parent=die_with_parent,
     )
+
+
+@command.command()
+@_host
+@_allow
+@click.option("--port", default=8090, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
+@click.option(
+    "--workers", default=2, show_default=True, type=click.IntRange(1, 8), help="Processes that share the port."
+)
+@click.option(
+    "--model-ms",
+    default=1300.0,
+    show_default=True,
+    type=click.FloatRange(0, 60_000),
+    help="Of both model calls together.",
+)
+@click.option(
+    "--tool-limit-ms", default=300.0, show_default=True, type=click.FloatRange(1, 60_000), help="Of one attempt."
+)
+@click.option("--list-bugs", is_flag=True, help="List what STANDIN_BUG can be, and what is wrong with each agent.")
+@_parent
+def concierge(
+    host: str,
+    allow_host: str | None,
+    port: int,
+    workers: int,
+    model_ms: float,
+    tool_limit_ms: float,
+    list_bugs: bool,
+    die_with_parent: bool,
+) -> None:
+    """An agent that acts: POST /agent/mission, its WebSocket twin, and a refund tool behind chaos flags.
+
+    A mission is {user_id, history: [{role, content}], metadata: {force_refund_limit}}. The model is built in, so that 200
+    missions at once go on two cores. CHAOS_URL is the flag server, DRILL_LOG the timeline, DRILL_TRANSCRIPTS the folder of
+    transcripts; an alert of failing tools goes to ALERT_URL with ALERT_TOKEN, as Alertmanager words it. STANDIN_BUG
+    switches one mistake on.
+
+    \b
+    Examples:
+      drillmaster standin concierge --port 8090
+      drillmaster standin concierge --list-bugs
+      STANDIN_BUG=no-retry drillmaster standin concierge
+    """
+    from drillmaster.standins import check_host
+    from drillmaster.standins.concierge import CONCIERGE_BUGS, Pace
+    from drillmaster.standins.concierge_http import serve_concierge
+
+    if list_bugs:
+        for name, kind in CONCIERGE_BUGS.items():
+            click.echo(f"{name:18} {(kind.__doc__ or '').strip()}")
+        return
+    check_host(host, allow_host)
+    pace = Pace(
+        first_model_s=model_ms * 0.7 / 1000, second_model_s=model_ms * 0.3 / 1000, tool_limit_s=tool_limit_ms / 1000
+    )
+    serve_concierge(host, port, environ=os.environ, pace=pace, workers=workers, die_with_parent=die_with_parent)

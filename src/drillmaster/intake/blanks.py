@@ -16,7 +16,8 @@ from drillmaster.errors import Problem
 
 __all__ = ["blanks", "keys", "left_open", "may_stay_open", "none_left_open", "template"]
 
-_FILES = ("plan", "policy", "ci")
+_FILES = {"plan": "{kit}-plan.yaml", "policy": "{kit}-policy.yaml", "matrix": "drill-matrix.yaml", "ci": "{kit}-ci.yaml"}
+"""Files of a kit that may have blanks, and how they are called where they are written to."""
 _MAY_STAY_OPEN = ("/seats/", "/measured_from", "/target/model")
 """A seat that nobody holds makes the run a rehearsal; where an interview was measured from, its page then says OPEN; not every API
 is asked by a model's name."""
@@ -28,7 +29,7 @@ def template(kit: str) -> dict[str, str]:
     A kit without a policy of its own goes by the eviction drill's.
     """
     folder = resources.files("drillmaster.kits").joinpath(kit)
-    files = {f"{kit}-{name}.yaml": folder.joinpath(f"{name}.yaml") for name in _FILES}
+    files = {called.format(kit=kit): folder.joinpath(f"{name}.yaml") for name, called in _FILES.items()}
     return {name: file.read_text("utf-8") for name, file in files.items() if file.is_file()}
 
 
@@ -50,16 +51,17 @@ def blanks(text: str) -> dict[str, str]:
 def left_open(value: Mapping[str, Any], kit: str, kind: str) -> dict[str, str]:
     """List what a person left blank in a decoded plan or policy that cannot stay so, by pointer, with its example.
 
-    `kind` is `plan` or `policy`. What no template leaves blank is not looked at: a null may be meant there.
+    `kind` is `plan`, `policy` or `matrix`. What no template leaves blank is not looked at: a null may be meant there.
     """
     texts = template(kit)
-    asked = blanks(texts.get(f"{kit}-{kind}.yaml") or template("eviction")[f"eviction-{kind}.yaml"])
+    called = _FILES[kind]
+    asked = blanks(texts.get(called.format(kit=kit)) or template("eviction").get(called.format(kit="eviction"), ""))
     # The gate's entry need not be the first of the list.
-    by_name = {re.sub(r"^/gates/\d+", "/gates/*", pointer): example for pointer, example in asked.items()}
+    by_name = {re.sub(r"^/(gates|rows)/\d+", r"/\1/*", pointer): example for pointer, example in asked.items()}
     return {
         pointer: by_name[name]
         for pointer in _nulls(value, "")
-        if (name := re.sub(r"^/gates/\d+", "/gates/*", pointer)) in by_name and not may_stay_open(name)
+        if (name := re.sub(r"^/(gates|rows)/\d+", r"/\1/*", pointer)) in by_name and not may_stay_open(name)
     }
 
 

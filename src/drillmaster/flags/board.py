@@ -144,7 +144,7 @@ class Board:
             if one.flag in self.on:
                 raise Conflict(f"{one.flag} is on already, in window {self.on[one.flag].window}")
             self._may_go_on(flag)
-            shape, aim = one.shape(flag, place=f"order: /flags/{at}/params"), one.aim(flag)
+            shape, aim = one.shape(flag, place="order", path=("flags", at, "params")), one.aim(flag)
             if flag.kind == "kill" and aim != Aim():
                 raise ValueError(f"/flags/{at}: a kill meets every call")
             fresh[one.flag] = On(flag, aim, shape, window, by, now_ns, self._seed)

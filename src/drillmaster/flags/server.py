@@ -315,7 +315,7 @@ class Server(Orders):
             wanted = switched(name, order)
             if (
                 wanted.aim(flag) != on.aim
-                or wanted.shape(flag, place="order: /params") != on.shape
+                or wanted.shape(flag, place="order", path=("params",)) != on.shape
                 or on.by == "the conductor"
             ):
                 raise ValueError(f"{name} is on already, in window {on.window}, as {on.by} wanted it; disable it first")

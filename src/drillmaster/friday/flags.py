@@ -15,13 +15,13 @@ import datetime
 import hashlib
 import re
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from drillmaster.errors import Problem
-from drillmaster.strict import as_type, load_as, near
+from drillmaster.strict import as_type, load_as, near, pointer
 from drillmaster.targeting import Wrong
 
 __all__ = [
@@ -236,9 +236,9 @@ class Switched(_Part, frozen=True, kw_only=True):
         own = Aim(share=self.share, first=self.first, every=self.every)
         return flag.aim if own == Aim() else own
 
-    def shape(self, flag: Registered, *, place: str) -> Shape:
-        """The registry's parameters with these on top, typed. Raises Problem."""
-        return shaped(flag, self.params, place=place)
+    def shape(self, flag: Registered, *, place: str, path: Sequence[str | int] = ()) -> Shape:
+        """The registry's parameters with these on top, typed; `path` is where they stand. Raises Problem."""
+        return shaped(flag, self.params, place=place, path=path)
 
 
 class FlagsSection(_Part, frozen=True, kw_only=True):
@@ -251,15 +251,18 @@ class FlagsSection(_Part, frozen=True, kw_only=True):
     """How long a worker that hears nothing more keeps a flag on."""
 
 
-def shaped(flag: Registered, over: Mapping[str, Any], *, place: str) -> Shape:
+def shaped(flag: Registered, over: Mapping[str, Any], *, place: str, path: Sequence[str | int] = ()) -> Shape:
     """A flag's parameters, with `over` on top, as their kind wants them. Raises Problem."""
     given = {**flag.params, **over}
     if flag.kind == "wrong-answer" and over:  # one of the two replaces the other
         given = {**over}
-    made: Shape = as_type(given, PARAMS[flag.kind], place=place)
+    made: Shape = as_type(given, PARAMS[flag.kind], place=place, path=path)
     if len(msgspec.json.encode(made)) > MAX_VALUE_BYTES:
         raise Problem(
-            place, found=f"over {MAX_VALUE_BYTES:,} bytes", wanted="a value that a call returns", remedy="shorten it"
+            f"{place}: {pointer(tuple(path))}",
+            found=f"over {MAX_VALUE_BYTES:,} bytes",
+            wanted="a value that a call returns",
+            remedy="shorten it",
         )
     return made
 
@@ -284,7 +287,7 @@ def load_registry(data: bytes, *, place: str) -> Registry:
             raise Problem(
                 here, found="several of share, first, every", wanted="one, or none for every call", remedy="keep one"
             )
-        shaped(flag, {}, place=f"{here}/params")
+        shaped(flag, {}, place=place, path=("flags", at, "params"))
         if flag.kind == "kill":
             if flag.aim != Aim():
                 raise Problem(

@@ -118,7 +118,7 @@ def _attribute(value: Any, name: str, inner: Any) -> Any:
     own = copy.copy(value)
     try:
         object.__setattr__(own, name, inner)
-    except AttributeError:
+    except (AttributeError, TypeError):
         import msgspec
 
         if not isinstance(value, msgspec.Struct):

@@ -1,5 +1,6 @@
 """Rows of runs: what is taken in, what never changes, and what many writers leave."""
 
+import hashlib
 import math
 import os
 import sqlite3
@@ -13,12 +14,17 @@ from drillmaster.clock import ManualClock, parse_rfc3339
 from drillmaster.entries import entry_of, take_in
 from drillmaster.errors import Problem, Refused
 from drillmaster.history import Entry, History, figures, open_history
+from drillmaster.intake.friday import judge_friday
 from drillmaster.intake.run import open_run
 from drillmaster.intake.verdicts import judge_eviction, keep
 from drillmaster.passports import judge_run
 from drillmaster.timeline import seal_run
+from tests.fridays import paper
+from tests.fridays.paper import Paper
 from tests.interviewed import JOB, POLICY, RUN, sealed
 from tests.scene import Scene, healthy
+
+NO_DIRT = hashlib.sha256().hexdigest()
 
 
 def entry(run: str = "20261130T120000Z-0001", **more: Any) -> Entry:
@@ -248,3 +254,39 @@ def test_a_drills_row_says_what_fault_was_tried_and_with_what_code(tmp_path: Pat
     assert entry_of(folder).proved == {}
     keep(judge_eviction(run, folder / "policy.yaml", now_ns=run.started_wall_ns + run.end_ns), folder)
     assert entry_of(folder).proved == {"fault/reset": "pass"}
+
+
+def test_a_friday_drills_row_has_the_articles_figures_and_what_each_row_came_to(tmp_path: Path) -> None:
+    folder = Paper(tmp_path / paper.RUN).write(more={"code": {"commit": "a" * 40, "dirt_sha256": NO_DIRT}})
+    before = entry_of(folder)
+    assert (before.drill, before.status, before.proved) == ("friday", "unjudged", {})
+    assert before.metrics["p95_latency"] == 1.5
+    assert before.metrics["detector_delay_ms"] == 17_500
+    assert "pager_ack_seconds" in before.at_least  # nobody acknowledged while somebody looked
+    keep(judge_friday(folder, folder / "policy.yaml", now_ns=paper.NOW_NS), folder)
+    one = entry_of(folder)
+    assert one.status == "pass"
+    assert one.proved["row/mission-latency"] == "pass"
+    assert one.proved["flag/toolTimeout"] == "pass"
+    assert one.metrics["row.mission-latency_s"] == 1.5
+    assert (one.commit, one.clean) == ("a" * 40, True)
+    assert parse_rfc3339(one.ended_at) == paper.WALL0_NS + 95 * 10**9
+
+
+def test_a_friday_drill_without_a_detector_has_null_and_why(tmp_path: Path, history: History) -> None:
+    made = Paper(tmp_path / paper.RUN)
+    del made.files["events/detectors.jsonl"]
+    made.write()
+    assert take_in(history, tmp_path).new == (paper.RUN,)
+    (row,) = history.entries()
+    assert "detector_delay_ms" not in row.metrics
+    assert row.missing["detector_delay_ms"]
+
+
+def test_a_history_is_made_again_from_the_folders(tmp_path: Path, history: History) -> None:
+    folder = Paper(tmp_path / "runs" / paper.RUN).write()
+    keep(judge_friday(folder, folder / "policy.yaml", now_ns=paper.NOW_NS), folder)
+    take_in(history, tmp_path / "runs")
+    with open_history(str(tmp_path / "again.sqlite")) as again:
+        take_in(again, tmp_path / "runs")
+        assert again.entries() == history.entries()

@@ -30,7 +30,7 @@ __all__ = ["CONFIDENCE", "Better", "Compared", "better", "compare", "runs_before
 Better = Literal["lower", "higher"]
 CONFIDENCE = 0.95
 MOST_RUNS = 200
-_HIGHER = ("success", "available", "availability", "good_per_s", "held", "kept")
+_HIGHER = ("success", "replay", "available", "availability", "good_per_s", "held", "kept")
 _LOWER = (
     "latency",
     "delay",

@@ -69,7 +69,8 @@ def test_what_cannot_be_captured_fails_the_step(body: Any) -> None:
 
 def test_nothing_of_an_answer_is_in_the_reason() -> None:
     secret = "sk-live-something-long"
-    for expect in ({"matching": "^never"}, {"pointer": "/x"}, {"pointer": "/a", "equals": "b"}):
+    expects: list[dict[str, Any]] = [{"matching": "^never"}, {"pointer": "/x"}, {"pointer": "/a", "equals": "b"}]
+    for expect in expects:
         _, why, _ = Judge(Step(path="/", expect=Expect(**expect))).judge(200, json.dumps({"a": secret}).encode())
         assert why
         assert secret not in why

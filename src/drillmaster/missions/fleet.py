@@ -76,6 +76,7 @@ class Fleet:
         self._flying = 0
         self._no_more = True
         self._filling = False
+        self._soon: asyncio.TimerHandle | None = None
         self._places: deque[int] = deque()
         """Since when places are free, by the monotonic clock."""
         self._schedule: Iterator[tuple[int, int | None]] = iter(())
@@ -141,21 +142,29 @@ class Fleet:
             return
         self._places.append(since_ns)
         if not self._filling:
-            # From the loop, not from within the mission that has just ended.
-            self._filling = True
-            self.loop.call_soon(self._fill)
+            self._fill()
 
     def _fill(self) -> None:
-        self._filling = False
+        """Begin where places are free. A mission that ends as it begins frees its own, which is not filled from within."""
+        self._filling = True
+        try:
+            self._fill_some()
+        finally:
+            self._filling = False
+        if self._places and self._soon is None:
+            self._soon = self.loop.call_at(max(monotonic_ns(), self._not_before_ns) / 1e9, self._fill_soon)
+
+    def _fill_soon(self) -> None:
+        self._soon = None
+        self._fill()
+
+    def _fill_some(self) -> None:
         for _ in range(min(_AT_ONCE, len(self._places))):
+            if self._gap_ns and monotonic_ns() < self._not_before_ns:
+                return
             since_ns = self._places.popleft()
             if self._flying >= (self._load.concurrent or 0):
                 continue  # one that came back from thinking has the place
-            if self._gap_ns and (now_ns := monotonic_ns()) < self._not_before_ns:
-                self._places.appendleft(since_ns)
-                self._filling = True
-                self.loop.call_at(max(now_ns, self._not_before_ns) / 1e9, self._fill)
-                return
             if self.thinking >= THINKING_PER_PLACE * (self._load.concurrent or 0):
                 self._later(monotonic_ns() + 10_000_000)
             elif self._may_begin():
@@ -163,9 +172,6 @@ class Fleet:
             else:
                 self.no_more()
                 return
-        if self._places and not self._filling:
-            self._filling = True
-            self.loop.call_soon(self._fill)
 
     # By arrivals
 
@@ -209,7 +215,8 @@ class Fleet:
 
     def _begin(self, due_ns: int) -> None:
         self._number += 1
-        self._not_before_ns = max(self._not_before_ns, monotonic_ns() - self._gap_ns) + self._gap_ns
+        if self._gap_ns:
+            self._not_before_ns = max(self._not_before_ns, monotonic_ns() - self._gap_ns) + self._gap_ns
         drawn = self.plans.draw(self._number)
         requests = recorded(drawn)
         flow = drawn.plan.flow

@@ -176,8 +176,6 @@ class Friday(msgspec.Struct, frozen=True, kw_only=True):
     tools: Recovery = NO_TOOLS
     by_tool: Mapping[str, Recovery] = {}
     """The same of one tool alone, for those that a row asks for."""
-    most_attempts: int = 0
-    """Of one call."""
     alerts: tuple[Alert, ...] = ()
     acks: tuple[Ack, ...] = ()
     ready_s: Mapping[str, float] = {}

@@ -106,7 +106,9 @@ class Lines:
         self.phase_rows: list[tuple[str, int]] = []
         self.ended, self.ended_why = "", ""
         self.examined: Counter[str] = Counter()
-        self.most_attempts = 0
+        self.gone: dict[str, bool] = {}
+        self.ordered: set[str] = set()
+        """Windows that the conductor had injected: of these it looks whether they are gone."""
         self._killed_tools: dict[str, list[_Kill]] = {}
 
     @property
@@ -247,11 +249,13 @@ class Lines:
         window.why = str(row.fields.get("why", ""))[:200]
 
     def _fault_gone(self, row: Row, ns: int) -> None:
-        window, gone = self.windows.get(str(row.fields.get("window"))), row.fields.get("gone")
-        if type(gone) is not bool:
-            raise _Wrong("no gone")
-        if window is not None:
-            window.gone = gone if window.gone is None else window.gone and gone
+        window, gone = row.fields.get("window"), row.fields.get("gone")
+        if type(gone) is not bool or type(window) is not str:
+            raise _Wrong("no window, or no gone")
+        self.gone[window] = gone and self.gone.get(window, True)
+
+    def _inject_ordered(self, row: Row, ns: int) -> None:
+        self.ordered.add(str(row.fields.get("window")))
 
     def _flag_switched(self, row: Row, ns: int) -> None:
         fields = row.fields
@@ -360,6 +364,10 @@ class Lines:
             if due_s != due_s:  # steps of a mission whose begin and end nobody told
                 self.unreadable += 1
                 self.due[at] = self.sent_s[at] if self.sent_s[at] == self.sent_s[at] else 0.0
+        for window in self.windows.values():
+            # What somebody else put on, by hand, the server itself says to be off.
+            by_hand = bool(self.ordered) and window.id not in self.ordered
+            window.gone = window.lifted_ns is not None if by_hand else self.gone.get(window.id)
         for kill in self.kills:
             for tool in kill.tools or (kill.capability,):
                 self._killed_tools.setdefault(tool, []).append(kill)
@@ -375,9 +383,6 @@ class Lines:
         self.examined["lines of workers"] += 1
         fields = row.fields
         if row.event == "tool_finished":
-            attempts = fields.get("attempts")
-            if type(attempts) is int and self.most_attempts < attempts <= 1_000_000:
-                self.most_attempts = attempts
             self.examined["tool calls"] += 1
         elif row.event == "tool_attempted" and self._killed_tools:
             self._after_kill(row, fields)
@@ -449,7 +454,6 @@ class Lines:
             phases=self._phases(),
             tools=NO_TOOLS if found is None else found,
             by_tool=by_tool,
-            most_attempts=self.most_attempts,
             alerts=tuple(self.alerts),
             acks=tuple(self.acks),
             ready_s=self.ready,
@@ -603,4 +607,5 @@ _HANDLERS: dict[str, tuple[str, Callable[[Lines, Row, int], None]]] = {
     "phase_started": ("events/conductor.jsonl", Lines._phase_started),
     "drill_ended": ("events/conductor.jsonl", Lines._drill_ended),
     "fault_gone": ("events/conductor.jsonl", Lines._fault_gone),
+    "inject_ordered": ("events/conductor.jsonl", Lines._inject_ordered),
 }

@@ -16,7 +16,12 @@ from drillmaster.errors import Problem
 
 __all__ = ["blanks", "keys", "left_open", "may_stay_open", "none_left_open", "template"]
 
-_FILES = {"plan": "{kit}-plan.yaml", "policy": "{kit}-policy.yaml", "matrix": "drill-matrix.yaml", "ci": "{kit}-ci.yaml"}
+_FILES = {
+    "plan": "{kit}-plan.yaml",
+    "policy": "{kit}-policy.yaml",
+    "matrix": "drill-matrix.yaml",
+    "ci": "{kit}-ci.yaml",
+}
 """Files of a kit that may have blanks, and how they are called where they are written to."""
 _MAY_STAY_OPEN = ("/seats/", "/measured_from", "/target/model")
 """A seat that nobody holds makes the run a rehearsal; where an interview was measured from, its page then says OPEN; not every API

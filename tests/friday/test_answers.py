@@ -21,6 +21,8 @@ def _judged(body: Any, http: int | None = 200, capture: dict[str, str] | None = 
         ({"answer": "done"}, 200, {}, "ok"),
         ({"answer": "done"}, 201, {}, "status"),
         ({"answer": "done"}, 201, {"status": (200, 201)}, "ok"),
+        ({"answer": "done"}, 299, {"status": ("2xx",)}, "ok"),
+        ({"answer": "done"}, 300, {"status": ("2xx", 301)}, "status"),
         (b"", 200, {}, "short"),
         (b"  \n", 200, {}, "short"),
         (b"", 204, {"status": (204,), "min_chars": 0}, "ok"),

@@ -72,6 +72,8 @@ def test_a_file_of_missions_reads_as_it_is_written() -> None:
         ("think_s: [0.1, 1]", "think_s: [1, 0.1]", "the lower one first"),
         ("pointer: /answer", "pointer: /answer, equals: 3, min_char: 1", "min_chars"),
         ("expect: {pointer: /answer}", "expect: {equals: 3}", "equals without pointer"),
+        ("pointer: /answer", "status: [2yy]", "100 to 599, or 2xx"),
+        ("pointer: /answer", "status: [99]", "100 to 599, or 2xx"),
         ("method: GET", "method: FETCH", "FETCH"),
         ("kind: missions", "kind: mission", "missions"),
     ],

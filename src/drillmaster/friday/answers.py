@@ -29,7 +29,7 @@ class Judge:
     def __init__(self, step: Step) -> None:
         expect: Expect = step.expect
         self._expect = expect
-        self._status = frozenset(expect.status)
+        self._status = frozenset(status for one in expect.status for status in _statuses(one))
         self._capture = {name: _parts(pointer) for name, pointer in step.capture.items()}
         self._structured = expect.pointer is not None or bool(step.capture)
         self._matching = None if expect.matching is None else re.compile(expect.matching)
@@ -76,6 +76,11 @@ class Judge:
                 return "pointer", f"too much to capture as {name}", {}
             captured[name] = found
         return "ok", "", captured
+
+
+def _statuses(said: int | str) -> range:
+    first = said if isinstance(said, int) else int(said[0]) * 100
+    return range(first, first + (1 if isinstance(said, int) else 100))
 
 
 def _same(found: Any, wanted: Any) -> bool:

@@ -120,8 +120,8 @@ Datum = Uuid | Integer | Choice | Sequence | Text | Counter | Table
 class Expect(_Part, frozen=True, kw_only=True):
     """What counts as the answer. A JSON object with an `error` that is not null, false or empty is none, whatever its status."""
 
-    status: tuple[int, ...] = (200,)
-    """Of an HTTP answer; messages of a WebSocket have none."""
+    status: tuple[int | str, ...] = (200,)
+    """Of an HTTP answer: numbers, or `2xx` for all of a hundred. Messages of a WebSocket have none."""
     pointer: str | None = None
     """A JSON pointer into the answer; what is there must be of `min_chars` and is what the patterns are looked for in. Without
     it the whole body is."""
@@ -440,8 +440,8 @@ def _step_problems(step: Step, place: str, at: str, *, socket: bool) -> Iterator
     for name in step.capture:
         yield from _name_problem(name, place, f"{at}/capture")
     for status in step.expect.status:
-        if not 100 <= status <= 599:
-            yield wrong(place, f"{at}/expect/status", status, "100 to 599", "write `status: [200]`")
+        if not (re.fullmatch(r"[1-5]xx", status) if isinstance(status, str) else 100 <= status <= 599):
+            yield wrong(place, f"{at}/expect/status", status, "100 to 599, or 2xx", "write `status: [200]`")
 
 
 def _pattern_problem(expression: str | None, place: str, at: str) -> Iterator[Problem]:

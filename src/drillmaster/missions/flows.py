@@ -60,7 +60,9 @@ class StepPlan:
         self, flow: Flow, step: Step, nth: int, captured: frozenset[str], environ: Mapping[str, str] | None
     ) -> None:
         self.step = step
-        self.name = step.name or str(nth + 1)
+        self.name = step.name or (
+            f"message {nth + 1}" if flow.entry == "websocket" else f"{step.method} {step.path}"[:80]
+        )
         self.method = step.method
         self.path = path_template(step.path)
         headers = {} if flow.entry == "websocket" else {**flow.headers, **step.headers}

@@ -503,7 +503,7 @@ class _Flow:
 
     def _expect(self, request: Mapping[str, Any], path: _Path) -> Expect:
         profile = self._profile
-        status: tuple[int, ...] = tuple(range(200, 300))
+        status: tuple[int | str, ...] = ("2xx",)
         pointer: str | None = None
         equals: Any = msgspec.UNSET
         said = request.get("expect", [])

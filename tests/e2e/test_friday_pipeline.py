@@ -235,7 +235,7 @@ class Slack:
     """A receiver of notices."""
 
     def __init__(self, status: int = 200) -> None:
-        came = self.came = []  # type: ignore[var-annotated]
+        came = self.came = []
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:

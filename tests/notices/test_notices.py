@@ -170,7 +170,7 @@ class Receiver:
     """Answers one after the other, and what came."""
 
     def __init__(self, *answers: Answer) -> None:
-        self.answers, self.bodies, self.headers = list(answers), [], []  # type: ignore[var-annotated]
+        self.answers, self.bodies, self.headers = list(answers), [], []
         self.waits: list[float] = []
         self.clock = ManualClock(wall_ns=NOW_S * 10**9)
 

@@ -7,8 +7,8 @@
 4. `for` is held out in whole evaluations: it is rounded up to the interval.
 5. Alertmanager takes the first route, depth first, that all matchers of fit; with `continue` also the next. What a route does not
    say it has from the route above, and at last from the defaults.
-6. A new group waits for `group_wait`, always. A group that is open already is sent at its next `group_interval` instead: an alert
-   that joins one takes anything up to that. It is said, and is in no sum.
+6. A new group waits for `group_wait`, always. A group that is open already, and an empty one is kept for up to 30 s, is sent at its
+   next `group_interval` instead: an alert that joins one takes anything up to that. It is said, and is in no sum.
 7. What silences, inhibitions, mute times and relabelling do is said where a file says it may happen. It is in no sum.
 """
 
@@ -323,8 +323,8 @@ def _walk(route: Route, labels: Mapping[str, str], above: Taken) -> Iterator[Tak
 def _notes(facts: Facts, taken: Taken, labels: Mapping[str, str]) -> Iterator[str]:
     rule = facts.rule
     yield (
-        f"where the group is open already, not group_wait counts but anything up to group_interval "
-        f"{_seconds(taken.group_interval.s)} s ({taken.group_interval.place})"
+        f"where the group is open already, or was within the last 30 s, not group_wait counts but anything up to "
+        f"group_interval {_seconds(taken.group_interval.s)} s ({taken.group_interval.place})"
     )
     if taken.muted_by:
         yield f"the route at {taken.place} is mute at times: {', '.join(taken.muted_by)}"

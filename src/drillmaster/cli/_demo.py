@@ -41,7 +41,19 @@ from drillmaster.standins.agent import SWITCH, agent_class
 from drillmaster.standins.agent_http import check_sdk
 from drillmaster.verdict import Status, Verdict
 
-__all__ = ["EXPECTED", "Demo", "Played", "StandInScribe", "expected"]
+__all__ = [
+    "EXPECTED",
+    "Demo",
+    "Played",
+    "StandInScribe",
+    "expected",
+    "free_ports",
+    "plan_folder",
+    "program",
+    "runs_folder",
+    "short_path",
+    "usable_state",
+]
 
 EXPECTED: Mapping[str, tuple[Status, str]] = {
     "wrong-except": ("fail", "no-fallback"),
@@ -122,7 +134,7 @@ class Demo:
             os.environ["NO_COLOR"] = "1"
         text = reports.form("text")
         self._colour: bool = text.colour_wanted(os.environ, is_terminal=sys.stdout.isatty())
-        self._runs = _runs_folder(runs)
+        self._runs = runs_folder(runs)
 
     def play(self, *, healthy: bool, buggy: bool) -> Exit:
         """Run what was asked for; the exit code of the demo, or of the gate where one drill alone was asked for.
@@ -132,7 +144,7 @@ class Demo:
         agents: list[str | None] = ([None] if healthy else []) + ([self._bug] if buggy else [])
         played: list[Played] = []
         with contextlib.ExitStack() as stack:
-            _usable_state(stack)
+            usable_state(stack)
             primary = stack.enter_context(_provider(seed=1, latency_ms=60))
             fallback = stack.enter_context(_provider(seed=2, latency_ms=40))
             for nth, bug in enumerate(agents, 1):
@@ -151,7 +163,7 @@ class Demo:
         return "a healthy agent" if bug is None else "an agent with one mistake"
 
     def _drill(self, bug: str | None, primary: int, fallback: int) -> Played:
-        with _plan_folder() as folder:
+        with plan_folder() as folder:
             plan = self._write_plan(folder, bug, primary, fallback)
             run = self._conduct(plan, bug)
         now_ns = SystemClock().wall_ns()
@@ -163,9 +175,9 @@ class Demo:
         status, finding = expected(bug, self._mode)
         found = {f.id for f in verdict.findings}
         if not self._as_json:
-            click.echo(f"\n$ {_program()} gate eviction {shlex.quote(_short(run))}")
+            click.echo(f"\n$ {program()} gate eviction {shlex.quote(short_path(run))}")
             click.echo(reports.form("text").render(verdict, colour=self._colour), nl=False, color=self._colour)
-            click.echo(f"\ncard:   {_short(card)}\nreport: {_short(report)}")
+            click.echo(f"\ncard:   {short_path(card)}\nreport: {short_path(report)}")
         return Played(
             bug=bug,
             run=run,
@@ -201,7 +213,7 @@ class Demo:
         return result.run_dir
 
     def _write_plan(self, folder: Path, bug: str | None, primary: int, fallback: int) -> Path:
-        agent_port, proxy_port = _free_ports(2)
+        agent_port, proxy_port = free_ports(2)
         values = {
             "service": "demo agent, healthy" if bug is None else "demo agent, with a mistake",
             "agent_port": agent_port,
@@ -251,8 +263,8 @@ class Demo:
             if p.bug is not None:
                 click.echo(f"Its mistake: {(agent_class(p.bug).__doc__ or '').strip()}")
         if played:
-            click.echo(f"Look at it:  {_program()} report {shlex.quote(_short(played[-1].run))} --open")
-        click.echo(f"Next, yours: {_program()} init eviction")
+            click.echo(f"Look at it:  {program()} report {shlex.quote(short_path(played[-1].run))} --open")
+        click.echo(f"Next, yours: {program()} init eviction")
 
     def _say(self, text: str) -> None:
         with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
@@ -304,7 +316,7 @@ def _port_of(process: "subprocess.Popen[bytes]") -> int:
     return int(port)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Find ports of loopback that nobody has: bound all at once, so that they differ."""
     with contextlib.ExitStack() as stack:
         held = [stack.enter_context(socket.socket()) for _ in range(count)]
@@ -313,7 +325,7 @@ def _free_ports(count: int) -> list[int]:
         return [sock.getsockname()[1] for sock in held]
 
 
-def _runs_folder(named: str | None) -> Path:
+def runs_folder(named: str | None) -> Path:
     if named is not None:
         return Path(named)
     here = Path("runs")
@@ -324,7 +336,7 @@ def _runs_folder(named: str | None) -> Path:
     return folder
 
 
-def _usable_state(stack: contextlib.ExitStack) -> None:
+def usable_state(stack: contextlib.ExitStack) -> None:
     """Lend a temporary folder for tokens and sockets where the user's own cannot be made: a home that is not ours."""
     from drillmaster.intake.state import state_root
 
@@ -336,7 +348,7 @@ def _usable_state(stack: contextlib.ExitStack) -> None:
 
 
 @contextlib.contextmanager
-def _plan_folder() -> Iterator[Path]:
+def plan_folder() -> Iterator[Path]:
     """Lend a folder for a plan and its policy, that nobody else's. What a demo that was killed left there goes."""
     from drillmaster.intake.state import state_root
     from drillmaster.run.seats import private_folder, started_ticks
@@ -356,7 +368,7 @@ def _plan_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _program() -> str:
+def program() -> str:
     """How this program was called, so that the next command can be typed as it stands."""
     called = sys.argv[0]
     if called.endswith("__main__.py"):
@@ -364,7 +376,7 @@ def _program() -> str:
     return shlex.quote(called)
 
 
-def _short(path: Path) -> str:
+def short_path(path: Path) -> str:
     """A path as a person here would type it."""
     with contextlib.suppress(ValueError, OSError):
         return str(path.resolve().relative_to(Path.cwd()))

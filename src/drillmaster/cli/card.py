@@ -38,8 +38,10 @@ def command(run: Path, out: Path | None, issues: Path | None, as_json: bool) -> 
       drillmaster card runs/20261129T153000Z-1a2b --out wiki/eviction-drill.md
       drillmaster card runs/20261130T120000Z-1a2b --out wiki/load-interview.md
     """
+    from drillmaster import reports
     from drillmaster.cli import say_json
     from drillmaster.errors import Problem, one_line
+    from drillmaster.intake.friday_pages import is_friday, judged_friday
     from drillmaster.intake.runs import find_run, short
     from drillmaster.intake.written import STDOUT, is_interview, write_whole
 
@@ -55,6 +57,16 @@ def command(run: Path, out: Path | None, issues: Path | None, as_json: bool) -> 
                 remedy=f"leave it out: drillmaster card {short(run)}",
             )
         verdict, text = _page(run)
+    elif is_friday(run):
+        if issues is not None:
+            raise Problem(
+                "--issues",
+                found="a Friday drill, whose card names each row's owner",
+                wanted="an eviction drill",
+                remedy=f"leave it out: drillmaster card {short(run)}",
+            )
+        verdict, view = judged_friday(run)
+        text = reports.form("friday_card").render(verdict, view)
     else:
         verdict, text, written, kept = _card(run, issues)
     path = None

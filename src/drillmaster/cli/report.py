@@ -68,6 +68,7 @@ def command(
     """
     from drillmaster.cli import say_json
     from drillmaster.errors import one_line
+    from drillmaster.intake.friday_pages import is_friday
     from drillmaster.intake.runs import find_run, short
     from drillmaster.intake.written import STDOUT, is_interview, write_whole
 
@@ -83,7 +84,10 @@ def command(
             f"--{word} - prints the {'page' if word == 'html' else 'form'}: it goes with neither --json nor --open"
         )
     run = find_run(run)
-    renders, more = _interview(run, measured_from) if is_interview(run) else _drill(run, measured_from)
+    if is_interview(run):
+        renders, more = _interview(run, measured_from)
+    else:
+        renders, more = (_friday if is_friday(run) else _drill)(run, measured_from)
     if not any(asked.values()) or open_it:
         asked["html"] = html or run / "report.html"
     texts = {name: renders[name]() for name, path in asked.items() if path is not None}
@@ -186,6 +190,37 @@ def _drill(run: Path, measured_from: str) -> tuple[Renders, Callable[[], dict[st
         "hdr": lambda: no_levels("--hdr"),
     }
     return renders, lambda: {"retries": msgspec.to_builtins(view.retries)}
+
+
+def _friday(run: Path, measured_from: str) -> tuple[Renders, Callable[[], dict[str, Any]]]:
+    """The same of a Friday drill."""
+    from drillmaster.errors import Problem
+    from drillmaster.intake.friday_pages import judged_friday
+    from drillmaster.intake.runs import short
+    from drillmaster.reports import form
+
+    verdict, view = judged_friday(run)
+
+    def none(option: str) -> str:
+        raise Problem(
+            option,
+            found="a Friday drill, whose missions are in events/missions.jsonl",
+            wanted="an interview",
+            remedy=f"take its figures from: drillmaster report {short(run)} --json-file FILE",
+        )
+
+    if measured_from:
+        raise click.UsageError("--from is for an interview: it says where the load came from")
+    renders: Renders = {
+        "html": lambda: form("friday_html").render(verdict, view),
+        "csv": lambda: none("--csv"),
+        "json_file": lambda: form("json").render(verdict),
+        "junit": lambda: form("junit").render(verdict),
+        "prometheus": lambda: form("prometheus").render(verdict, service=view.service),
+        "hdr": lambda: none("--hdr"),
+    }
+    rows = {row.id: {"status": row.status, "observed": row.observed, "target": row.objective} for row in view.rows}
+    return renders, lambda: {"rows": rows}
 
 
 def _open(path: Path) -> None:

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -13,7 +13,8 @@ from drillmaster.cli import _completions as completions
 from drillmaster.errors import Exit, Problem, one_line
 
 if TYPE_CHECKING:
-    from drillmaster.plan import Plan
+    from drillmaster.friday.plan import FridayPlan
+    from drillmaster.plan import Outline, Plan
     from drillmaster.run import RunResult
     from drillmaster.verdict import Verdict
 
@@ -229,6 +230,63 @@ def matrix(
     show(table, result.run_dir, html=page, as_json=as_json, must_write=html is not None)
 
 
+@command.command("friday")
+@click.argument("plan_path", metavar="[PLAN]", required=False, shell_complete=completions.files)
+@click.option(
+    "--compress",
+    metavar="max|5x",
+    help="Divide the phases by a factor, or by as much as alerts leave room for. As many missions stay in flight, and limits "
+    "stay as they are.",
+)
+@click.option(
+    "--rehearsal", is_flag=True, help="One person may hold all seats; goes on to the gate. Stamped REHEARSAL."
+)
+@_of_any_drill(wait_agent="Seconds to wait for an agent that you start.")
+@click.option("--json", "as_json", is_flag=True, help="Print what came of it as JSON.")
+def friday(
+    plan_path: str | None,
+    compress: str | None,
+    rehearsal: bool,
+    cmd: str | None,
+    wait_agent_s: float | None,
+    timeline: Path | None,
+    runs: Path,
+    permit_host: str | None,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Load an agent with missions, switch chaos flags on in the middle of it, and listen for the alert.
+
+    PLAN is a plan's file; without one `friday-plan.yaml` here is meant, which is what `drillmaster init friday` writes. By
+    default missions go on for 15 minutes, with the flags on in minutes 5 to 10. Ends with exit code 0 when the run is complete
+    and sealed, 3 when it was stopped (the flags are off then, and what was measured is there), 2 when it was refused before
+    anything was switched. A rehearsal goes on to the gate, writes card and report, and ends with the gate's code.
+
+    \b
+    Examples:
+      drillmaster run friday --rehearsal --compress max
+      drillmaster run friday friday-plan.yaml
+      drillmaster run friday friday-plan.yaml --cmd 'python3 agent.py'
+      drillmaster run friday friday-plan.yaml --permit-host staging.example.com --yes
+    """
+    from drillmaster.run import Options, conduct_friday, progress_for
+
+    path = _plan(plan_path, "friday")
+    _at_most_a_day("--wait-agent", wait_agent_s)
+    options = Options(
+        runs=runs,
+        cmd=cmd,
+        compress=_factor(compress),
+        rehearsal=rehearsal,
+        permit_host=permit_host,
+        agent_wait_s=wait_agent_s,
+        timeline=timeline,
+        progress=progress_for(),
+        confirm=None if yes or rehearsal else _asked(_about_friday),
+    )
+    _close(conduct_friday(path, options), as_json=as_json, gate="matrix")
+
+
 def _at_most_a_day(option: str, value_s: float | None) -> None:
     if value_s is not None and not 0 <= value_s <= 86_400:
         raise Problem(option, found=f"{value_s:g}", wanted="seconds, at most a day", remedy=f"write {option} 600")
@@ -243,13 +301,20 @@ def _about_the_matrix(plan: "Plan") -> str:
     return f"Start the matrix of {plan.service}? Its agent meets one fault after another"
 
 
-def _asked(question: "Callable[[Plan], str]") -> "Callable[[Plan], None] | None":
+def _about_friday(plan: "FridayPlan") -> str:
+    flags = ", ".join(one.flag for one in plan.flags.on)
+    minutes = sum((plan.phases.baseline_s, plan.phases.fault_s, plan.phases.recovery_s)) / 60
+    held = f"{plan.missions.concurrent} missions at once" if plan.missions.concurrent else "missions by the clock"
+    return f"Start the Friday drill of {plan.service}? {held} for {minutes:.3g} min, {flags} on in the middle"
+
+
+def _asked(question: "Callable[[Any], str]") -> "Callable[[Any], None] | None":
     """What asks the Lead, who has read budget and warnings by then; None where nobody sits at the terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
     verb = click.get_current_context().command_path.partition(" ")[2]
 
-    def ask(plan: "Plan") -> None:
+    def ask(plan: "Outline") -> None:
         if not click.confirm(question(plan), err=True):
             raise Problem(
                 verb,
@@ -294,7 +359,7 @@ def _plan(given: str | None, *kits: str) -> Path:
     )
 
 
-def _close(result: "RunResult", *, as_json: bool) -> None:
+def _close(result: "RunResult", *, as_json: bool, gate: Literal["eviction", "matrix"] = "eviction") -> None:
     """Say what came of it and what to type next; ends the process."""
     from drillmaster import reports
     from drillmaster.cli import say_json
@@ -311,22 +376,24 @@ def _close(result: "RunResult", *, as_json: bool) -> None:
         if as_json:
             say_json(said)
         policy = "" if result.policy_path is None else f" --policy {short(result.policy_path)}"
-        gate = f"drillmaster gate eviction {run}{policy}"
+        judging = f"drillmaster gate {gate} {run}{policy}"
         if stopped:
-            click.echo(f"next: {gate}", err=True)
+            click.echo(f"next: {judging}", err=True)
             click.echo(
                 f"(it refuses a stopped drill, and says what there is; then: drillmaster report {run})", err=True
             )
         else:
-            click.echo(f"next, the Verifier: {gate}", err=True)
+            click.echo(f"next, the Verifier: {judging}", err=True)
             click.echo(f"then: drillmaster card {run}", err=True)
         sys.exit(result.exit)
-    verdict = _judge(result.run_dir)
+    verdict = _judge(result.run_dir, gate)
     if not as_json:
         _show(verdict)
     # The run is sealed and judged: a card that cannot be written is told, and the verdict stands.
     written: dict[str, str] = {}
-    for form, name in (("card", "card.md"), ("report", "report.html")):
+    if gate == "matrix":
+        written = _friday_written(result.run_dir)
+    for form, name in (("card", "card.md"), ("report", "report.html")) if gate == "eviction" else ():
         try:
             verdict, view = judged_run(result.run_dir)
             page = reports.form("html" if form == "report" else form).render(verdict, view)
@@ -343,6 +410,17 @@ def _close(result: "RunResult", *, as_json: bool) -> None:
     sys.exit(verdict.exit)
 
 
+def _friday_written(run_dir: Path) -> dict[str, str]:
+    """Write card and report of a Friday drill; what was written."""
+    from drillmaster.intake.friday_pages import friday_pages
+
+    try:
+        return {form: str(path) for form, path in friday_pages(run_dir).items()}
+    except Problem as problem:
+        click.echo(f"card and report: {problem}", err=True)
+        return {}
+
+
 def _unpassed(verdict: "Verdict") -> str:
     """The checks that did not pass, as the gate says them; empty: all did."""
     lines = (
@@ -357,13 +435,21 @@ def _after(status: str, run: str) -> str:
     return f"drillmaster report {run} --open"
 
 
-def _judge(run_dir: Path) -> "Verdict":
+def _judge(run_dir: Path, gate: Literal["eviction", "matrix"]) -> "Verdict":
     """Go on to the gate, as a rehearsal does: nobody else is there to be the Verifier."""
     from drillmaster.clock import SystemClock
-    from drillmaster.intake.run import open_run
-    from drillmaster.intake.verdicts import judge_eviction, keep
+    from drillmaster.intake.verdicts import keep
 
-    verdict = judge_eviction(open_run(run_dir), run_dir / "policy.yaml", now_ns=SystemClock().wall_ns())
+    policy, now_ns = run_dir / "policy.yaml", SystemClock().wall_ns()
+    if gate == "matrix":
+        from drillmaster.intake.friday import judge_friday
+
+        verdict = judge_friday(run_dir, policy, now_ns=now_ns)
+    else:
+        from drillmaster.intake.run import open_run
+        from drillmaster.intake.verdicts import judge_eviction
+
+        verdict = judge_eviction(open_run(run_dir), policy, now_ns=now_ns)
     keep(verdict, run_dir)
     return verdict
 

@@ -34,7 +34,7 @@ from drillmaster.reports.json import document
 from drillmaster.reports.text import last_line, where
 from drillmaster.verdict import Absent, AtLeast, AtMost, Check, Exact, Measure, Status, Verdict
 
-__all__ = ["KINDS", "MAX_BYTES", "environment", "frame", "render", "sample", "style"]
+__all__ = ["KINDS", "MAX_BYTES", "environment", "frame", "machine", "render", "sample", "style"]
 
 MAX_BYTES: Final = 200_000
 _MOST_MARKS: Final = 2_000
@@ -154,7 +154,7 @@ def _page(verdict: Verdict, view: RunView | None, most_marks: int, most_cites: i
             run=_run(view, most_marks) if view else None,
             owners=_owners(verdict, view),
             **frame(verdict),
-            **_machine(verdict, most_cites),
+            **machine(verdict, most_cites),
         )
     )
 
@@ -217,7 +217,7 @@ def _owners(verdict: Verdict, view: RunView | None) -> list[tuple[str, str]]:
     return [(c.title, owner(c.id, view.owners) or "OPEN") for c in failed] if view else []
 
 
-def _machine(verdict: Verdict, most_cites: int) -> dict[str, Any]:
+def machine(verdict: Verdict, most_cites: int) -> dict[str, Any]:
     """Give the machine form, its long lists of cites cut to `most_cites`, and how many checks and findings that met.
 
     Inside a script element only `<` could end it or begin a comment; written as an escape it is the same JSON.

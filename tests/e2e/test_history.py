@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,12 @@ import psycopg
 import pytest
 
 from drillmaster.history import open_history
+from drillmaster.intake.friday import judge_friday
+from drillmaster.intake.verdicts import keep
 from tests.e2e.interviewlab import answer, server
 from tests.e2e.pglab import postgres
+from tests.fridays import paper
+from tests.fridays.paper import Paper
 from tests.interviewed import JOB, RUN, sealed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
@@ -154,3 +159,27 @@ def test_a_folder_without_runs_says_what_makes_one(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "drillmaster demo" in done.stdout
     assert JOB not in done.stdout
+
+
+def test_friday_drills_come_together_and_go_out_under_the_articles_names(named: str, tmp_path: Path) -> None:
+    folder = Paper(tmp_path / "runs" / paper.RUN).write()
+    stopped = Paper(tmp_path / "runs" / "20261204T150000Z-2b3c")
+    ended = next(at for at, line in enumerate(stopped.files["events/conductor.jsonl"]) if "drill_ended" in line)
+    line = stopped.files["events/conductor.jsonl"][ended]
+    stopped.files["events/conductor.jsonl"][ended] = line.replace('"completed"', '"aborted"')
+    stopped.write(more={"run": "20261204T150000Z-2b3c", "started_at": "2026-12-04T15:00:00.000000000Z"})
+    keep(judge_friday(folder, folder / "policy.yaml", now_ns=paper.NOW_NS), folder)
+    done = history(tmp_path, "--history", named, "--ndjson")
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line, parse_constant=pytest.fail) for line in done.stdout.splitlines()]
+    assert [row["status"] for row in rows] == ["pass", "aborted"]
+    assert rows[0]["metrics"]["p95_latency"] == 1.5
+    assert rows[0]["metrics"]["detector_delay_ms"] == 17_500
+    assert rows[0]["proved"]["row/kill-switch"] == "pass"
+    assert all(datetime.fromisoformat(row["timestamp"]).tzinfo is not None for row in rows)
+    again = history(tmp_path, "--history", str(tmp_path / "again.sqlite"), "--ndjson")
+    assert again.stdout == done.stdout  # the folders make the same rows, wherever they are kept
+    shown = history(tmp_path, "compare", "--history", named, "--json")
+    assert shown.returncode == 2  # one run, and nothing before it
+    figures = json.loads(shown.stdout)["compared"][0]["figures"]
+    assert {one["word"] for one in figures} == {"refused"}

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -366,3 +367,26 @@ def test_a_verdict_that_the_lead_left_in_the_run_is_nobodys(
         host = played(tmp_path, keys, slack, folder)
     assert host.results["verifier"] == "failure"
     assert slack.heading.startswith("❌ FAIL: matrix")
+
+
+def test_a_cancelled_jobs_signal_reaches_the_drill_itself(tmp_path: Path) -> None:
+    (step,) = [one for one in YAML(typ="safe").load(FILLED)["jobs"]["lead"]["steps"] if one.get("name") == "drill"]
+    program = tmp_path / "drillmaster" / "bin" / "drillmaster"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/bash\ntrap 'echo lifted; exit 3' INT\necho ready\nwhile :; do sleep 0.05; done\n")
+    program.chmod(0o755)
+    env = {**os.environ, "RUNNER_TEMP": str(tmp_path), "PLAN": "friday-plan.yaml", "PERMIT_HOST": ""}
+    # A shell in the background ignores an interrupt unless it is told otherwise, and so would this one.
+    argv = [
+        sys.executable,
+        "-c",
+        "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execvp('bash', sys.argv[1:])",
+    ]
+    with subprocess.Popen(
+        [*argv, "bash", "-e", "-c", step["run"]], env=env, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)  # to the step's own process and to no child of it, as a runner does
+        assert process.stdout.readline() == "lifted\n"
+        assert process.wait(10) == 3

@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook
 
-from drillmaster.clock import ManualClock
+from drillmaster.clock import ManualClock, parse_rfc3339
 from drillmaster.intake.run import open_run
 from drillmaster.intake.verdicts import judge_eviction, keep
+from drillmaster.passports import judge_run
 from drillmaster.timeline import seal_run
+from tests.interviewed import POLICY, sealed
 from tests.scene import Scene, healthy
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
@@ -139,3 +141,15 @@ def test_a_receiver_that_is_not_there_is_shown(judged: Path) -> None:
     done = notify(judged, "--slack-env", "S", S=slack)
     assert done.returncode == 2
     assert "connection refused" in done.stderr
+
+
+def test_the_verdict_of_an_interview_is_told_as_well(tmp_path: Path) -> None:
+    folder, policy = sealed(tmp_path), tmp_path / "policy.yaml"
+    policy.write_text(POLICY)
+    now_ns = parse_rfc3339("2026-12-01T08:00:00Z")
+    assert now_ns is not None
+    keep(judge_run(folder, policy, now_ns=now_ns).verdict, folder)
+    done = notify(folder, "--slack-env", "S", "--gate", "interview", "--dry-run", "--json")
+    said = json.loads(done.stdout)
+    heading = said["would_send"]["slack"]["blocks"][0]["text"]["text"]
+    assert f"{said['status'].upper()}: interview" in heading

@@ -61,7 +61,7 @@ def write_openslo(matrix: DrillMatrix, *, place: str = "drill-matrix") -> list[d
             wanted="a name that OpenSLO knows: lower-case letters, digits and -, at most 63",
             remedy="rename the service, in the matrix and in the plan",
         )
-    about = {name: value for name, value in msgspec.to_builtins(matrix).items() if name != "rows"}
+    about = {name: value for name, value in _plainly(matrix).items() if name != "rows"}
     service = {
         "apiVersion": API,
         "kind": "Service",
@@ -91,7 +91,7 @@ def _slo(row: Row, service: str, about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _indicator(row: Row, about: Mapping[str, Any]) -> dict[str, Any]:
-    whole = {"metric": row.measure, "matrix": dict(about), "row": msgspec.to_builtins(row)}
+    whole = {"metric": row.measure, "matrix": dict(about), "row": _plainly(row)}
     if not _is_ratio(row.asks, row):
         return {"thresholdMetric": _source(whole)}
     return {
@@ -116,6 +116,11 @@ def _objective(objective: Objective, row: Row) -> dict[str, Any]:
         return {"target": objective.limit}
     target = QUANTILES[objective.quantile] if objective.quantile else 1.0
     return {"op": _OPS[objective.op], "value": objective.limit, "target": target if target < 1 else ALL_GOOD}
+
+
+def _plainly(value: Any) -> Any:
+    """What a reader of the file finds: lists where we have tuples."""
+    return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def _short(text: str) -> str:

@@ -1,7 +1,10 @@
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from drillmaster import screen
 from drillmaster.screen import (
     MARK,
     screen_text,
@@ -111,3 +114,52 @@ def test_a_planted_secret_does_not_survive(secret: str, around: str) -> None:
 )
 def test_what_only_looks_as_if_is_given_back_as_the_same_object(text: str) -> None:
     assert screen_text(text) is text  # who writes lines goes by that: it screens part by part where it is another
+
+
+_PIECES = st.sampled_from(
+    [
+        "key",
+        "token",
+        "password",
+        "pwd",
+        "secret",
+        "authorization",
+        "cookie",
+        "credential",
+        "--",
+        "-",
+        ":",
+        "=",
+        "=>",
+        "=",
+        '"',
+        "'",
+        "\\",
+        ",",
+        ";",
+        "\n",
+        "bearer",
+        "basic",
+        "hunter2",
+        "AbCdEf12345GhIjKl67890",
+        "api_",
+        "X-",
+        "a.b",
+        "0",
+        "session=1",
+        "{}",
+        "@",
+        "?",
+        "//",
+        "https://",
+    ]
+)
+
+
+@given(st.lists(_PIECES, max_size=12))
+def test_an_expression_that_is_not_asked_would_have_said_nothing(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    low = text.lower()
+    for triggers, expression, *signs in screen._SHAPES:
+        if not any(trigger in low for trigger in triggers) or (signs and not any(sign in low for sign in signs)):
+            assert re.search(expression, text, re.ASCII) is None

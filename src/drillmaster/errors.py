@@ -11,12 +11,14 @@ __all__ = ["Aborted", "Exit", "Problem", "Refused", "one_line"]
 
 # Controls of both blocks, line and paragraph separators, the marks that turn the direction of text around, and halves of
 # surrogate pairs (a path that is no UTF-8): each can repaint a terminal, make one line look like two, or end a print.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+_UNSAFE = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
 
 
 def one_line(text: str) -> str:
     """Make text safe for one line of a terminal: controls, direction marks and stray bytes become visible escapes."""
-    return _UNSAFE.sub(lambda m: f"\\x{ord(m[0]):02x}" if ord(m[0]) < 256 else f"\\u{ord(m[0]):04x}", text)
+    if text.isprintable():  # none of them is
+        return text
+    return re.sub(_UNSAFE, lambda m: f"\\x{ord(m[0]):02x}" if ord(m[0]) < 256 else f"\\u{ord(m[0]):04x}", text)
 
 
 class Exit(IntEnum):

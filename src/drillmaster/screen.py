@@ -47,8 +47,9 @@ _QUOTED = r"(?:\\+\"(?P<a>KEPT[^\"\\\n]+)|\"(?P<b>KEPT(?:[^\"\\\n]|\\.)+)|'(?P<c
 _BARE = r"[^\s\"'`,;&)}\]<>\\{\[]"
 _PROSE = "bearer|basic|auth|cred|token|scheme|header|format|the|is|and|or|of|for|in|with|must|should|not"
 
-# Each: the lower-case substrings without which it cannot match, and the expression, whose named groups are the secrets.
-_SHAPES: tuple[tuple[tuple[str, ...], str], ...] = (
+# Each: lower-case substrings of which it needs one, the expression, whose named groups are the secrets, and signs of which it
+# needs one too: most prose that names a key has none, and an expression that is not asked is not built either.
+_SHAPES: tuple[tuple[tuple[str, ...], str, *tuple[str, ...]], ...] = (
     (("sk-",), r"(?<![A-Za-z0-9])(?P<s>sk-[A-Za-z0-9_-]{6,})"),
     (("sk_", "rk_"), r"(?<![A-Za-z0-9])(?P<s>(?:pc)?[sr]k_[A-Za-z0-9_]{12,}[\w-]*)"),
     (("ghp_", "gho_", "ghs_", "ghu_", "ghr_"), r"(?<![A-Za-z0-9])(?P<s>gh[opsur]_[A-Za-z0-9]{10,}[\w-]*)"),
@@ -70,21 +71,22 @@ _SHAPES: tuple[tuple[tuple[str, ...], str], ...] = (
     (("?",), r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}:(?:\\?/){2}[^\s?#\"'<>]+\?(?P<query>[^\s#\"'<>\\]+)"),
     (("private key",), r"(?P<pem>-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----)"),
     (("key",), r"(?i:(?<![\w-])key)" + _CLOSED + r"[:=]" + _OPEN + r"[\"']?(?=[^\s\"']{0,512}[a-z])(?=[^\s\"']{0,512}[A-Z])"
-     r"(?=[^\s\"']{0,512}[0-9])(?P<s>[A-Za-z0-9_+/=.~-]{20,})"),
+     r"(?=[^\s\"']{0,512}[0-9])(?P<s>[A-Za-z0-9_+/=.~-]{20,})", ":", "="),
     (("authorization", "cookie"), r"(?i:authorization|cookie)" + _CLOSED + r":" + _OPEN +
      r"(?P<s>" + _KEPT + r"(?:(?i:bearer|basic|digest|token|negotiate|aws4-hmac-sha256|apikey)\s+[^\s\"'][^\r\n\"']*"
-     r"|[^\s=;\"']{1,256}=[^\r\n\"']+))"),
+     r"|[^\s=;\"']{1,256}=[^\r\n\"']+))", ":"),
     (("pass", "pwd", "secret", "token", "key", "authorization", "credential", "cookie"),
      rf"(?i:{_NAMES})" + _CLOSED + r"(?:[:=]|=>)" + _OPEN + r"(?:" + _QUOTED
      + rf"|(?<==)(?P<d>{_KEPT}{_BARE}+)|(?<=[:\s])(?P<e>{_KEPT}(?=[^\s]{{0,512}}[0-9_+/=.~!@#$%^*-])(?![A-Za-z]+[.,;:!?]?\s)"
-     rf"{_BARE}{{4,}}))"),
+     rf"{_BARE}{{4,}}))", ":", "="),
     (("pass", "pwd", "secret", "token", "key", "authorization", "credential"),
      rf"(?<![\w-])(?i:--[a-z0-9-]{{0,40}}?{_NAMES})(?![\w-]),?\s{{1,4}}[\"']?(?P<s>{_KEPT}(?!-)(?![A-Za-z]+[.,;:!?]?(?:\s|\Z))"
-     rf"{_BARE}+)"),
+     rf"{_BARE}+)", "--"),
     (("pass", "pwd", "secret", "token", "key", "authorization", "credential"),
-     rf"(?<![\w-])(?i:--[a-z0-9-]{{0,40}}?{_NAMES})[\"']\s{{0,4}},\s{{0,4}}(?:\"(?P<a>{_KEPT}(?!--)[^\"\\\n]+)\"|'(?P<b>{_KEPT}(?!--)[^'\n]+)')"),
+     rf"(?<![\w-])(?i:--[a-z0-9-]{{0,40}}?{_NAMES})[\"']\s{{0,4}},\s{{0,4}}(?:\"(?P<a>{_KEPT}(?!--)[^\"\\\n]+)\"|'(?P<b>{_KEPT}(?!--)[^'\n]+)')",
+     "--"),
     (("pass", "pwd"),
-     rf"(?i:passwords?|passwd|passphrase|pwd)\\*[\"']?\s{{0,4}}:{_OPEN}(?P<s>{_KEPT}{_BARE}+)(?=\s{{0,4}}(?:[\r\n,;}}]|\Z))"),
+     rf"(?i:passwords?|passwd|passphrase|pwd)\\*[\"']?\s{{0,4}}:{_OPEN}(?P<s>{_KEPT}{_BARE}+)(?=\s{{0,4}}(?:[\r\n,;}}]|\Z))", ":"),
 )  # fmt: skip  # a table: letters that a text must have, and the pattern
 # One pass that says no to ordinary lines in 2 µs where 36 searches take 9. Each alternative begins with a letter that
 # is rare in text, and looks back from there: for a trigger above there is one here, which a test checks. The field `key`
@@ -402,8 +404,8 @@ def _spans(text: str) -> tuple[list[Span], list[Span], int | None]:
     secrets: list[Span] = []
     pem: int | None = None
     low = text.lower()
-    for triggers, expression in _SHAPES:
-        if not any(trigger in low for trigger in triggers):
+    for triggers, expression, *signs in _SHAPES:
+        if not any(trigger in low for trigger in triggers) or (signs and not any(sign in low for sign in signs)):
             continue
         for match in _compiled(expression).finditer(text):
             group = match.lastgroup or "s"

@@ -12,7 +12,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -125,6 +124,8 @@ def fits(path: Path, data: bytes, *, namespace: Namespace = EVIDENCE) -> Literal
         signed = read_whole(signature, cap_bytes=SIGNATURE_CAP_BYTES)
     except Problem:
         return "stale"  # a link, a FIFO, a folder, a gigabyte: whatever it is, it signs nothing
+    import shutil
+
     if shutil.which("ssh-keygen") is None:
         return "unknown"
     with _scratch("drillmaster-fits-") as folder:
@@ -341,12 +342,10 @@ def _signer(
 
 
 _OPTIONS = frozenset({"cert-authority", "namespaces", "valid-after", "valid-before"})
-_ENTRY = re.compile(
-    r"""(?:"(?P<quoted>[^"]*)"|(?P<bare>[^\s"]+))[ \t]+
+_ENTRY = r"""
+        (?:"(?P<quoted>[^"]*)"|(?P<bare>[^\s"]+))[ \t]+
         (?:(?P<options>(?:[A-Za-z-]+(?:="[^"]*")?)(?:,[A-Za-z-]+(?:="[^"]*")?)*)[ \t]+)?
-        (?P<key>(?:ssh|ecdsa|sk-ssh|sk-ecdsa)-[a-z0-9@.-]+[ \t]+[A-Za-z0-9+/]+=*)(?:[ \t].*)?""",
-    re.VERBOSE,
-)
+        (?P<key>(?:ssh|ecdsa|sk-ssh|sk-ecdsa)-[a-z0-9@.-]+[ \t]+[A-Za-z0-9+/]+=*)(?:[ \t].*)?"""
 
 
 def _principals(allowed: bytes) -> dict[str, tuple[str, ...]]:
@@ -354,7 +353,7 @@ def _principals(allowed: bytes) -> dict[str, tuple[str, ...]]:
     keys: dict[str, tuple[str, ...]] = {}
     for number, line in _lines(allowed, "allowed_signers"):
         place = f"allowed_signers:{number}"
-        entry = _ENTRY.fullmatch(line)
+        entry = re.fullmatch(_ENTRY, line, re.VERBOSE)
         options = (
             {one.partition("=")[0].lower() for one in re.findall(r'[A-Za-z-]+(?:="[^"]*")?', entry["options"] or "")}
             if entry
@@ -475,6 +474,8 @@ def _run(
     refuse: bool = False,
     zone: str | None = None,
 ) -> str:
+    import shutil
+
     program = shutil.which("ssh-keygen")
     if program is None:
         raise Problem(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from drillmaster.errors import Problem
-from drillmaster.intake.git import Repository
+from drillmaster.intake.git import NEAR_COMMITS, Repository
 from tests.e2e.repolab import Repo
 
 pytestmark = [pytest.mark.e2e, pytest.mark.needs("git")]
@@ -69,6 +69,23 @@ def test_a_shallow_clone_names_the_command_that_deepens_it(repo: Repo, tmp_path:
     with pytest.raises(Problem) as told:
         Repository.at(tmp_path / "clone").merge_base("origin/main", "origin/change")
     assert "shallow" in told.value.found and "--unshallow" in told.value.remedy
+
+
+def test_where_two_lines_parted_is_what_git_says(repo: Repo) -> None:
+    """On one line, where the base has moved on, across a merge, and further apart than is looked at without asking git."""
+    marks = [repo.git("rev-parse", "HEAD")]
+    for number in range(NEAR_COMMITS + 4):
+        repo.commit({"a.txt": f"{number}\n"})
+        marks.append(repo.git("rev-parse", "HEAD"))
+    repo.git("checkout", "-q", "-b", "side", marks[3])
+    side = repo.commit({"b.txt": "2\n"})
+    repo.git("checkout", "-q", "main")
+    repo.git("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "merge", "-q", "--no-edit", "side")
+    tip = repo.git("rev-parse", "HEAD")
+    there = Repository.at(repo.path)
+    for base in (*marks, side, tip):
+        for head in (marks[0], marks[4], marks[-1], side, tip):
+            assert there.merge_base(base, head) == repo.git("merge-base", "--all", base, head)
 
 
 def test_names_are_whole_whatever_they_hold_and_a_rename_is_two(repo: Repo) -> None:

@@ -8,7 +8,7 @@
 
 import hashlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -36,7 +36,6 @@ from drillmaster.intake import format_of
 from drillmaster.intake.authority import Authority
 from drillmaster.intake.git import Repository
 from drillmaster.intake.judging import Asked, Gathered
-from drillmaster.intake.oasdiff import second_opinion
 from drillmaster.rules.codeowners import PLACES, read_codeowners
 from drillmaster.rules.contract_lock import CAP_BYTES, Lock, read_lock
 
@@ -77,7 +76,7 @@ def gather(gate: Gate[Any], asked: Asked, authority: Authority | None) -> Gather
         signed=_signed(authority, diff, contracts, gate.lock, head, base_lock, head_lock),
         unowned=_unowned(repo, base, contracts),
         secrets=tuple(secrets_in(contracts)),
-        second_opinion=tuple(line for one in contracts[:_MOST_ASKED] for line in second_opinion(one)),
+        second_opinion=_second_opinion(contracts[:_MOST_ASKED]),
         now_ns=asked.now_ns,
     )
     change = _with_fixtures(change, repo, base, head, gate.fixtures)
@@ -220,6 +219,14 @@ def _example(repo: Repository, base: str, head: str, path: str) -> bytes | str:
     except Problem as problem:
         return problem.found
     return "no such file"
+
+
+def _second_opinion(contracts: Sequence[Contract]) -> tuple[str, ...]:
+    if not contracts:
+        return ()
+    from drillmaster.intake.oasdiff import second_opinion
+
+    return tuple(line for one in contracts for line in second_opinion(one))
 
 
 def tried(

@@ -27,6 +27,9 @@ __all__ = ["Entry", "Repository", "ask"]
 
 MAX_BLOB_BYTES = 16 * 1024 * 1024
 MAX_COMMITS = 2_000
+NEAR_COMMITS = 16
+"""As many are looked at for a base before git is asked, which starts for it."""
+_KEPT_COMMIT_BYTES = 65_536
 _REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@{}^~+-]*")
 _STEPS = re.compile(r"[~^]|@\{")
 _SHORT = re.compile(r"[0-9a-f]{4,39}")
@@ -42,10 +45,9 @@ _HOW: dict[str, How] = {"A": "added", "D": "deleted", "M": "modified", "T": "ret
 _FIELDS = ("%H", "%an <%ae>", "%cn <%ce>", "%P", "%s", "%(trailers:only,unfold)")
 _LOG = ("--no-show-signature", "--no-mailmap", "--encoding=UTF-8")
 # What a commit may say its text is in. git decodes by it, and some encodings hold a NUL, or another address, in plain letters.
-_TEXT_IN = re.compile(
+_TEXT_IN = (
     r"(?:utf-?8|(?:us-)?ascii|(?:iso-?)?8859-?\d+|iso[-_]?8859[-_]\d+|latin-?\d+|(?:windows-?|cp)(?:125\d|866|87\d|93\d|94\d)"
-    r"|koi8-?[ru]|euc-?(?:jp|kr|cn|tw)|shift[-_]?jis|sjis|gb(?:k|2312|18030)|big5|iso-2022-jp)?",
-    re.IGNORECASE,
+    r"|koi8-?[ru]|euc-?(?:jp|kr|cn|tw)|shift[-_]?jis|sjis|gb(?:k|2312|18030)|big5|iso-2022-jp)?"
 )
 
 
@@ -64,6 +66,7 @@ class Repository:
         self._timeout_s = timeout_s
         self._objects = Objects(path, timeout_s=timeout_s)
         self._changed: dict[tuple[str, str], tuple[FileChange, ...]] = {}
+        self._commits: dict[str, bytes] = {}
 
     @classmethod
     def at(cls, path: Path, *, timeout_s: float = 60.0) -> "Repository":
@@ -134,7 +137,10 @@ class Repository:
 
     def merge_base(self, base: str, head: str) -> str:
         """Give the commit at which two lines of work parted."""
-        said = self._ask("merge-base", "--all", self.commit(base), self.commit(head))
+        parted, tip = self.commit(base), self.commit(head)
+        if self._stands_on(parted, tip):
+            return parted
+        said = self._ask("merge-base", "--all", parted, tip)
         if said is None:
             shallow = self._ask("rev-parse", "--is-shallow-repository") == b"true\n"
             raise Problem(
@@ -156,6 +162,24 @@ class Repository:
                 remedy=f"git merge {shlex.quote(base)} into the change first",
             )
         return found[0]
+
+    def _stands_on(self, base: str, head: str) -> bool:
+        """Whether `base` is found among the nearest commits that `head` is built on: then it is where they parted, and alone is."""
+        waiting, seen = [head], {head}
+        for sha in waiting:
+            if sha == base:
+                return True
+            if len(seen) < NEAR_COMMITS:
+                fresh = [one for one in self._parents(sha) if one not in seen]
+                seen.update(fresh)
+                waiting += fresh
+        return False
+
+    def _parents(self, sha: str) -> list[str]:
+        """Give a commit's parents; none where it is not there, as in a shallow clone."""
+        found = self._raw(sha)
+        head = b"" if found is None else found.partition(b"\n\n")[0]
+        return [line[7:].decode("ascii", "replace") for line in head.split(b"\n") if line.startswith(b"parent ")]
 
     def tree(self, commit: str, *under: str) -> dict[str, Entry]:
         """List the files of a commit, or those under some paths of it."""
@@ -266,7 +290,7 @@ class Repository:
     def _text_can_be_told(self, sha: str) -> None:
         head = self.raw_commit(sha).partition(b"\n\n")[0]
         for encoding in re.findall(rb"^encoding (.*)$", head, re.MULTILINE):
-            if _TEXT_IN.fullmatch(encoding.decode("utf-8", "replace")) is None:
+            if re.fullmatch(_TEXT_IN, encoding.decode("utf-8", "replace"), re.IGNORECASE) is None:
                 raise Problem(
                     f"commit {sha[:12]} in {self.path}",
                     found=f"a text that says to be in {shown(encoding.decode('utf-8', 'replace'))}",
@@ -276,9 +300,19 @@ class Repository:
 
     def raw_commit(self, sha: str) -> bytes:
         """Read a commit's own bytes, its signature among them."""
+        found = self._raw(sha)
+        if found is None:
+            raise self._no_answer("cat-file")
+        return found
+
+    def _raw(self, sha: str) -> bytes | None:
+        if sha in self._commits:
+            return self._commits[sha]
         found = self._object(sha, cap_bytes=MAX_BYTES) if _HEX.fullmatch(sha) else None
         if found is None or found.kind != "commit" or found.content is None:
-            raise self._no_answer("cat-file")
+            return None
+        if len(found.content) <= _KEPT_COMMIT_BYTES and len(self._commits) <= MAX_COMMITS:
+            self._commits[sha] = found.content
         return found.content
 
     def _with_files(self, commit: Commit) -> Commit:

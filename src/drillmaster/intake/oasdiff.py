@@ -1,8 +1,6 @@
 """What `oasdiff` says of an OpenAPI document, where that program is on PATH: a line for people, never a verdict."""
 
-import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 from drillmaster.errors import one_line
@@ -19,6 +17,9 @@ def second_opinion(one: Contract) -> tuple[str, ...]:
     before, after = one.file.before, one.file.after
     if before is None or after is None or not (b"openapi" in before and b"openapi" in after):
         return ()
+    import shutil
+    import tempfile
+
     program = shutil.which("oasdiff")
     if program is None:
         return ()

@@ -13,7 +13,7 @@
 import re
 import unicodedata
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Literal
 
@@ -50,7 +50,7 @@ def pattern_fault(pattern: str, dialect: Dialect) -> str:
     if dialect == "codeowners" and re.search(r"(?<!\\)\[", pattern):
         return "a character range, which code hosts do not read in this file"
     try:
-        re.compile(_expression(pattern, dialect))
+        re.compile(_expression(pattern, dialect), re.DOTALL)
     except (re.error, ValueError):
         return "a bracket that is not closed, or a range that runs backwards"
     return ""
@@ -67,9 +67,8 @@ class Globs:
     """Several patterns of one dialect, compiled together; `fitting` gives the numbers of those that fit a path."""
 
     def __init__(self, patterns: Iterable[str], dialect: Dialect = "owners", *, fold: bool = False) -> None:
-        texts = [_folded(one, dialect) if fold else _expression(one, dialect) for one in patterns]
-        self._each = [re.compile(text, re.DOTALL) for text in texts]
-        self._any = re.compile("|".join(f"(?:{text})" for text in texts), re.DOTALL) if texts else None
+        self._texts = [_folded(one, dialect) if fold else _expression(one, dialect) for one in patterns]
+        self._any = re.compile("|".join(f"(?:{text})" for text in self._texts), re.DOTALL) if self._texts else None
         self._fold = fold
 
     def any(self, path: str) -> bool:
@@ -83,12 +82,16 @@ class Globs:
             return ()
         return tuple(at for at, one in enumerate(self._each) if one.fullmatch(path))
 
+    @cached_property
+    def _each(self) -> list[re.Pattern[str]]:
+        return [re.compile(text, re.DOTALL) for text in self._texts]
+
 
 def _folded(pattern: str, dialect: Dialect) -> str:
     """Give the expression of a folded pattern; of the pattern itself where folding leaves none, as with a wide bracket."""
     try:
         text = _expression(folded(pattern), dialect)
-        re.compile(text)
+        re.compile(text, re.DOTALL)
     except (re.error, ValueError):
         return _expression(pattern, dialect)
     return text

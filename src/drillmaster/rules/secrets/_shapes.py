@@ -552,16 +552,21 @@ class _Quick:
 
 
 _quick: list[_Quick] = []
+_TRIGGERS = tuple({trigger for trigger, _ in _TABLE})
+_SHORT_BYTES = 4_096
+"""To look for each trigger in as much takes less than the building of one expression of them all."""
 
 
 def find(data: bytes) -> Iterator[Found]:
     """Yield every secret in plain bytes. A value may be told twice, by its shape and by the name before it."""
-    if not _quick:
-        _quick.append(_Quick())
-    quick = _quick[0]
-    for match in quick.pattern.finditer(data.lower()):
-        for at, finder in quick.finders[(match.lastindex or 1) - 1]:
-            yield from finder(data, match.start() - at)
+    low = data.lower()
+    if _quick or len(low) > _SHORT_BYTES or any(trigger in low for trigger in _TRIGGERS):
+        if not _quick:
+            _quick.append(_Quick())
+        quick = _quick[0]
+        for match in quick.pattern.finditer(low):
+            for at, finder in quick.finders[(match.lastindex or 1) - 1]:
+                yield from finder(data, match.start() - at)
     at = data.find(b"@")
     while at >= 0:
         yield from _with_password(data, at)

@@ -26,14 +26,15 @@ _SCRIPTS = frozenset(
         "tests.sh",
     }
 )
-_RUNS = re.compile(
+# Both are built when settings have changed: most changes touch none.
+_RUNS = (
     r"\b(?:py\.?test|unittest|nose2?|tox|nox|jest|vitest|mocha|ava|tap|tape|karma|cypress|playwright|nyc|c8"
     r"|node --test|go test|cargo test"
     r"|(?:npm|pnpm|yarn|bun)(?: run)? test|mvn|gradle|gradlew|rspec|phpunit"
     r"|dotnet test|ctest|mix test|stack test|bats|drillmaster)\b"
 )
 _MODULE = re.compile(r"\b(?:python[\d.]*|uv run|coverage run|run)\s+-m\s+")
-_LEAVES_OUT = re.compile(
+_LEAVES_OUT = (
     r"--ignore(?:-glob)?(?=[=\s]|$)|--deselect\b|(?<!\S)-[km](?=\s|=|['\"]|$)|--suppress-no-test-exit-code|--snapshot-update"
     r"|--co(?:llect-only)?\b"
     r"|--reruns?\b|--only-rerun|--force-regen|--passWithNoTests|--pass-with-no-tests|--updateSnapshot"
@@ -86,9 +87,9 @@ def _said(key: str, was: Any, now: Any, *, had: bool) -> str:
     """Say in what way a setting is weaker; empty: in none. `had`: there were settings beside it before."""
     leaf = key.rpartition(".")[2]
     if leaf in ("addopts", "commands", "script", "lines") or key.startswith("scripts."):
-        if leaf not in ("addopts", "lines") and not (_RUNS.search(_flat(was)) or _RUNS.search(_flat(now))):
+        if leaf not in ("addopts", "lines") and not (re.search(_RUNS, _flat(was)) or re.search(_RUNS, _flat(now))):
             return ""  # no tests are run by it
-        new = set(_LEAVES_OUT.findall(_flat(now))) - set(_LEAVES_OUT.findall(_flat(was)))
+        new = set(re.findall(_LEAVES_OUT, _flat(now))) - set(re.findall(_LEAVES_OUT, _flat(was)))
         more = _options(now) - _options(was)
         if not new and not more and leaf == "addopts":
             gone = {"--strict-markers", "--strict-config", "--strict", "--doctest-modules"} & set(
@@ -173,7 +174,7 @@ def _read(path: str, data: bytes) -> dict[str, Any]:
     try:
         text = data.decode("utf-8")
         if name in _SCRIPTS:
-            return {"lines": " ; ".join(line.strip() for line in text.splitlines() if _RUNS.search(line))}
+            return {"lines": " ; ".join(line.strip() for line in text.splitlines() if re.search(_RUNS, line))}
         if name in ("pytest.toml", ".pytest.toml"):
             return dict(_leaves(tomllib.loads(text), ""))
         if name == "pyproject.toml":

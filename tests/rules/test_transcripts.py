@@ -100,6 +100,8 @@ def test_a_line_that_was_lost_belongs_to_one_mission_and_hurts_no_other() -> Non
     [
         b'{"t":"' + T.encode() + b'","mission":"m1","run":"r0","run":"r1","seq":1,"kind":"user"}\n',
         b'{"t":"' + T.encode() + b'","mission":"m2","mission":"m1","run":"r1","seq":1,"kind":"user"}\n',
+        b'{"t":"' + T.encode() + b'","mission":"m1","run" : "r0","run":"r1","seq":1,"kind":"user"}\n',
+        b'{"t":"' + T.encode() + b'","mission":"m1","r\\u0075n":"r0","run":"r1","seq":1,"kind":"user"}\n',
         b'{"t":"yesterday","mission":"m1","run":"r1","seq":1,"kind":"user"}\n',
         b'{"t":"2026-12-01T08:00:00","mission":"m1","run":"r1","seq":1,"kind":"user"}\n',
         b'{"t":"' + T.encode() + b'","mission":"m1","run":"r1","seq":"1","kind":"user"}\n',

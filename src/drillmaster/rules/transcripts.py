@@ -61,8 +61,8 @@ SAID: dict[Why, str] = {
     "twice": "more parts than the driver sent steps",
 }
 
+_ODD = re.compile(rb'"[ \t\r]+:|\\u00').search  # where a name may be spelled in another way
 _T = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII)
-_NAMES = (b'"mission":', b'"run":', b'"seq":', b'"kind":', b'"part":', b'"lines":', b'"t":')
 
 
 class Part(msgspec.Struct, kw_only=True):
@@ -218,6 +218,8 @@ def collect(files: Iterable[tuple[str, Iterable[bytes]]], *, run: str) -> Collec
 
 def _read(found: Collected, file: str, chunks: Iterable[bytes], run: str) -> None:
     under_way: dict[tuple[str, str], Part] = {}
+    known = found.parts
+    second = ""  # the last one that was looked at: lines of one second share it
     for number, offset, line in lines_of(chunks):
         if line is None or len(line) >= LINE_CAP_BYTES:
             _spoil(found, file, number, f"longer than {LINE_CAP_BYTES:,} bytes")
@@ -230,16 +232,39 @@ def _read(found: Collected, file: str, chunks: Iterable[bytes], run: str) -> Non
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             _spoil(found, file, number, "no JSON object with the fields of a transcript, or half of one")
             continue
-        if any(line.count(name) > 1 for name in _NAMES) and _says_twice(line):
+        t = head.t
+        if not (t[:20] == second and t[-1:] == "Z" and t[20:-1].isdecimal() and t.isascii()):
+            if _T.fullmatch(t) is None:
+                _spoil(found, file, number, 'no "t" with a zone')
+                continue
+            second = t[:20] if t[19:20] == "." else ""
+        # A name within a string has a backslash before its quote; one within another object sends the line the careful way.
+        count = line.count
+        if (
+            count(b'"mission":') > 1
+            or count(b'"seq":') > 1
+            or count(b'"run":') > 1
+            or count(b'"kind":') > 1
+            or count(b'"part":') > 1
+            or count(b'"lines":') > 1
+            or count(b'"ok":') > 1
+            or count(b'"more":') > 1
+            or count(b'"t":') > 1
+            or _ODD(line)
+        ) and _says_twice(line):
             _spoil(found, file, number, "a name a second time")
-        elif head.kind not in KINDS or _T.fullmatch(head.t) is None:
-            _spoil(found, file, number, 'no "kind" of a transcript, or no "t" with a zone')
+        elif head.kind not in KINDS:
+            _spoil(found, file, number, 'no "kind" of a transcript')
         elif head.kind == "lost":
             found.lost += max(0, head.lines)
-        elif MISSION.fullmatch(head.mission) is None or head.seq < 0 or len(head.part) > 64:
+        elif (
+            head.seq < 0
+            or len(head.part) > 64
+            or (head.mission not in known and MISSION.fullmatch(head.mission) is None)
+        ):
             _spoil(found, file, number, 'no "mission" or "seq" that can be one')
         else:
-            _place(found, under_way, head, run=run, file=file, line=number, offset=offset, size=len(line) + 1)
+            _place(found, under_way, head, run, file, number, offset, len(line) + 1)
 
 
 def is_line(line: bytes) -> bool:
@@ -268,7 +293,6 @@ def _place(
     found: Collected,
     under_way: dict[tuple[str, str], Part],
     head: _Head,
-    *,
     run: str,
     file: str,
     line: int,

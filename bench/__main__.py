@@ -27,6 +27,7 @@ def main() -> int:
         "quota.py",
         "tools.py",
         "guard.py",
+        "missions.py",
     ):
         print(f"\n## bench/{script}\n", flush=True)
         codes.append(subprocess.run([sys.executable, HERE / script], check=False).returncode)

@@ -182,7 +182,7 @@ def _expanded(text: str, recorded: Mapping[str, str]) -> str:
             return text
         for name in names:
             pattern = rf"(?<![\w:]){re.escape(name)}(?![\w:])(?:\s*\{{[^}}]*\}})?"
-            text = re.sub(pattern, lambda _, name=name: f"({_without_comments(recorded[name])})", text)  # type: ignore[misc]
+            text = re.sub(pattern, f"({_without_comments(recorded[name])})".replace("\\", r"\\"), text)
     return text
 
 

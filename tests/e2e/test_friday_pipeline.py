@@ -9,9 +9,11 @@ import os
 import re
 import shutil
 import signal
+import string
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -20,7 +22,9 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from drillmaster.clock import rfc3339
 from drillmaster.scaffold.pipeline import gitlab, workflow
+from tests.e2e.drills import free_ports
 from tests.fridays.paper import MATRIX, RUN
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
@@ -28,7 +32,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = ("lead", "scribe", "verifier")
 SHIM = """#!/bin/bash
-if [ "$1 $2" = "run friday" ]; then
+if [ "$1 $2" = "run friday" ] && [ -n "$MAKES" ]; then
   [ "$MAKES" != nothing ] || exit 2
   cp -r "$MAKES" runs
   exit "${DRILL_EXIT:-0}"
@@ -226,10 +230,21 @@ def repo(tmp_path: Path, keys: dict[str, str]) -> Path:
     subprocess.run(
         [sys.executable, "-m", "drillmaster", "matrix", "render", "drill-matrix.yaml"], cwd=where, env=env, check=True
     )
-    git = ["git", "-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "commit.gpgsign=false"]
-    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "drill"]):
-        subprocess.run([*git, *words], cwd=where, check=True)
+    git(where, "init", "-q", "-b", "main")
+    commit(where)
     return where
+
+
+def git(where: Path, *words: str) -> str:
+    options = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "commit.gpgsign=false")
+    return subprocess.run(
+        ["git", *options, *words], cwd=where, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def commit(where: Path) -> None:
+    git(where, "add", "-A")
+    git(where, "commit", "-q", "-m", "drill")
 
 
 class Slack:
@@ -300,6 +315,38 @@ def test_a_good_drill_goes_through_three_jobs_signed_by_each_and_is_told(
     assert "hunter2" not in json.dumps(host.log)
     left = [one for role in ROLES for one in (tmp_path / role / "temp").iterdir() if one.name in ROLES]
     assert left == []  # no key stays on the runner
+
+
+def test_a_real_drill_goes_through_the_same_three_jobs(tmp_path: Path, repo: Path, keys: dict[str, str]) -> None:
+    """Load, chaos, alert and kill switch against the stand-in agent: only the code host is played here."""
+    kit = ROOT / "src/drillmaster/kits/friday"
+    agent, flags, alerts = free_ports(3)
+    values = {"agent_port": agent, "flags_port": flags, "alert_port": alerts, "python": json.dumps(sys.executable)}
+    plan = string.Template((kit / "demo/plan.yaml").read_text()).substitute(values)
+    now = rfc3339(time.time_ns(), digits=0)
+    for was, wanted in (("concurrent: 200", "concurrent: 100"), ("_s: 16", "_s: 9"), ("seed: 7", "seed: 11")):
+        assert was in plan
+        plan = plan.replace(was, wanted)
+    words = ("quiet_window_agreed", "on_call_told", "status_note_drafted")
+    plan += "preflight:\n" + "".join(f"  {word}: {{by: Ada Demo, at: '{now}'}}\n" for word in words)
+    (repo / "friday-plan.yaml").write_text(plan)
+    matrix = string.Template((kit / "demo/matrix.yaml").read_text()).substitute(review_by="2099-01-01")
+    (repo / "drill-matrix.yaml").write_text(matrix.replace("in_flight: 190", "in_flight: 90"))
+    for name in ("flags.yaml", "missions.yaml"):
+        shutil.copy(kit / name, repo)
+    (repo / ".gitignore").write_text("runs/\nout/\ncountersigned/\n")
+    subprocess.run([sys.executable, "-m", "drillmaster", "matrix", "render", "drill-matrix.yaml"], cwd=repo, check=True)
+    commit(repo)
+    with Slack() as slack:
+        host = played(tmp_path, keys, slack, "", DEMO_ALERT_TOKEN="a" * 48)
+    assert host.results == dict.fromkeys(ROLES, "success"), host.log
+    assert slack.heading.startswith("✅ PASS: matrix")
+    (row,) = [json.loads(line) for line in (tmp_path / "artifacts/report/drills.ndjson").read_text().splitlines()]
+    assert row["status"] == "pass"
+    assert 0 < row["metrics"]["p95_latency"] < 2.5
+    assert 0 < row["metrics"]["detector_delay_ms"] < 10_000
+    assert row["commit"] == git(repo, "rev-parse", "HEAD")
+    assert row["proved"]["flag/toolTimeout"] == "pass"
 
 
 def test_a_breach_fails_the_verifiers_job_and_is_told_with_its_row(
@@ -375,7 +422,7 @@ def test_a_cancelled_jobs_signal_reaches_the_drill_itself(tmp_path: Path) -> Non
     program.parent.mkdir(parents=True)
     program.write_text("#!/bin/bash\ntrap 'echo lifted; exit 3' INT\necho ready\nwhile :; do sleep 0.05; done\n")
     program.chmod(0o755)
-    env = {**os.environ, "RUNNER_TEMP": str(tmp_path), "PLAN": "friday-plan.yaml", "PERMIT_HOST": ""}
+    env = {**os.environ, "RUNNER_TEMP": str(tmp_path), "PLAN": "friday-plan.yaml", "PERMIT_HOST": "", "REHEARSAL": ""}
     # A shell in the background ignores an interrupt unless it is told otherwise, and so would this one.
     argv = [
         sys.executable,

@@ -150,6 +150,12 @@ def test_a_condition_crosses_when_its_form_says(
     assert found.worst_s is None if worst is None else found.worst_s == pytest.approx(worst)
 
 
+def test_recording_rules_without_an_end_are_unknown() -> None:
+    for recorded in ({"a": "a + a"}, {"a": "b", "b": "a"}, {"a": "x" * 50_000}, {"a": " + ".join(["a"] * 5_000)}):
+        found = crossing("a + a > 0", recorded, 0.5)
+        assert found.worst_s is None and "recording rules" in found.why
+
+
 @given(st.text(max_size=200))
 def test_no_expression_breaks_the_reader(expression: str) -> None:
     found = crossing(expression, {"x": "x"}, 0.5)

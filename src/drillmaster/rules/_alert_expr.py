@@ -48,6 +48,9 @@ class Crossing(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
+_ENDLESS = Crossing(best_s=0, worst_s=None, why="recording rules too deep or too long to read")
+
+
 def duration_s(text: str) -> float | None:
     """Read a duration as Prometheus writes it: 1h30m, 15s, 0; None: it is none."""
     if text == "0":
@@ -122,11 +125,16 @@ def _condition(text: str, recorded: Mapping[str, str], share: float | None) -> C
     sides = _comparison(text)
     if sides is None:
         whole = _expanded(text, recorded)
+        if whole is None:
+            return _ENDLESS
         if _RANGE.search(whole) is None:
             return Crossing(best_s=0, worst_s=0, why="no rate: true as soon as the samples say so")
         return Crossing(best_s=0, worst_s=None, why="no comparison with a constant: when it becomes true is unknown")
     left, op, limit = sides
-    left = _bare(_expanded(left, recorded))
+    whole = _expanded(left, recorded)
+    if whole is None:
+        return _ENDLESS
+    left = _bare(whole)
     windows = set(_RANGE.findall(left))
     if not windows:
         return Crossing(best_s=0, worst_s=0, why="no rate: true as soon as the samples say so")
@@ -174,16 +182,19 @@ def _at_share(needed: float, window_s: float, share: float | None) -> Crossing:
     return Crossing(best_s=worst_s, worst_s=worst_s, why=f"{said}, where {share:g} of the calls fail")
 
 
-def _expanded(text: str, recorded: Mapping[str, str]) -> str:
-    """Put the expressions of recording rules in their names' place, a few levels deep."""
+def _expanded(text: str, recorded: Mapping[str, str]) -> str | None:
+    """Put the expressions of recording rules in their names' place, a few levels deep; None: there is no end of it."""
     for _ in range(8):
         names = [name for name in set(_NAME.findall(_unquoted(text))) if name in recorded]
-        if not names or len(text) > _MOST_CHARS:
+        if not names:
             return text
         for name in names:
+            expression = f"({_without_comments(recorded[name][:_MOST_CHARS])})"
+            if len(text) + text.count(name) * len(expression) > _MOST_CHARS:
+                return None
             pattern = rf"(?<![\w:]){re.escape(name)}(?![\w:])(?:\s*\{{[^}}]*\}})?"
-            text = re.sub(pattern, f"({_without_comments(recorded[name])})".replace("\\", r"\\"), text)
-    return text
+            text = re.sub(pattern, expression.replace("\\", r"\\"), text)
+    return None
 
 
 def _unquoted(text: str) -> str:

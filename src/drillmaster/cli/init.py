@@ -1,17 +1,17 @@
 """`drillmaster init`: the files that a drill of one's own service, or the gates of one's own repository, begin with."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from drillmaster.cli import Verb
 from drillmaster.cli import _completions as completions
+from drillmaster.cli._init_asking import Questions, asked_for, wrong
 
 __all__ = ["command"]
 
-Questions = Sequence[tuple[str, str]]
 _QUESTIONS: Questions = (
     ("/service", "What is the service called?"),
     ("/target/url", "Which URL do its users call?"),
@@ -93,6 +93,31 @@ def matrix(folder: Path, as_json: bool) -> None:
       drillmaster init matrix --dir drills/
     """
     _make_kit("matrix", folder, as_json=as_json, then="--rehearsal --faults reset,503")
+
+
+@command.command("friday")
+@click.option("--ci", type=click.Choice(["github", "gitlab"]), help="Write the weekly pipeline too.")
+@click.option("--cron", metavar="'M H D M W'", help="When it runs, in UTC. Default: Fridays at 9:17.")
+@click.option("--load-examples", is_flag=True, help="Write locustfile.py and artillery.yml too.")
+@_DIR
+@_JSON
+def friday(ci: str | None, cron: str | None, load_examples: bool, folder: Path, as_json: bool) -> None:
+    """Write friday-plan.yaml and drill-matrix.yaml with blanks, flags.yaml and missions.yaml, each explained where it stands.
+
+    Files that are already there are left as they are. On a terminal a few blanks are asked for; an empty answer leaves one
+    open. Objectives are never asked for and have no defaults: they come from your SLO document.
+
+    \b
+    Examples:
+      drillmaster init friday
+      drillmaster init friday --dir drills/ --ci github
+      drillmaster init friday --load-examples --json
+    """
+    from drillmaster.cli._init_friday import write_friday
+
+    if cron is not None and ci != "github":
+        raise click.UsageError("--cron goes with --ci github: GitLab's schedules are made in its own pages")
+    write_friday(folder, ci=ci, cron=cron, load_examples=load_examples, as_json=as_json)  # type: ignore[arg-type]  # click's choice
 
 
 @command.command("interview")
@@ -224,7 +249,7 @@ def _make_kit(
     if (folder / plan_name).exists() and known:
         click.echo(f"{folder / plan_name} is there: what the options say is not written into it", err=True)
     elif not as_json and sys.stdin.isatty() and sys.stderr.isatty() and not (folder / plan_name).exists():
-        known |= _asked(blanks(texts[plan_name]), questions, known)
+        known |= asked_for(blanks(texts[plan_name]), questions, known)
     texts[plan_name] = fill(texts[plan_name], known)
     if "/job" in known and f"{kit}-ci.yaml" in texts:
         texts[f"{kit}-ci.yaml"] = fill(texts[f"{kit}-ci.yaml"], {"/env/JOB": known["/job"]})
@@ -295,43 +320,9 @@ def _given(answers: Mapping[str, str]) -> dict[str, str]:
     """What options say, held against the same rules as what a person types. Raises UsageError."""
     known: dict[str, str] = {}
     for pointer, answer in answers.items():
-        wrong = _wrong(pointer, answer.strip(), known) if answer.strip() else "an empty one: leave the option out"
-        if wrong is not None:
+        found = wrong(pointer, answer.strip(), known) if answer.strip() else "an empty one: leave the option out"
+        if found is not None:
             option = {"/measured_from": "from"}.get(pointer, pointer.rpartition("/")[2])
-            raise click.UsageError(f"--{option} {answer!r}: {wrong}")
+            raise click.UsageError(f"--{option} {answer!r}: {found}")
         known[pointer] = answer.strip()
     return known
-
-
-def _wrong(pointer: str, answer: str, known: Mapping[str, str]) -> str | None:
-    """What is wrong with an answer, given those before; None where it will do."""
-    from drillmaster.sanity import answer_problem
-
-    taken = next((other for other, name in known.items() if "/seats/" in other and name == answer), None)
-    if "/seats/" in pointer and taken:
-        return f"{answer} is the {taken.rpartition('/')[2].capitalize()} already: one person, one seat"
-    if pointer == "/target/dialect":
-        from drillmaster import strict
-        from drillmaster.ladder.bodies import DIALECTS
-
-        if answer not in DIALECTS:
-            meant = strict.near(answer, list(DIALECTS))
-            return f"one of {', '.join(DIALECTS)}" + (f"; did you mean {meant}?" if meant else "")
-    return answer_problem(pointer, answer)
-
-
-def _asked(examples: dict[str, str], questions: Questions, known: Mapping[str, str]) -> dict[str, str]:
-    """Ask for a few blanks; an empty answer leaves one as it is, one that cannot be is asked for again."""
-    answers: dict[str, str] = {}
-    click.echo("An empty answer leaves the blank for later.", err=True)
-    for pointer, question in questions:
-        if pointer in known or (pointer == "/target/model" and answers.get("/target/dialect") == "plain"):
-            continue
-        hint = f" [such as {examples[pointer]}]" if examples.get(pointer) else ""
-        while answer := click.prompt(f"{question}{hint}", default="", show_default=False, err=True).strip():
-            wrong = _wrong(pointer, answer, {**known, **answers})
-            if wrong is None:
-                answers[pointer] = answer
-                break
-            click.echo(f"  {wrong}", err=True)
-    return answers

@@ -64,7 +64,7 @@ def left_open(value: Mapping[str, Any], kit: str, kind: str) -> dict[str, str]:
     # The gate's entry need not be the first of the list.
     by_name = {re.sub(r"^/(gates|rows)/\d+", r"/\1/*", pointer): example for pointer, example in asked.items()}
     return {
-        pointer: by_name[name]
+        pointer: asked.get(pointer) or by_name[name]
         for pointer in _nulls(value, "")
         if (name := re.sub(r"^/(gates|rows)/\d+", r"/\1/*", pointer)) in by_name and not may_stay_open(name)
     }

@@ -27,7 +27,7 @@ from drillmaster.run import control
 from drillmaster.run.answering import Answering
 from drillmaster.run.company import Company
 from drillmaster.run.course import Course, Turn
-from drillmaster.run.crew import Line, Part, Users
+from drillmaster.run.crew import Line, Part, Told, Users
 from drillmaster.run.folder import Folder
 from drillmaster.run.injecting import Injector, Minder
 from drillmaster.run.logs import Logs
@@ -70,7 +70,7 @@ class Conductor:
         users: Callable[[int], Users],
         prepare: Callable[["Conductor"], Awaitable[None]],
         code: Callable[[], dict[str, str | None]],
-        collect: Callable[[], None],
+        collect: Callable[[], Told],
         max_baseline_failed_ratio: float,
         clock: Clock,
         progress: Progress,
@@ -388,7 +388,6 @@ class Conductor:
         await self._working.start(argv)
 
     async def restart_worker(self) -> bool:
-        """End the worker, if it is still there, and start it anew; False where that is not ours to do, or fails."""
         return await self._working.restart()
 
     async def _until_stopped(self, doing: Coroutine[Any, Any, None]) -> None:
@@ -511,7 +510,7 @@ class Conductor:
 
     async def _end_fault(self) -> None:
         if self.state is State.STOPPING and self.minder.injected:
-            await self.minder.injector.lift(self._window, "ordered")  # once more: see `injecting`, 3
+            await self.minder.injector.lift(self._window, "ordered")  # see `injecting`, 3
 
     async def _end_injector(self) -> None:
         await self.minder.end(leave=self._leaves_injector and (self._users is not None or self._took_over))
@@ -521,7 +520,8 @@ class Conductor:
         if why is not None:
             self.give_up(why)
             return
-        await asyncio.to_thread(self._collect)
+        for event, fields in (await asyncio.to_thread(self._collect)).items():
+            self.write(event, **fields)
 
     def sealed(self, seal: Seal) -> None:
         """The run has been sealed. Raises Problem where it was complete and the seal does not cover all of it."""

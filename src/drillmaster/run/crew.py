@@ -1,12 +1,17 @@
 """Whom a drill is made of, as the conductor knows them, beside its injector: users, parts, and whom the pre-flight needs."""
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import msgspec
 
 from drillmaster.run.traffic import Tally
 
-__all__ = ["Crew", "Line", "Part", "Recorder", "Users"]
+__all__ = ["Crew", "Line", "Part", "Recorder", "Told", "Users"]
+
+
+Told = Mapping[str, Mapping[str, Any]]
+"""Events that go on record, each with its fields."""
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):

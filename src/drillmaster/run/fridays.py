@@ -30,6 +30,7 @@ from drillmaster.missions.preparing import Understood, prepare, read_loads
 from drillmaster.policy import pin_problems
 from drillmaster.run.conductor import Conductor
 from drillmaster.run.course import Stage, Turn
+from drillmaster.run.crew import Told
 from drillmaster.run.flagging import FlagsPart
 from drillmaster.run.folder import Folder, plan_on_record, plan_text_on_record, versions
 from drillmaster.run.friday_preflight import Checkup, execute_friday
@@ -38,10 +39,11 @@ from drillmaster.run.injecting import InjectorLost
 from drillmaster.run.listening import ListenerPart
 from drillmaster.run.mission_users import MissionsPart
 from drillmaster.run.ready import Options, check_program, refuse, worker_of
-from drillmaster.run.staging import RunResult, Site, carry_out, collector, worker_part
+from drillmaster.run.staging import RunResult, Site, carry_out, collector, take_over, worker_part
 from drillmaster.run.traffic import Tally
 from drillmaster.sanity import empty_seats, fill_in
 from drillmaster.slo import DrillMatrix, load_matrix
+from drillmaster.transcripts.covering import cover
 
 __all__ = ["FridayReady", "conduct_friday", "prepare_friday"]
 
@@ -331,7 +333,7 @@ class _FridayDrill:
             users=missions.users,
             prepare=prepare,
             code=code,
-            collect=collector(self, site),
+            collect=self._collector(site, transcripts),
             max_baseline_failed_ratio=_MAX_BASELINE_FAILED_RATIO,
             clock=clock,
             progress=site.options.progress,
@@ -344,11 +346,26 @@ class _FridayDrill:
         )
 
     def _transcripts(self, folder: Folder) -> Path:
-        if self.plan.transcripts is not None:
-            return self.plan_path.parent / self.plan.transcripts
+        """Where the agent writes them: into the run, or where somebody else's agent does."""
         path = folder.path / "transcripts"
         path.mkdir()
-        return path
+        return path if self.plan.transcripts is None else self.plan_path.parent / self.plan.transcripts
+
+    def _collector(self, site: Site, transcripts: Path) -> Callable[[], Told]:
+        """Take timeline and transcripts over from an agent of somebody else's, and cover secrets that its writers left."""
+        run_dir = site.folder.path
+        own = run_dir / "transcripts"
+        before = {} if transcripts == own else {path.name: path.stat().st_size for path in transcripts.glob("*.ndjson")}
+        timeline = collector(self, site)
+
+        def collect() -> Told:
+            timeline()
+            if transcripts != own:
+                for path in sorted(transcripts.glob("*.ndjson")):
+                    take_over(path, own / path.name, skip=before.get(path.name, 0))
+            return {"transcripts_covered": msgspec.to_builtins(cover(run_dir))}
+
+        return collect
 
     def _flags_part(self, site: Site) -> FlagsPart:
         plan, seats = self.plan, site.seats

@@ -25,6 +25,7 @@ from drillmaster.plan import Outline, Worker
 from drillmaster.proxy.means import raise_descriptors
 from drillmaster.run.child import call_control
 from drillmaster.run.conductor import Conductor
+from drillmaster.run.crew import Told
 from drillmaster.run.folder import Folder, make_folder
 from drillmaster.run.injecting import InjectorLost
 from drillmaster.run.logs import Logs, open_logs
@@ -37,7 +38,7 @@ from drillmaster.run.seats import State as Seats
 from drillmaster.sanity import is_loopback, parse_listen
 from drillmaster.timeline import chunks, seal_run
 
-__all__ = ["Production", "RunResult", "Site", "carry_out", "collector", "worker_part"]
+__all__ = ["Production", "RunResult", "Site", "carry_out", "collector", "take_over", "worker_part"]
 
 _PLAN_CAP_BYTES = 1 << 20
 MAX_COLLECTED_BYTES = 1 << 30
@@ -280,27 +281,34 @@ def _code(production: Production, runs: Path) -> dict[str, str | None]:
     }
 
 
-def collector(production: Production, site: Site) -> Callable[[], None]:
+def collector(production: Production, site: Site) -> Callable[[], Told]:
     """Take what an agent of somebody else's writes to its own timeline from now on, and give it to the run at the end.
 
     Lines from before are another drill's. Raises Problem at the end where the file cannot be read.
     """
     source = production.own_timeline
     if source is None:
-        return lambda: None
+        return dict
     before_bytes = source.stat().st_size if source.is_file() else 0
 
-    def collect() -> None:
+    def collect() -> Told:
         if not source.exists():
             site.options.progress.line(f"{source}: the agent wrote no timeline")
-            return
-        skip = before_bytes if source.stat().st_size >= before_bytes else 0  # shorter than it was: it was begun anew
-        with site.folder.timeline.open("ab") as timeline:
-            for chunk in chunks(source, limit_bytes=MAX_COLLECTED_BYTES + skip):
-                timeline.write(chunk[skip:])
-                skip = max(0, skip - len(chunk))
+            return {}
+        take_over(source, site.folder.timeline, skip=before_bytes)
+        return {}
 
     return collect
+
+
+def take_over(source: Path, to: Path, *, skip: int) -> None:
+    """Append what a file of somebody else's has behind `skip` bytes. Raises Problem where it cannot be read."""
+    if source.stat().st_size < skip:  # shorter than it was: it was begun anew
+        skip = 0
+    with to.open("ab") as file:
+        for chunk in chunks(source, limit_bytes=MAX_COLLECTED_BYTES + skip):
+            file.write(chunk[skip:])
+            skip = max(0, skip - len(chunk))
 
 
 def worker_part(

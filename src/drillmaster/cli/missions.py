@@ -146,7 +146,6 @@ def _yaml(found: "Translated") -> str:
     import io
     import json
 
-    import msgspec
     from ruamel.yaml import YAML
 
     out = io.StringIO()
@@ -154,45 +153,28 @@ def _yaml(found: "Translated") -> str:
     yaml.default_flow_style = False
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # typed as None, and read as a flag
     yaml.width = 120
-    yaml.dump(_plain(msgspec.to_builtins(found.missions)), out)
-    arrivals = json.dumps(_plain(msgspec.to_builtins(found.arrivals)))
+    yaml.dump(_plain(found.missions), out)
+    arrivals = json.dumps(_plain(found.arrivals))
     return _PLAN_LOAD.format(file="missions.yaml", arrivals=arrivals) + out.getvalue()
 
 
 def _plain(value: object) -> object:
-    """The same less what is left out anyway."""
+    """A struct less the fields that are as they are when left out; what a body holds stays as it is."""
+    import msgspec
+
     match value:
+        case msgspec.Struct():
+            info = type(value).__struct_config__
+            said: dict[str, object] = {} if info.tag_field is None else {info.tag_field: info.tag}
+            for field in msgspec.structs.fields(value):
+                one = getattr(value, field.name)
+                usual = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+                if not (type(one) is type(usual) and one == usual):
+                    said[field.encode_name] = _plain(one)
+            return said
         case dict():
-            kept = {name: _plain(one) for name, one in value.items()}
-            return {name: one for name, one in kept.items() if not _usual(name, one)}
+            return {name: _plain(one) for name, one in value.items()}
         case list() | tuple():
             return [_plain(one) for one in value]
         case _:
             return value
-
-
-_USUAL: dict[str, tuple[object, ...]] = {
-    "version": (1,),
-    "weight": (1,),
-    "entry": ("http",),
-    "path": ("",),
-    "name": ("",),
-    "headers": ({},),
-    "data": ({},),
-    "capture": ({},),
-    "text": (None,),
-    "until": (None,),
-    "think_s": (0.0,),
-    "time_limit_s": (None,),
-    "pointer": (None,),
-    "matching": (None,),
-    "not_matching": (None,),
-    "error_allowed": (False,),
-    "weights": ([],),
-    "max_open": (None,),
-    "to_per_s": (None,),
-}
-
-
-def _usual(name: str, value: object) -> bool:
-    return any(type(value) is type(usual) and value == usual for usual in _USUAL.get(name, ()))

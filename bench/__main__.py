@@ -27,6 +27,7 @@ def main() -> int:
         "quota.py",
         "tools.py",
         "guard.py",
+        "flags.py",
         "missions.py",
     ):
         print(f"\n## bench/{script}\n", flush=True)

@@ -289,7 +289,14 @@ def restore(
 
 
 @command.command()
-@click.option("--flagd", "path", metavar="FILE", required=True, help="The file to write; - is standard output.")
+@click.option(
+    "--flagd",
+    "path",
+    metavar="FILE",
+    required=True,
+    help="The file to write; - is standard output.",
+    shell_complete=completions.files,
+)
 @_url
 @_registry
 def export(path: str, url: str, registry: Path | None) -> None:

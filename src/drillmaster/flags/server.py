@@ -40,6 +40,8 @@ __all__ = ["Server", "read_registry", "run"]
 BEAT_S = 0.1
 BACKLOG = 1_024
 MAX_CLIENTS = 4_096
+KEPT_DESCRIPTORS = 32
+"""For the control socket, the evidence, kills and the loop, whatever clients do."""
 ACCEPTS_PER_WAKE = 64
 ROOM_BYTES = 3_000
 """Of one line of evidence, for flags with their parameters."""
@@ -63,6 +65,7 @@ class Server(Orders):
         self.settings = settings
         self.loop = loop
         self.clients: set[Client] = set()
+        self._most = max(4, min(MAX_CLIENTS, raise_descriptors() - KEPT_DESCRIPTORS))
         self.ending = False
         self.clock = SystemClock()
         self.board = Board(read_registry(settings.registry), self.clock, mark=secrets.token_hex(4), seed=settings.seed)
@@ -174,7 +177,9 @@ class Server(Orders):
                     self._make_room()
                     return
                 raise
-            if self.ending or len(self.clients) >= MAX_CLIENTS:
+            if len(self.clients) >= self._most:
+                self._make_room()
+            if self.ending or len(self.clients) >= self._most:
                 sock.close()
                 continue
             sock.setblocking(False)
@@ -182,7 +187,7 @@ class Server(Orders):
             Client(self, sock, self._serve_public, loopback=from_loopback(peer))
 
     def _make_room(self) -> None:
-        """No descriptor is left: who has been idle for longest goes."""
+        """No place is left: who has been idle for longest goes."""
         idle = sorted((one for one in self.clients if not one.held), key=lambda one: one.deadline_ns)
         for one in idle[:16]:
             one.close()
@@ -478,6 +483,5 @@ async def _serve(settings: Settings, ready: Callable[[Server], None] | None) -> 
 
 def run(settings: Settings, ready: Callable[[Server], None] | None = None) -> int:
     """Run one server until it is told to end; the exit code. `ready` is called with the Server once it listens."""
-    raise_descriptors()
     with asyncio.Runner(loop_factory=make_loop) as runner:
         return runner.run(_serve(settings, ready))

@@ -345,7 +345,7 @@ def test_a_real_drill_goes_through_the_same_three_jobs(tmp_path: Path, repo: Pat
     assert row["status"] == "pass"
     assert 0 < row["metrics"]["p95_latency"] < 2.5
     assert 0 < row["metrics"]["detector_delay_ms"] < 10_000
-    assert row["commit"] == git(repo, "rev-parse", "HEAD")
+    assert (row["commit"], row["clean"]) == (git(repo, "rev-parse", "HEAD"), True)
     assert row["proved"]["flag/toolTimeout"] == "pass"
 
 

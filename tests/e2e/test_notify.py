@@ -153,3 +153,13 @@ def test_the_verdict_of_an_interview_is_told_as_well(tmp_path: Path) -> None:
     said = json.loads(done.stdout)
     heading = said["would_send"]["slack"]["blocks"][0]["text"]["text"]
     assert f"{said['status'].upper()}: interview" in heading
+
+
+@pytest.mark.parametrize(
+    "link", ["ci.example/1", "https://ada:hunter2hunter2@ci.example/1", "https://ci.example/1|x> <!channel"]
+)
+def test_what_is_no_link_is_refused(judged: Path, link: str) -> None:
+    done = notify(judged, "--slack-env", "S", "--link", link, "--dry-run")
+    assert done.returncode == 2
+    assert "wanted an address" in done.stderr
+    assert "hunter2" not in done.stderr

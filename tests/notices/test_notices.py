@@ -135,6 +135,11 @@ def test_a_key_that_is_none_is_refused_by_its_variables_name_alone(text: str) ->
     assert not text or text not in str(told.value)
 
 
+def test_a_link_is_kept_whole() -> None:
+    link = "https://ci.example/artifacts?job=drill&token_page=2"
+    assert f"<{link}|the run>" in json.dumps(slack.body(notice_of(verdict(check(1)), run="R", link=link)))
+
+
 def test_a_notice_is_the_same_one_however_often_it_is_sent() -> None:
     one, two = (notice_of(verdict(check(1)), run="R", link=link) for link in ("", "https://ci.example/2"))
     assert one.id == two.id

@@ -365,6 +365,7 @@ def _article(entry: "Entry") -> dict[str, object]:
         "at_least": entry.at_least,
         "proved": entry.proved,
         "commit": entry.commit,
+        "clean": entry.clean,
         "evidence_digest": entry.evidence_digest,
         "policy_digest": entry.policy_digest,
         "plan_sha256": entry.plan_sha256,

@@ -155,8 +155,14 @@ def _notice(run: Path, *, gate: str, link: str, ndjson: str) -> "Notice":
 
 def _must_be_link(option: str, url: str) -> None:
     from drillmaster.sanity import split_url
+    from drillmaster.screen import screen_url
 
-    if url and (
-        split_url(url) is None or any(one in url for one in "<>|\"' \n") or not url.isprintable() or len(url) > 1_000
-    ):
-        raise click.UsageError(f"{option}: found {url[:80]!r}, wanted an address such as https://ci.example/run/1")
+    if not url:
+        return
+    parts = split_url(url)
+    plain = url.isascii() and url.isprintable() and len(url) <= 1_000 and not any(one in url for one in "<>|\"' ")
+    if parts is None or "@" in parts.netloc or not plain:
+        said = screen_url(url)[:80]
+        raise click.UsageError(
+            f"{option}: found {said!r}, wanted an address such as https://ci.example/run/1, without a password"
+        )

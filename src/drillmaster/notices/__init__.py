@@ -78,7 +78,9 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 def notice_of(verdict: Verdict, *, run: str, link: str = "", ndjson: str = "") -> Notice:
     """Make the notice of a verdict. Checks that failed come before those that were refused."""
     missed = sorted((one for one in verdict.checks if one.status != "pass"), key=lambda one: one.status != "fail")
-    return screened(
+    return _with(
+        link,
+        ndjson,
         Notice(
             status=verdict.status,
             gate=verdict.gate,
@@ -98,12 +100,10 @@ def notice_of(verdict: Verdict, *, run: str, link: str = "", ndjson: str = "") -
             passed=sum(one.status == "pass" for one in verdict.checks),
             stamps=verdict.stamps,
             at=verdict.now,
-            link=link,
-            ndjson=ndjson,
             evidence_digest=verdict.evidence_digest,
             policy_digest=verdict.policy_digest,
             version=verdict.version,
-        )
+        ),
     )
 
 
@@ -111,18 +111,13 @@ def without_verdict(
     *, status: Literal["refused", "aborted"], why: str, gate: str, run: str, at: str, link: str = "", ndjson: str = ""
 ) -> Notice:
     """Make the notice of a drill that nobody has judged, which is no pass."""
-    return screened(
-        Notice(
-            status=status,
-            gate=gate,
-            subject="",
-            run=run,
-            why=clip(one_line(why), TEXT_CHARS),
-            at=at,
-            link=link,
-            ndjson=ndjson,
-        )
-    )
+    why = clip(one_line(why), TEXT_CHARS)
+    return _with(link, ndjson, Notice(status=status, gate=gate, subject="", run=run, why=why, at=at))
+
+
+def _with(link: str, ndjson: str, notice: Notice) -> Notice:
+    """Screen all that came from files. Links are whoever sends it, and are of no use with a piece taken out."""
+    return msgspec.structs.replace(screened(notice), link=link, ndjson=ndjson)
 
 
 def row_text(one: Missed) -> str:

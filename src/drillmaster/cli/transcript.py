@@ -111,6 +111,7 @@ def list_(run: Path, lacking: bool, as_json: bool) -> None:
             click.echo(one_line(f"{one.mission:<20} {said}"))
         click.echo(
             f"{census.complete} of {census.expected} complete in {census.files} files"
+            + (f", {census.by_proxy} as far as a proxy sees" if census.by_proxy else "")
             + (f", {census.spoilt} lines that are none" if census.spoilt else "")
             + (f", {census.lost} lines that their writers lost" if census.lost else "")
             + (f", {census.strangers} missions of no start here" if census.strangers else "")
@@ -205,7 +206,7 @@ def _counts(census: "Census") -> dict[str, Any]:
     return {
         name: getattr(census, name)
         for name in (
-            "expected", "complete", "unsent", "strangers", "files", "lines", "spoilt", "first_spoilt", "lost", "whys"
+            "expected", "complete", "by_proxy", "unsent", "strangers", "files", "lines", "spoilt", "first_spoilt", "lost", "whys"
         )
     }  # fmt: skip  # words
 

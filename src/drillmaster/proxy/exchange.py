@@ -88,6 +88,7 @@ class Exchange(Witness):
         self.resp: ResponseHead | None = None
         self.told = None
         self._inflate = None
+        self.recording = None if hub.recorder is None else hub.recorder.begin(head)
 
         self.upstream: UpstreamConn | None = None
         self.down_body: Body | None = None
@@ -139,6 +140,8 @@ class Exchange(Witness):
                 self.up_bytes = len(data)
                 if len(data) <= PEEK_BYTES and data.find(b"dmn") < 0:  # `in` takes bytes for a number first
                     self._asked = data
+                    if self.recording is not None:
+                        self.recording.asked(data)
                 else:
                     self.look(data)
         else:
@@ -390,7 +393,7 @@ class Exchange(Witness):
         message = self._client_head(resp, body)
         self.resp_done = True
         self.down_bytes = len(body)
-        if self._inflate is None:
+        if self._inflate is None and self.recording is None:
             self._edge = body[-EDGE_BYTES:]
         else:
             self.watch(body)

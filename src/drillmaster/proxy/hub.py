@@ -19,6 +19,7 @@ from drillmaster.errors import Problem
 from drillmaster.http1 import HeadReader, RequestHead
 from drillmaster.proxy.pool import Pool
 from drillmaster.proxy.purse import Purse
+from drillmaster.proxy.recording import FIELD, Recorder
 from drillmaster.proxy.settings import Limits, Upstream
 from drillmaster.proxy.switch import Counters, Injection, Switch
 from drillmaster.screen import screen_text
@@ -135,6 +136,7 @@ class Hub:
         mono0_ns: int,
         seed: int,
         purse: Purse | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self.loop = loop
         self.clock = clock
@@ -152,7 +154,10 @@ class Hub:
         self.idle_ns = round(limits.idle_s * 1e9)
         self.answer_ns = round(limits.answer_s * 1e9)
         self.body_ns = round(limits.body_s * 1e9)
-        self.requests = HeadReader(NAMED, fresh=frozenset((b"traceparent",)))
+        self.recorder = recorder
+        """None: no exchange is recorded."""
+        named = NAMED if recorder is None else NAMED | {FIELD}
+        self.requests = HeadReader(named, fresh=frozenset((b"traceparent", FIELD)))
         self.responses = HeadReader(response=True)
         self.clients: set[Any] = set()
         self.running: set[Running] = set()

@@ -35,11 +35,13 @@ from drillmaster.proxy.hub import NEVER_NS, EventSink, Hub, NullSink
 from drillmaster.proxy.loop import make_loop
 from drillmaster.proxy.means import descriptors_in_use, listen_unix, raise_descriptors, read_token, trust
 from drillmaster.proxy.purse import Ledger, Purse
+from drillmaster.proxy.recording import Recorder
 from drillmaster.proxy.settings import Settings, Upstream
 from drillmaster.proxy.switch import Conflict, Injection, arm
 from drillmaster.pulse import Pulse
 from drillmaster.targeting import Rule
 from drillmaster.timeline import Writer
+from drillmaster.timeline.opening import complaint
 from drillmaster.wire import Address
 
 __all__ = ["Server", "run"]
@@ -80,6 +82,7 @@ class Server:
             purse=None
             if settings.max_requests is None and settings.max_tokens is None
             else Purse(settings.max_requests, settings.max_tokens, Ledger(settings.purse_fd)),
+            recorder=_recorder(settings),
         )
         if settings.say == "lines":
             self.hub.tell = _tell
@@ -476,6 +479,8 @@ class Server:
                 if client.ex is not None:
                     client.ex.finish("cut" if client.ex.drive is None else "lifted", "rst")
                 client.close()
+        if hub.recorder is not None:
+            hub.recorder.close()
         hub.record("proxy_ended", {"why": self._stop_why})
         if hub.pool is not None:
             hub.pool.close()
@@ -496,6 +501,16 @@ class Server:
             self._reserve = None
         if not self._done.done():
             self._done.set_result(2 if hub.counters.evidence_lost else 0)
+
+
+def _recorder(settings: Settings) -> Recorder | None:
+    if settings.transcripts is None:
+        return None
+    try:
+        return Recorder(settings.transcripts, settings.run)
+    except OSError as error:
+        found, remedy = complaint(error)
+        raise Problem(settings.transcripts, found=found, wanted="a file for transcripts", remedy=remedy) from None
 
 
 def _tell(text: str) -> None:

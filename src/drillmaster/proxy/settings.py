@@ -93,6 +93,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Its first line is the bearer token. With it the Unix socket asks for it too."""
     events: str | None = None
     """The file of evidence; None: none is kept."""
+    transcripts: str | None = None
+    """The file that exchanges of missions are recorded in, such as `transcripts/proxy.ndjson` of the run; None: none are."""
+    run: str = ""
+    """The run's id, which recorded lines say."""
     mono0_ns: int = 0
     """The run's zero on CLOCK_MONOTONIC."""
     seed: int = 1

@@ -18,6 +18,7 @@ from drillmaster.dialects import EDGE_BYTES, Dialect, Peek, peek_json, spent_tok
 from drillmaster.http1 import RequestHead, ResponseHead
 from drillmaster.proxy.hub import Caller, Hub, Route
 from drillmaster.proxy.peer import Peer
+from drillmaster.proxy.recording import Recording
 from drillmaster.rules import retry_after
 
 __all__ = ["Attempt", "Witness"]
@@ -91,6 +92,7 @@ class Witness:
         "hub",
         "nonce",
         "real",
+        "recording",
         "req_done",
         "resp",
         "route",
@@ -120,6 +122,8 @@ class Witness:
     told: tuple[tuple[str, str], ...] | None
     """The fields of a head that a script sent; None: the client got the upstream's, or none."""
     req_done: bool
+    recording: Recording | None
+    """None: this exchange is of no mission, or nothing is recorded."""
 
     _nonce_tail: bytes
     _peek_bytes: int
@@ -139,6 +143,8 @@ class Witness:
 
     def look(self, payload: bytes) -> None:
         """See a piece of the request's body."""
+        if self.recording is not None:
+            self.recording.asked(payload)
         tail = self._nonce_tail
         seen = tail + payload if tail else payload
         at = seen.find(b"dmn")
@@ -176,6 +182,8 @@ class Witness:
 
     def watch(self, payload: bytes) -> None:
         """See a piece of the answer's body; its decoded end is kept."""
+        if self.recording is not None:
+            self.recording.answered(payload)
         if self._inflate is not None:
             try:
                 payload = self._inflate.decompress(payload, INFLATE_BYTES)
@@ -285,4 +293,27 @@ class Witness:
                 asked_by,
             ),
             ns,
+        )
+        if self.recording is not None:
+            self._recorded(end)
+
+    def _recorded(self, end: str) -> None:
+        """Hand the exchange to the recorder, as its client had it."""
+        recorder, recording, head, resp = self.hub.recorder, self.recording, self.head, self.resp
+        assert recorder is not None and recording is not None
+        fields, coding = self.told, b""
+        if fields is None and resp is not None:
+            fields = tuple(
+                (name.decode("latin-1"), value.decode("latin-1").strip())
+                for name, _, value in (line.partition(b":") for line in resp.lines)
+            )
+            coding = resp.content_encoding
+        recorder.end(
+            recording,
+            self.id,
+            (head.method, head.origin_form.decode("latin-1"), head.lines),
+            status=self.status,
+            answer_headers=list(fields or ()),
+            coding=coding,
+            end=end,
         )

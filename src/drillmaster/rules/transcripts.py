@@ -10,7 +10,10 @@
    step that the driver sent, and no more parts than steps. A step that was never sent leaves no line.
 5. A line that is torn, foreign, too long or says a thing twice belongs to nobody: the part that it is missing from has a gap.
    `lost` is a line of the writer itself: so many of its lines never came to the disk.
-6. A draw of n out of the missions is the n whose SHA-256 of `SEED:MISSION`, both as UTF-8, is the smallest as hexadecimal
+6. Between the agent and its models a proxy may record as well: its parts begin with entry `proxy`, must be whole like all others,
+   and count for no step. A mission of which nothing but they lie there is complete as far as a proxy sees, and is counted so
+   (`by_proxy`). A part that a proxy knows only by its trace is called `t.TRACE`, and is the mission's that was started with it.
+7. A draw of n out of the missions is the n whose SHA-256 of `SEED:MISSION`, both as UTF-8, is the smallest as hexadecimal
    text; it does not depend on their order, and any language can repeat it.
 """
 
@@ -78,6 +81,8 @@ class Part(msgspec.Struct, kw_only=True):
     last_line: int = 0
     lines: int = 0
     users: int = 0
+    proxy: bool = False
+    """Whether a proxy recorded it, between the agent and a model."""
     ok: bool | None = None
     ended: bool = False
     more: str = ""
@@ -120,6 +125,8 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     line: int
     """Where it begins, or where it breaks off; "" and 0 where there is none."""
+    by_proxy: bool = False
+    """Whether nothing but a proxy's record of its models lies there."""
 
 
 class Lacking(msgspec.Struct, frozen=True):
@@ -161,6 +168,10 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
         return sum(told.why is None for told in self.missions)
 
     @property
+    def by_proxy(self) -> int:
+        return sum(told.by_proxy for told in self.missions)
+
+    @property
     def lacking(self) -> tuple[Lacking, ...]:
         return tuple(Lacking(one.mission, one.why, one.file, one.line) for one in self.missions if one.why is not None)
 
@@ -190,6 +201,7 @@ class _Head(msgspec.Struct, gc=False):
     lines: int = -1
     ok: bool | None = None
     more: bool = False
+    entry: str = ""
 
 
 class _Twice(Exception):
@@ -309,6 +321,8 @@ def _place(
     fits = head.seq == part.lines and (head.kind == "started") == (head.seq == 0) and not part.ended
     if not fits or (part.more and part.more != head.kind):
         part.why = part.why or "gap"
+    if head.kind == "started":
+        part.proxy = head.entry == "proxy"
     if head.run != run:
         part.why = part.why or "another-run"
     if head.kind == "user" and part.more != "user":
@@ -349,8 +363,17 @@ def lines_of(chunks: Iterable[bytes]) -> Iterator[tuple[int, int, bytes | None]]
         yield number, at, held
 
 
-def census(found: Collected, started: Mapping[str, int], *, run: str) -> Census:
-    """Hold the transcripts against the missions that were started, each with the number of its steps that were sent."""
+def census(
+    found: Collected, started: Mapping[str, int], *, run: str, traces: Mapping[str, str] | None = None
+) -> Census:
+    """Hold the transcripts against the missions that were started, each with the number of its steps that were sent.
+
+    `traces`: which mission was started with which trace id (rule 6).
+    """
+    for trace, mission in (traces or {}).items():
+        named = found.parts.pop(f"t.{trace}", None)
+        if named is not None:
+            found.parts.setdefault(mission, []).extend(named)
     told = tuple(_told(mission, steps, found.parts.get(mission, [])) for mission, steps in started.items() if steps)
     strangers = [mission for mission in found.parts if not started.get(mission)]
     return Census(
@@ -376,24 +399,26 @@ def _told(mission: str, steps: int, parts: list[Part]) -> Told:
         if wrong is not None:
             why, file, line = wrong, part.file, part.last_line
             break
-    users = sum(part.users for part in parts)
-    if why is None:
-        why = "too-few" if users < steps else "twice" if len(parts) > steps else None
+    own = [part for part in parts if not part.proxy]
+    users = sum(part.users for part in own)
+    if why is None and own:
+        why = "too-few" if users < steps else "twice" if len(own) > steps else None
     return Told(
         mission=mission,
         steps=steps,
         parts=len(parts),
         users=users,
         lines=sum(part.lines for part in parts),
-        ok=bool(parts) and all(part.ok is True for part in parts),
+        ok=bool(parts) and all(part.ok is True for part in own or parts),
         why=why,
         file=file,
         line=line,
+        by_proxy=bool(parts) and not own,
     )
 
 
 def draw(missions: Iterable[str], seed: int | str, count: int) -> tuple[str, ...]:
-    """Draw `count` missions, or all where there are no more (rule 6), in the order of the draw."""
+    """Draw `count` missions, or all where there are no more (rule 7), in the order of the draw."""
 
     def place(mission: str) -> str:
         return hashlib.sha256(f"{seed}:{mission}".encode()).hexdigest()

@@ -130,7 +130,12 @@ def _tools(since: list[Entry]) -> Iterator[ToolSaid]:
 def exchanges(transcript: Transcript) -> list[Exchange]:
     """List the calls of models and tools that can be served again, in the order in which they were asked."""
     found: list[Exchange] = []
+    parts = [part for part in transcript.parts if not part.by_proxy]
+    if not any(one.kind == "model_request" for part in parts for one in part.entries):
+        parts = list(transcript.parts)  # the worker told nothing of its models, and the proxy did
     for number, part in enumerate(transcript.parts):
+        if part not in parts:
+            continue
         answers = {
             (one.kind.partition("_")[0], one.fields.get("call")): one
             for one in part.entries

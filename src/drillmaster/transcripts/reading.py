@@ -11,7 +11,7 @@ import msgspec
 
 from drillmaster.clock import parse_rfc3339
 from drillmaster.errors import Problem
-from drillmaster.evidence import Defect, Seal, rows
+from drillmaster.evidence import Defect, Row, Seal, rows
 from drillmaster.rules import transcripts as law
 from drillmaster.timeline.opening import chunks, complaint
 
@@ -29,6 +29,7 @@ __all__ = [
 
 FOLDER = "transcripts"
 MISSIONS = "events/missions.jsonl"
+_OF_MISSIONS = frozenset({"mission_started", "step_ended", "mission_ended"})
 _MOST_BYTES = 64 << 20
 """Of one mission."""
 
@@ -60,6 +61,11 @@ class PartRead(msgspec.Struct, frozen=True, kw_only=True):
     entries: tuple[Entry, ...]
     ended: bool
     ok: bool
+
+    @property
+    def by_proxy(self) -> bool:
+        """Whether a proxy recorded it, between the agent and a model."""
+        return self.entries[0].fields.get("entry") == "proxy"
 
 
 class Transcript(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,65 +104,81 @@ def _loose(folder: Path, front: str) -> Iterator[tuple[str, Iterator[bytes]]]:
         yield f"{front}{name}", chunks(folder / name)
 
 
-def read_started(run_dir: Path, seal: Seal | None) -> dict[str, int]:
-    """Read which missions the driver started, each with the number of its steps that were sent. Raises Problem."""
+def _started_rows(run_dir: Path, seal: Seal | None) -> Iterator[Row]:
     path = run_dir / MISSIONS
     sealed = None if seal is None else seal.files.get(MISSIONS)
     if not path.exists() or (seal is not None and sealed is None):
-        return {}
-    started: dict[str, int] = {}
+        return
     for row in rows(chunks(path, limit_bytes=None if sealed is None else sealed.bytes), file=MISSIONS):
-        if isinstance(row, Defect) or row.event not in ("mission_started", "step_ended", "mission_ended"):
-            continue
-        mission = row.fields.get("mission")
-        if isinstance(mission, str):
-            sent = row.event == "step_ended" and row.fields.get("sent_ns") is not None
-            started[mission] = started.get(mission, 0) + sent
+        if not isinstance(row, Defect) and row.event in _OF_MISSIONS and isinstance(row.fields.get("mission"), str):
+            yield row
+
+
+def read_started(run_dir: Path, seal: Seal | None) -> dict[str, int]:
+    """Read which missions the driver started, each with the number of its steps that were sent. Raises Problem."""
+    started: dict[str, int] = {}
+    for row in _started_rows(run_dir, seal):
+        mission = row.fields["mission"]
+        sent = row.event == "step_ended" and row.fields.get("sent_ns") is not None
+        started[mission] = started.get(mission, 0) + sent
     return started
+
+
+def _traces(run_dir: Path, seal: Seal | None) -> dict[str, str]:
+    """Read which mission was started with which trace."""
+    return {
+        row.fields["trace"]: row.fields["mission"]
+        for row in _started_rows(run_dir, seal)
+        if row.event == "mission_started" and isinstance(row.fields.get("trace"), str)
+    }
 
 
 def read_census(run_dir: Path, seal: Seal | None, started: Mapping[str, int], *, run: str) -> law.Census:
     """Hold all transcripts of a run against its missions, each with the number of its steps that were sent. Raises Problem."""
-    return law.census(law.collect(transcript_files(run_dir, seal), run=run), started, run=run)
+    found = law.collect(transcript_files(run_dir, seal), run=run)
+    by_trace = any(mission.startswith("t.") for mission in found.parts)
+    return law.census(found, started, run=run, traces=_traces(run_dir, seal) if by_trace else None)
 
 
 def read_mission(run_dir: Path, seal: Seal | None, mission: str, *, run: str) -> Transcript | None:
     """Read one mission's transcript; None where no line is of it. Raises Problem."""
-    return _read(transcript_files(run_dir, seal), run_dir, mission, run)
+    trace = next((trace for trace, named in _traces(run_dir, seal).items() if named == mission), None)
+    names = (mission,) if trace is None else (mission, f"t.{trace}")
+    return _read(transcript_files(run_dir, seal), run_dir, names, run)
 
 
 def read_folder(folder: Path, mission: str) -> Transcript | None:
     """Read one mission out of a folder that is no run's, whatever run its lines name. Raises Problem."""
-    return _read(_loose(folder, ""), folder, mission, None)
+    return _read(_loose(folder, ""), folder, (mission,), None)
 
 
 def _read(
-    files: Iterable[tuple[str, Iterable[bytes]]], place: Path, mission: str, run: str | None
+    files: Iterable[tuple[str, Iterable[bytes]]], place: Path, names: tuple[str, ...], run: str | None
 ) -> Transcript | None:
     parts: list[PartRead] = []
     defects: list[str] = []
-    wanted = mission.encode()
+    wanted = [name.encode() for name in names]
     left = _MOST_BYTES
     for file, data in files:
         reader = _Reader(file, run)
         for number, _, line in law.lines_of(data):
-            if line is None or wanted not in line:
+            if line is None or not any(name in line for name in wanted):
                 continue
             left -= len(line)
             if left < 0:
                 raise Problem(
                     os.fspath(place / file),
-                    found=f"more than {_MOST_BYTES >> 20} MB of mission {mission}",
+                    found=f"more than {_MOST_BYTES >> 20} MB of mission {names[0]}",
                     wanted="a mission that a person can read",
                     remedy="look at the file itself",
                 )
-            reader.take(number, line, mission)
+            reader.take(number, line, names)
         parts += reader.done()
         defects += reader.defects
     if not parts:
         return None
     parts.sort(key=lambda part: parse_rfc3339(part.entries[0].t) or 0)
-    return Transcript(mission=mission, run=run or "", parts=tuple(parts), defects=tuple(defects))
+    return Transcript(mission=names[0], run=run or "", parts=tuple(parts), defects=tuple(defects))
 
 
 _LAW_FIELDS = frozenset({"t", "mission", "run", "seq", "kind", "part", "more", "chunks", "body", "body_b64"})
@@ -172,13 +194,13 @@ class _Reader:
         self._open: dict[str, list[tuple[int, dict[str, Any]]]] = {}
         self._parts: list[PartRead] = []
 
-    def take(self, number: int, line: bytes, mission: str) -> None:
+    def take(self, number: int, line: bytes, names: tuple[str, ...]) -> None:
         try:
             found = msgspec.json.decode(line, type=dict[str, Any])
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             self.defects.append(f"{self._file}:{number}: no JSON object, or half of one")
             return
-        if found.get("mission") != mission or not law.is_line(line):
+        if found.get("mission") not in names or not law.is_line(line):
             return
         if self._run is not None and found.get("run") != self._run:
             self.defects.append(f"{self._file}:{number}: a line of another run")

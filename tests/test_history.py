@@ -19,6 +19,8 @@ from drillmaster.intake.run import open_run
 from drillmaster.intake.verdicts import judge_eviction, keep
 from drillmaster.passports import judge_run
 from drillmaster.timeline import seal_run
+from tests.cli.test_matrix import POLICY as MATRIX_POLICY
+from tests.cli.test_matrix import folder as matrix_folder
 from tests.fridays import paper
 from tests.fridays.paper import Paper
 from tests.interviewed import JOB, POLICY, RUN, sealed
@@ -290,3 +292,18 @@ def test_a_history_is_made_again_from_the_folders(tmp_path: Path, history: Histo
     with open_history(str(tmp_path / "again.sqlite")) as again:
         take_in(again, tmp_path / "runs")
         assert again.entries() == history.entries()
+
+
+@pytest.mark.parametrize(
+    "policy, ended, proved",
+    [
+        (MATRIX_POLICY, "completed", {"fault/503": "pass", "fault/reset": "fail"}),
+        (MATRIX_POLICY, "aborted", {}),  # a matrix that was stopped proves nothing of what it had done
+        ("", "completed", {"fault/503": "refused", "fault/reset": "refused"}),  # measured, and held against no limit
+    ],
+)
+def test_a_fault_matrix_says_of_each_fault_what_came_of_it(
+    tmp_path: Path, policy: str, ended: str, proved: dict[str, str]
+) -> None:
+    one = entry_of(matrix_folder(tmp_path, policy=policy, ended=ended))
+    assert (one.drill, one.proved) == ("matrix", proved)

@@ -230,9 +230,9 @@ def _faults(manifest: Manifest) -> list[str]:
 
 
 def _cells(folder: Path) -> dict[str, Status3]:
-    """What a fault matrix says of each fault: passed where every cell of it that applies did; nothing, where it proves nothing."""
+    """What a fault matrix says of each fault: passed where every cell of it that applies did. Nothing of one that was stopped."""
     table = open_matrix(folder)
-    if table.problems:
+    if table.problems or table.ended:
         return {}
     said: dict[str, list[bool | None]] = {}
     for result in table.results:

@@ -61,7 +61,8 @@ class Listener:
         self._files: list[tuple[File, FileWatch]] = []
         self._counts = {one.name: {"alerts": 0, "resolved": 0, "acks": 0, "refused": 0} for one in settings.receivers}
         self._last_ns: dict[str, int] = {}
-        self._ready = self._lost = False
+        self._ready = False
+        self._lost = 0
         self._done: asyncio.Future[int] = loop.create_future()
         self._owner_seen_s = 0.0
 
@@ -158,7 +159,7 @@ class Listener:
         except Unwritable as error:
             if not self._lost:
                 print(f"drillmaster.detectors: {error}", file=sys.stderr, flush=True)
-            self._lost = True
+            self._lost += 1
             return False
         return True
 
@@ -189,7 +190,7 @@ class Listener:
             return self._deliver(head, content)
         except Exception as error:  # noqa: BLE001 - an error of ours must not read as one: the sender is told to come again
             print(f"drillmaster.detectors: an error of ours: {type(error).__name__}", file=sys.stderr, flush=True)
-            self._lost = True
+            self._lost += 1
             return 503, {"error": "not taken; send it again"}
 
     def _deliver(self, head: RequestHead, content: bytes) -> Answer:

@@ -275,6 +275,17 @@ def test_a_friday_drills_row_has_the_articles_figures_and_what_each_row_came_to(
     assert parse_rfc3339(one.ended_at) == paper.WALL0_NS + 95 * 10**9
 
 
+def test_rows_of_a_drill_that_was_not_admitted_passed_nothing(tmp_path: Path) -> None:
+    made = Paper(tmp_path / paper.RUN)
+    del made.files["events/flags.jsonl"]  # chaos that nobody can show
+    folder = made.write()
+    verdict = judge_friday(folder, folder / "policy.yaml", now_ns=paper.NOW_NS)
+    assert verdict.status == "refused"
+    assert "pass" in {check.status for check in verdict.checks if check.id.startswith("row.")}
+    keep(verdict, folder)
+    assert set(entry_of(folder).proved.values()) == {"refused"}
+
+
 def test_a_friday_drill_without_a_detector_has_null_and_why(tmp_path: Path, history: History) -> None:
     made = Paper(tmp_path / paper.RUN)
     del made.files["events/detectors.jsonl"]

@@ -171,10 +171,7 @@ def _of_a_friday(folder: Path, manifest: Manifest) -> Entry:
     judged, cut = _judged_figures(verdict)
     metrics |= judged
     at_least += cut
-    proved: dict[str, Status3] = {}
-    for check in verdict.checks if verdict is not None else ():
-        if check.id.startswith("row."):
-            proved[f"row/{check.id.removeprefix('row.')}"] = check.status
+    proved = {} if verdict is None else _rows(verdict)
     if verdict is not None:
         proved |= {f"flag/{one.flag}": verdict.status for chaos in friday.chaos for one in chaos.flags}
     commit, clean = _code(manifest.code)
@@ -197,6 +194,16 @@ def _of_a_friday(folder: Path, manifest: Manifest) -> Entry:
         clean=clean,
         **_judged(verdict, completed=friday.ended == "completed"),
     )
+
+
+def _rows(verdict: Verdict) -> dict[str, Status3]:
+    """What each row of a drill matrix came to; where the drill was not admitted it showed nothing, whatever its rows say."""
+    admitted = all(check.status == "pass" for check in verdict.checks if check.role == "admission")
+    return {
+        f"row/{check.id.removeprefix('row.')}": check.status if admitted else "refused"
+        for check in verdict.checks
+        if check.id.startswith("row.")
+    }
 
 
 def _must_be_sealed(folder: Path, problems: Sequence[str]) -> None:

@@ -255,8 +255,8 @@ async def _hold_later(gate: Gate, plan: "Plan") -> None:
 
         for flag in holds:
             until_ns = monotonic_ns() + round(flag.hold_s(gate.limit_s) * 1e9)
-            while (left_ns := until_ns - monotonic_ns()) > 0 and flag.is_on():  # noqa: ASYNC110
-                await asyncio.sleep(min(SLICE_S, left_ns / 1e9))  # the lift is told by a thread that knows no loop
+            while (left_ns := until_ns - monotonic_ns()) > 0 and flag.is_on():  # noqa: ASYNC110  # a thread tells of the lift
+                await asyncio.sleep(min(SLICE_S, left_ns / 1e9))
     if failing is not None:
         raise _error(gate, failing, held=True)
 

@@ -257,10 +257,10 @@ receivers:
 
 
 @contextmanager
-def alertmanager(folder: Path, listener: str, sink: str, *, route: str) -> Iterator[Manager]:
-    """Run a real Alertmanager with one route."""
+def alertmanager(folder: Path, listener: str, sink: str, *, route: str, more: str = "") -> Iterator[Manager]:
+    """Run a real Alertmanager with one route; `more` is added to its receiver."""
     config = folder / "alertmanager.yml"
-    config.write_text(alertmanager_config(listener, sink, route=route))
+    config.write_text(alertmanager_config(listener, sink, route=route) + more)
     port = free_port()
     found = shutil.which("prometheus-alertmanager")
     assert found is not None

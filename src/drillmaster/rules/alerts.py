@@ -17,9 +17,9 @@
 7. No alert that counts took at least as long as was looked. Whoever began to listen after the injection has measured nothing.
 8. Clocks apart by more than is known make a beginning unclear: within that of the injection, an alert without the labels of rule 2
    decides nothing. A sender whose alerts begin after they were received is ahead by that much at least.
-9. The acknowledgement is a person's, of that alert: its key is the alert's, or the alert's group, or the SHA-256 of that group
-   (which is what Alertmanager gives a pager as deduplication key). It counts from the alert's receipt to when the pager says it
-   was. Where that lies before the receipt, it took at most until we were told.
+9. The acknowledgement is a person's, of an alert that names this injection, by whatever receiver: its key is the alert's, or the
+   alert's group, or the SHA-256 of that group (which is what Alertmanager gives a pager as deduplication key). It counts from the
+   receipt that counts to when the pager says it was. Where that lies before the receipt, it took at most until we were told.
 """
 
 import re
@@ -206,7 +206,7 @@ def match(
     lower = tuple(one for one, rank in ranked if rank is not None and rank > least)
     unknown = tuple(one for one, rank in ranked if rank is None)
     delay = _delay(counts, unknown, unclear, injection, wanted, looked)
-    ack, acked = _acknowledged(counts, delay, acks, looked)
+    ack, acked = _acknowledged(counts, delay, acks, frozenset().union(*map(_keys, named)), looked)
     found = Detection(
         delay=delay,
         ack=ack,
@@ -320,11 +320,10 @@ def _delay(
 
 
 def _acknowledged(
-    alert: Alert | None, delay: Measure, acks: Iterable[Ack], looked: Looked
+    alert: Alert | None, delay: Measure, acks: Iterable[Ack], keys: frozenset[str], looked: Looked
 ) -> tuple[Measure, Ack | None]:
     if alert is None or not isinstance(delay, Exact):
         return Absent("no alert that counts, so there was nothing to acknowledge"), None
-    keys = _keys(alert)
     fitting = [
         one
         for one in acks

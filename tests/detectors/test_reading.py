@@ -228,3 +228,19 @@ def test_a_message_without_text_is_refused(document: Any) -> None:
 def test_a_webhook_of_ones_own_that_is_none_is_refused(document: Any) -> None:
     with pytest.raises(ValueError, match=r"."):
         read(OWN, document)
+
+
+def test_grafanas_documented_times_and_older_fields_are_read() -> None:
+    document = delivery("grafana.json")
+    alert = document["alerts"][0]
+    alert |= {"startsAt": "2021-10-12T09:51:03.157076+02:00", "valueString": "[ metric='' labels={} value=14151.3 ]"}
+    del alert["values"], alert["labels"]["severity"]
+    (found,) = read(GRAFANA, document).alerts
+    assert (found.starts_at, found.severity) == ("2021-10-12T09:51:03.157076+02:00", "")
+
+
+def test_a_severity_may_be_another_label() -> None:
+    document = delivery("grafana.json")
+    document["alerts"][0]["labels"]["priority"] = "P1"
+    (found,) = read(Grafana(name="g", path="/g", secret_env="G", severity_label="priority"), document).alerts
+    assert found.severity == "P1"

@@ -12,7 +12,7 @@
 import hmac
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 from urllib.parse import parse_qsl, unquote
 
@@ -119,8 +119,18 @@ class Answers:
     """The public port."""
 
     def __init__(
-        self, board: Board, roster: Roster, access: Access, orders: Orders, *, lease_s: float, seed: int
+        self,
+        board: Board,
+        roster: Roster,
+        access: Access,
+        orders: Orders,
+        *,
+        lease_s: float,
+        seed: int,
+        tokens: Mapping[str, str] | None = None,
     ) -> None:
+        """`tokens`: seat -> the file where its token lies."""
+        self._tokens = dict(tokens or {})
         self._board = board
         self._roster = roster
         self._access = access
@@ -175,7 +185,10 @@ class Answers:
             case "GET" | "HEAD", "/workers":
                 return said(200, self.workers())
             case "GET" | "HEAD", "/healthz":
-                return said(200, {"ok": True, "revision": self._board.revision})
+                told: dict[str, Any] = {"ok": True, "revision": self._board.revision}
+                if asked.loopback:
+                    told["tokens"] = self._tokens  # where they lie: whoever may read them is who may switch
+                return said(200, told)
             case "GET" | "HEAD", "/ofrep/v1/configuration":
                 return self._configuration(asked)
         verb, _, name = path[1:].partition("/")

@@ -2,13 +2,14 @@
 
 import http.client
 import json
+import os
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from drillmaster.errors import Problem, Refused
 from drillmaster.flags.doors import from_loopback
-from drillmaster.flags.keeping import token_path
+from drillmaster.intake.state import state_root
 from drillmaster.proxy.means import read_token
 
 __all__ = ["ask", "token_for"]
@@ -76,13 +77,15 @@ def ask(
 
 
 def token_for(url: str, seat: str, token_file: str | None) -> bytes | None:
-    """The token of that file; else the one that a server of this machine's made for its service. Raises Problem.
+    """The token of that file; else the one whose file a server of this user's, on this machine, names. Raises Problem.
 
-    It is sent to loopback alone: a server elsewhere may call itself what it likes.
+    It is sent to loopback alone, where this user or root listens, and only out of a file of the user's state folder: whatever else
+    listens there may name what it likes.
     """
     if token_file is not None:
         return read_token(token_file)
-    host = urlsplit(url).hostname or ""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
     if not from_loopback(("127.0.0.1" if host == "localhost" else host, 0)):
         raise Refused(
             "--token-file",
@@ -90,13 +93,33 @@ def token_for(url: str, seat: str, token_file: str | None) -> bytes | None:
             wanted="the file with the token that it takes",
             remedy=f"--token-file {seat}.token",
         )
-    service = str(ask(url, "GET", "/flags").get("service", ""))
-    path = token_path(service, seat)
-    if not Path(path).exists():
-        raise Problem(
-            str(path),
-            found="no token file",
-            wanted=f"the {seat} token of {service!r}",
-            remedy="--token-file FILE, as the server was told, or start it by: drillmaster flags serve",
+    told = ask(url, "GET", "/healthz").get("tokens")
+    path = Path(str(told.get(seat, ""))) if isinstance(told, dict) else Path()
+    root = state_root().resolve()
+    ours = path.name == f"{seat}.token" and path.parent.resolve().is_relative_to(root) and not path.is_symlink()
+    if not ours or not _listens(parts.port or 80):
+        raise Refused(
+            "--token-file",
+            found="nothing, and a server whose tokens do not lie in your state folder",
+            wanted=f"the file with the {seat} token that it takes",
+            remedy=f"--token-file {seat}.token, as the server was told",
         )
     return read_token(str(path))
+
+
+def _listens(port: int) -> bool:
+    """Whether it is this user, or root, who listens there."""
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            rows = Path(table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for row in rows:
+            fields = row.split()
+            if (
+                fields[3] == "0A"
+                and int(fields[1].rpartition(":")[2], 16) == port
+                and int(fields[7]) in (os.getuid(), 0)
+            ):
+                return True
+    return False

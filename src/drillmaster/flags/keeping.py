@@ -13,7 +13,7 @@ from drillmaster.errors import Problem
 from drillmaster.intake.state import state_root
 from drillmaster.timeline.opening import complaint
 
-__all__ = ["KILLS", "SEATS", "folder_of", "kills_path", "make_tokens", "token_path"]
+__all__ = ["KILLS", "SEATS", "folder_of", "kills_path", "make_tokens"]
 
 SEATS = ("lead", "kill", "read")
 KILLS = "kills.json"
@@ -23,11 +23,6 @@ def folder_of(service: str) -> Path:
     """The folder of a service; it need not be there."""
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", service).strip(".-")[:60] or "service"
     return state_root() / "flags" / slug
-
-
-def token_path(service: str, seat: str) -> Path:
-    """A seat's token file."""
-    return folder_of(service) / f"{seat}.token"
 
 
 def kills_path(service: str) -> Path:

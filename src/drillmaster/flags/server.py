@@ -81,8 +81,15 @@ class Server(Orders):
         self.lost_lines = 0
         self._owed: list[tuple[str, dict[str, Any]]] = []
         self.roster = Roster(self.record)
+        files = {"lead": settings.lead_token_file, "kill": settings.kill_token_file, "read": settings.read_token_file}
         self.answers = Answers(
-            self.board, self.roster, self._access, self, lease_s=settings.lease_s, seed=settings.seed
+            self.board,
+            self.roster,
+            self._access,
+            self,
+            lease_s=settings.lease_s,
+            seed=settings.seed,
+            tokens={seat: os.path.abspath(path) for seat, path in files.items() if path is not None},  # noqa: PTH100  # as text
         )
         self._control_orders = Control(self)
         self._holding: dict[Client, tuple[str, int, int, Callable[[float], Reply]]] = {}

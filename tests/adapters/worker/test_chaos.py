@@ -1,6 +1,7 @@
 """The decorator on every kind of function, under flags of the environment: no server, no socket."""
 
 import asyncio
+import gc
 import inspect
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import msgspec
 import pytest
 
 from drillmaster.adapters.worker import chaos as chaos_module
+from drillmaster.adapters.worker._chaos_shapes import Gates
 from drillmaster.adapters.worker._chaos_wrong import NoPlace, changed
 from drillmaster.adapters.worker.chaos import Forced, Killed, chaos
 from drillmaster.errors import Problem
@@ -39,7 +41,7 @@ flags:
 def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A process that has not begun, with no functions but the test's own."""
     monkeypatch.delenv("CHAOS_URL", raising=False)
-    gates, chaos_module._module.gates = chaos_module._module.gates, []
+    gates, chaos_module._module.gates = chaos_module._module.gates, Gates()
     yield
     chaos_module.stop()
     chaos_module._module.gates = gates
@@ -139,14 +141,14 @@ def test_a_decorator_without_a_name_fails_at_import(given: Any) -> None:
 @pytest.mark.parametrize("name", ["force_halucination", "tooltimeout", "TOOLERROR"])
 def test_an_unknown_name_is_refused_at_start_up(toggle: Any, name: str) -> None:
     toggle(toolError="off")
-    tool(name)
+    _kept = tool(name)
     with pytest.raises(Problem, match=r"@chaos of .*issue: found flag"):
         chaos_module.start()
 
 
 def test_a_name_nearby_is_named(toggle: Any) -> None:
     toggle(toolError="off")
-    tool("tooltimeout")
+    _kept = tool("tooltimeout")
     with pytest.raises(Problem, match=r"Did you mean 'toolTimeout'\?"):
         chaos_module.start()
 
@@ -162,11 +164,11 @@ def test_a_function_that_is_decorated_after_the_start_is_looked_at_too(toggle: A
 
 def test_a_capability_is_no_flag_and_a_flag_no_capability(toggle: Any) -> None:
     toggle(toolError="off")
-    tool("refund")
+    _kept = tool("refund")
     with pytest.raises(Problem, match='capability="refund"'):
         chaos_module.start()
-    chaos_module._module.gates.clear()
-    tool("toolError", capability="toolError")
+    chaos_module._module.gates = Gates()
+    _kept = tool("toolError", capability="toolError")
     with pytest.raises(Problem, match="capability 'toolError'"):
         chaos_module.start()
 
@@ -408,7 +410,7 @@ def test_calls_under_way_are_counted_whatever_ends_them(toggle: Any) -> None:
 
     @chaos(capability="refund")
     def plain(fail: bool) -> None:
-        seen.append(chaos_module._module.gates[0].running())
+        seen.append(next(iter(chaos_module._module.gates)).running())
         if fail:
             raise KeyError
 
@@ -416,7 +418,7 @@ def test_calls_under_way_are_counted_whatever_ends_them(toggle: Any) -> None:
     with pytest.raises(KeyError):
         plain(fail=True)
     assert seen == [1, 1]
-    assert chaos_module._module.gates[0].running() == 0
+    assert next(iter(chaos_module._module.gates)).running() == 0
 
 
 class Point(NamedTuple):
@@ -485,3 +487,10 @@ def test_importing_it_loads_no_event_loop_and_no_client() -> None:
     code = f"import sys, drillmaster.adapters.worker.chaos; print([m for m in {heavy} if m in sys.modules])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert told.stdout.strip() == "[]"
+
+
+def test_a_function_that_is_gone_is_looked_after_no_more() -> None:
+    for _ in range(100):
+        chaos("toolError")(lambda: None)
+    gc.collect()
+    assert list(chaos_module._module.gates) == []

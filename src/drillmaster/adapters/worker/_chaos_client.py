@@ -13,7 +13,7 @@ import os
 import secrets
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -149,7 +149,7 @@ class Client:
         self.counting = threading.Lock()
         self.logs = bool(os.environ.get("DRILL_LOG"))
         self._known: dict[str, str] = {}
-        self._gates: list[Gate] = []
+        self._gates: Iterable[Gate] = ()
         self._lives: dict[tuple[str, str], Live] = {}
         self._reported: dict[tuple[str, str], tuple[int, int]] = {}
         self._over = threading.Event()
@@ -160,7 +160,7 @@ class Client:
 
     # Start
 
-    def begin(self, gates: "list[Gate]", wait_s: float) -> None:
+    def begin(self, gates: "Iterable[Gate]", wait_s: float) -> None:
         """Learn the state for the first time. Raises Problem."""
         from drillmaster.adapters.worker import _chaos_env
 
@@ -448,12 +448,12 @@ class Client:
         self._become(State(told.revision, on, frozenset(told.killed), sent_ns, until_ns))
         if told.known and told.known != self._known:
             self._known = told.known
-            for gate in tuple(self._gates):
+            for gate in self._gates:
                 self._check(gate)
 
     def _become(self, state: State) -> None:
         self.state = state
-        for gate in tuple(self._gates):
+        for gate in self._gates:
             self._set(gate)
 
     def _forget(self) -> None:

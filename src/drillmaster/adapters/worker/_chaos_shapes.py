@@ -13,10 +13,11 @@ import inspect
 import itertools
 import keyword
 import types
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
-__all__ = ["Forced", "Gate", "shaped"]
+__all__ = ["Forced", "Gate", "Gates", "shaped"]
 
 Kind = Literal["plain", "coroutine", "generator"]
 _OURS = frozenset({"_dm_function", "_dm_gate", "_dm_meet", "_dm_begin", "_dm_end"})
@@ -38,7 +39,7 @@ class Forced:
 class Gate:
     """What one decorated function looks at."""
 
-    __slots__ = ("base", "begun", "capability", "ended", "flags", "limit_s", "name", "off", "raises")
+    __slots__ = ("__weakref__", "base", "begun", "capability", "ended", "flags", "limit_s", "name", "off", "raises")
 
     def __init__(
         self,
@@ -64,6 +65,23 @@ class Gate:
         # A count's next number is in its text; asking it for the number would take one.
         begun, ended = int(repr(self.begun)[6:-1]), int(repr(self.ended)[6:-1])
         return max(0, begun - ended - self.base)
+
+
+class Gates:
+    """Those of all functions that are still there: one may decorate closures for as long as a process lives."""
+
+    def __init__(self) -> None:
+        self._refs: dict[int, weakref.ref[Gate]] = {}
+
+    def add(self, gate: Gate) -> None:
+        key = id(gate)
+        self._refs[key] = weakref.ref(gate, lambda ref: self._refs.pop(key, None) and None)
+
+    def __iter__(self) -> Iterator[Gate]:
+        for ref in tuple(self._refs.values()):
+            gate = ref()
+            if gate is not None:
+                yield gate
 
 
 def shaped(function: Callable[..., Any], kind: Kind, gate: Gate, meet: Callable[..., Any]) -> Callable[..., Any]:

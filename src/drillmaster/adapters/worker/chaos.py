@@ -26,7 +26,7 @@ from contextvars import ContextVar
 from time import monotonic_ns, sleep
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-from drillmaster.adapters.worker._chaos_shapes import Forced, Gate, shaped
+from drillmaster.adapters.worker._chaos_shapes import Forced, Gate, Gates, shaped
 
 if TYPE_CHECKING:
     from drillmaster.adapters.worker._chaos_client import Client, Live, Plan, State
@@ -53,7 +53,7 @@ class _Module:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.gates: list[Gate] = []
+        self.gates = Gates()
         self.client: Client | None = None
 
 
@@ -88,7 +88,7 @@ def chaos(
         name = getattr(function, "__qualname__", type(function).__qualname__)
         gate = Gate(flags, capability, limit_s, raises, name)
         with _module.lock:
-            _module.gates.append(gate)
+            _module.gates.add(gate)
             if _module.client is not None:
                 _module.client.admit(gate)  # raises for a name that the registry does not know
         return cast("Callable[P, R]", _wrapped(function, gate))

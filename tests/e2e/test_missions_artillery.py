@@ -16,6 +16,9 @@ from drillmaster.friday.missions import Artillery
 from tests.e2e.missionlab import agent, driving
 
 pytestmark = pytest.mark.e2e
+needs_artillery = pytest.mark.skipif(
+    shutil.which("artillery") is None, reason="needs Artillery, a thousand packages of Node: npm install -g artillery"
+)
 
 _PROFILE = """
 config:
@@ -41,7 +44,7 @@ def _profile(tmp_path: Path, by: str, path: str = "/ok") -> Artillery:
     return Artillery(file="artillery.yml", by=by, max_arrivals=30)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("by", ["translation", pytest.param("artillery", marks=pytest.mark.needs("artillery"))])
+@pytest.mark.parametrize("by", ["translation", pytest.param("artillery", marks=needs_artillery)])
 @pytest.mark.parametrize(("path", "result"), [("/ok", "ok"), ("/sorry", "error_body"), ("/reset", "reset")])
 def test_each_request_of_a_profile_is_a_mission_at_the_plans_target(
     tmp_path: Path, by: str, path: str, result: str
@@ -76,7 +79,7 @@ def test_more_arrivals_than_the_plan_allows_are_refused_before_anything_is_sent(
     _run(course())
 
 
-@pytest.mark.needs("artillery")
+@needs_artillery
 def test_artillery_ends_with_a_driver_that_is_killed(tmp_path: Path) -> None:
     load = _profile(tmp_path, "artillery")
     text = (tmp_path / "artillery.yml").read_text().replace("duration: 2", "duration: 60")

@@ -33,7 +33,7 @@ _open: set[int] = set()
 _ALLOWED = frozenset(_SAID.get("addresses", ()))
 
 
-def _write(kind: str, **fields: Any) -> None:
+def _say(kind: str, **fields: Any) -> None:
     line = json.dumps({"k": kind, "ns": time.monotonic_ns(), **fields}).encode() + b"\n"
     if os.write(_OUT, line) != len(line):
         raise OSError(28, "No space left on device")
@@ -88,14 +88,14 @@ def _watched(request: Any) -> Any:
         named["context"] = {**(named.get("context") or {}), _KEY: number}
         label = str(named.get("name") or url).partition("?")[0][:80]
         _open.add(number)
-        _write("s", n=number, mission=mission, trace=trace, method=str(method), name=label)
+        _say("s", n=number, mission=mission, trace=trace, method=str(method), name=label)
         try:
             return request(self, method, url, *given, **named)
         except BaseException as error:
             if number in _open:
                 _open.discard(number)
                 ended = isinstance(error, gevent.GreenletExit)
-                _write("e", n=number, status=None, result="ended" if ended else "script", why=type(error).__name__)
+                _say("e", n=number, status=None, result="ended" if ended else "script", why=type(error).__name__)
             raise
 
     return watched
@@ -118,12 +118,12 @@ def _over(
         number = next(_numbers)
         mission = f"m{_SAID['first'] + number:06d}-{_SAID['run']}"
         began_ns = time.monotonic_ns() - round(ms * 1e6)
-        _write("s", n=number, mission=mission, trace="", method=str(request_type), name=str(name)[:80], at=began_ns)
+        _say("s", n=number, mission=mission, trace="", method=str(request_type), name=str(name)[:80], at=began_ns)
     elif number not in _open:
         return
     _open.discard(number)
     why = "" if exception is None else type(exception).__name__
-    _write("e", n=number, status=status, result=_result(status, exception, response), why=why, ms=ms)
+    _say("e", n=number, status=status, result=_result(status, exception, response), why=why, ms=ms)
 
 
 def _allowed(family: int, address: Any) -> bool:
@@ -143,7 +143,7 @@ def _allowed(family: int, address: Any) -> bool:
 def _guard(connect: Any) -> Any:
     def guarded(self: Any, address: Any) -> Any:
         if not _allowed(self.family, address):
-            _write("x", address=str(address[0])[:100])
+            _say("x", address=str(address[0])[:100])
             raise PermissionError(1, "an address that the drill does not permit")
         return connect(self, address)
 
@@ -152,9 +152,9 @@ def _guard(connect: Any) -> Any:
 
 def _quitting(**_: Any) -> None:
     for number in sorted(_open):
-        _write("e", n=number, status=None, result="ended", why="Locust ended")
+        _say("e", n=number, status=None, result="ended", why="Locust ended")
     _open.clear()
-    _write("q")
+    _say("q")
 
 
 def _watch_owner(environment: Any, **_: Any) -> None:

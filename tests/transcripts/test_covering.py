@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drillmaster.transcripts.covering import _clean, cover
+from drillmaster.transcripts.covering import cover, cover_line
 from drillmaster.transcripts.reading import read_mission
 
 KEY = "sk-ant-" + "api03-Zq81mNvXw27LpTd5"
@@ -87,7 +87,7 @@ def test_what_looks_like_a_secret_is_covered_where_it_stands(tmp_path: Path, asc
 )
 def test_a_covered_line_is_the_same_json_but_for_letters(value: Any) -> None:
     text = json.dumps({"value": value, "api_key": 12345678}).encode()
-    clean = _clean(text)
+    clean = cover_line(text)
     assert len(clean) == len(text)
     assert KEY.encode() not in clean
     assert _shape(json.loads(clean)) == _shape(json.loads(text))

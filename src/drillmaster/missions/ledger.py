@@ -17,6 +17,7 @@ from drillmaster.errors import Problem
 from drillmaster.missions.flows import Request
 from drillmaster.timeline.opening import complaint, open_append
 from drillmaster.timeline.writer import Writer
+from drillmaster.transcripts.covering import cover_line
 
 __all__ = ["Flying", "Ledger"]
 
@@ -90,7 +91,7 @@ class Ledger:
                 body = b'"over %d bytes: draw it again from the book"' % PAYLOAD_CAP_BYTES
             head = _encode({"mission": mission, "number": number, "flow": flow, "entry": entry, "trace": trace})
             line = head[:-1] + b',"sha256":"%b","requests":' % short.encode() + body + b"}\n"
-            self._put(line)
+            self._put(cover_line(line))  # templates and tables may have put together what no file says
         return short
 
     def _put(self, line: bytes) -> None:

@@ -18,7 +18,7 @@ from drillmaster.timeline.opening import Unwritable, chunks, complaint
 from drillmaster.transcripts.reading import FOLDER
 from drillmaster.transcripts.redacting import redact, redact_text
 
-__all__ = ["Covered", "cover"]
+__all__ = ["Covered", "cover", "cover_line"]
 
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _PIECE = re.compile(r'\[\s*[\d.]+(?:[eE][+-]?\d+)?\s*,\s*"([^"\\]*(?:\\.[^"\\]*)*)"\s*\]')
@@ -51,7 +51,7 @@ def cover(run_dir: Path) -> Covered:
                 if line is None:
                     continue
                 lines += 1
-                clean = _clean(line)
+                clean = cover_line(line)
                 if clean != line:
                     found.append((offset, clean))
         except Problem:
@@ -79,7 +79,7 @@ def _put(path: Path, found: list[tuple[int, bytes]]) -> None:
         ) from None
 
 
-def _clean(line: bytes) -> bytes:
+def cover_line(line: bytes) -> bytes:
     """Cover a line so that it is still the JSON that it was: only letters within strings, and digits, change."""
     text = line.decode("latin-1")
     gone = bytearray(len(text))

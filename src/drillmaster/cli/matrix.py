@@ -333,12 +333,11 @@ def _import(
         --source slo-handbook --owner "Ada of support" --review-by 2027-02-28 \\
         --without /spec/timeWindow --without /spec/indicator
     """
-    import msgspec
-
     from drillmaster.cli import say_json
     from drillmaster.errors import Problem
     from drillmaster.intake import format_of, read_bytes
     from drillmaster.intake.written import STDOUT, write_new
+    from drillmaster.slo.files import plain
     from drillmaster.slo.openslo import Asked, read_openslo
 
     said = {}
@@ -350,8 +349,7 @@ def _import(
     asked = Asked(rows=said, source=source, owner=owner, review_by=review_by, without=frozenset(without))
     place = str(file)
     matrix, left = read_openslo(read_bytes(file, _PAGE_CAP_BYTES), place=place, fmt=format_of(place), asked=asked)
-    plain = msgspec.to_builtins(matrix)
-    text = _documents([plain])
+    text = _documents([plain(matrix)])
     if out != STDOUT and not write_new(out, text):
         raise Problem(
             str(out),
@@ -362,7 +360,7 @@ def _import(
     for one in left:
         click.echo(f"left out: {one}", err=True)
     if as_json:
-        say_json({"matrix": plain, "left_out": left, "written": None if out == STDOUT else str(out)})
+        say_json({"matrix": plain(matrix), "left_out": left, "written": None if out == STDOUT else str(out)})
     elif out == STDOUT:
         click.echo(text, nl=False)
     else:

@@ -34,7 +34,7 @@ from drillmaster.slo import DrillMatrix, gate_of, load_matrix
 from drillmaster.transcripts import read_census
 from drillmaster.verdict import Verdict
 
-__all__ = ["judge_friday", "open_friday"]
+__all__ = ["judge_by", "judge_friday", "open_friday", "read_manifest"]
 
 _MANIFEST_CAP_BYTES = 16 << 20
 _MATRIX_CAP_BYTES = 1 << 20
@@ -55,7 +55,7 @@ def judge_friday(run_dir: Path, policy: Path, *, now_ns: int, version: str | Non
 def judge_by(run_dir: Path, matrix: DrillMatrix, digest: str, *, now_ns: int, version: str | None = None) -> Verdict:
     """The same by a matrix that was read already. Raises Problem."""
     now_ns -= now_ns % 1_000_000_000
-    manifest, _ = _manifest(run_dir)
+    manifest, _ = read_manifest(run_dir)
     asked = tuple(dict.fromkeys(row.tool for row in matrix.rows if row.tool is not msgspec.UNSET))
     friday = open_friday(run_dir, tools=asked).as_of(now_ns)
     return screened(
@@ -79,7 +79,7 @@ def judge_by(run_dir: Path, matrix: DrillMatrix, digest: str, *, now_ns: int, ve
 
 def open_friday(path: Path, *, tools: Iterable[str] = ()) -> Friday:
     """Read a run's folder. `tools` are counted on their own too. Raises Problem where it is none of a Friday drill."""
-    manifest, raw = _manifest(path)
+    manifest, raw = read_manifest(path)
     digests = {"manifest.json": hashlib.sha256(raw).hexdigest()}
     seal, problems, late, head = _sealed(path)
     limits: dict[str, int | None] = {}
@@ -132,7 +132,8 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _manifest(path: Path) -> tuple[Manifest, bytes]:
+def read_manifest(path: Path) -> tuple[Manifest, bytes]:
+    """Read what a folder says of itself, with its bytes. Raises Problem where it is no run of a Friday drill."""
     place = one_line(str(path))
     if not is_there(path) or not path.is_dir() or not is_there(path / "manifest.json"):
         found = "nothing" if not is_there(path) else "no manifest.json" if path.is_dir() else "a file"

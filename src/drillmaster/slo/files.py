@@ -11,7 +11,7 @@ from drillmaster.gates._matrix_rows import Row
 from drillmaster.gates.matrix import MatrixGate
 from drillmaster.policy import Pin
 
-__all__ = ["DrillMatrix", "gate_of", "load_matrix"]
+__all__ = ["DrillMatrix", "gate_of", "load_matrix", "matrix_of", "plain"]
 
 _SELF = re.compile(r"(?P<field>[a-z_]+): found (?P<found>.*), wanted (?P<wanted>.*)", re.DOTALL)
 
@@ -86,6 +86,15 @@ def matrix_of(loaded: Any, *, place: str) -> tuple[DrillMatrix, str]:
 def gate_of(matrix: DrillMatrix) -> MatrixGate:
     """The limits that the matrix gate judges by."""
     return MatrixGate(service=matrix.service, rows=matrix.rows, max_age_s=matrix.max_age_s)
+
+
+def plain(matrix: DrillMatrix) -> dict[str, Any]:
+    """A matrix as somebody would write it: nothing that is not said stands there."""
+    value: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(matrix))
+    for row in value["rows"]:
+        if "alert" in row:
+            row["alert"] = {name: said for name, said in row["alert"].items() if said not in ({}, [], 0.0)}
+    return value
 
 
 def _of_field(problem: Problem, place: str, index: int) -> Problem:

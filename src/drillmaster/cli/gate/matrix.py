@@ -41,7 +41,7 @@ def command(run: str | None, no_record: bool, asked: "Asked", says: Says) -> Non
       drillmaster gate matrix 20261204T14 --json
     """
     from drillmaster.gates.matrix import MatrixGate, breaches
-    from drillmaster.intake.friday import judge_friday
+    from drillmaster.intake.friday import judge_friday, read_manifest
     from drillmaster.intake.runs import find_run
     from drillmaster.intake.upholding import upheld
     from drillmaster.intake.verdicts import keep
@@ -54,6 +54,7 @@ def command(run: str | None, no_record: bool, asked: "Asked", says: Says) -> Non
             remedy="name its folder or id: drillmaster gate matrix runs/ID --policy drill-matrix.yaml",
         )
     path = find_run(run)
+    read_manifest(path)
     _not_live(path)
     sealed = path / "policy.yaml"
 

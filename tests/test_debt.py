@@ -1,5 +1,7 @@
 """Drill debt: what is owed, why a pass no longer counts, and what is refused."""
 
+import json
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,11 @@ from click.testing import CliRunner
 
 from drillmaster import strict
 from drillmaster.clock import parse_rfc3339
-from drillmaster.debt import DebtFile, Line, Then, check_file, differences, owed
-from drillmaster.errors import Problem
+from drillmaster.debt import DebtFile, Line, Then, check_file, differences, named_in, owed
+from drillmaster.errors import Problem, Refused
 from drillmaster.history import Entry, open_history
 from drillmaster.intake.lockfiles import versions_of
+from tests.fridays.paper import MATRIX
 
 NOW = "2026-12-01T08:00:00Z"
 NOW_NS = parse_rfc3339(NOW) or 0
@@ -148,6 +151,33 @@ def test_all_means_each_fault_of_the_catalogue() -> None:
     from drillmaster.faults import names
 
     assert len(file(faults=("all",)).items) == len(names())
+
+
+def matrix_file(folder: Path) -> None:
+    (folder / "drill-matrix.json").write_text(json.dumps(MATRIX))
+
+
+def test_all_rows_are_those_of_the_matrix_and_a_name_that_it_lacks_is_refused(tmp_path: Path) -> None:
+    matrix_file(tmp_path)
+    said = named_in(file(rows=("all",), matrix="drill-matrix.json"), tmp_path, place="d.yaml")
+    assert said.rows == ("mission-latency", "detector-time", "tool-success", "replay", "kill-switch")
+    assert named_in(file(rows=("replay",), matrix="drill-matrix.json"), tmp_path, place="d.yaml").rows == ("replay",)
+    with pytest.raises(Refused, match="did you mean mission-latency"):
+        named_in(file(rows=("mission-latncy",), matrix="drill-matrix.json"), tmp_path, place="d.yaml")
+
+
+@pytest.mark.parametrize("more", [{"rows": ("all",)}, {"flags": ("all",)}])
+def test_all_of_what_is_not_named_is_refused(tmp_path: Path, more: dict[str, Any]) -> None:
+    with pytest.raises(Refused, match="of what nobody knows"):
+        named_in(file(**more), tmp_path, place="d.yaml")
+
+
+def test_flags_are_held_against_the_registry(tmp_path: Path) -> None:
+    text = resources.files("drillmaster.kits").joinpath("friday").joinpath("flags.yaml").read_text("utf-8")
+    (tmp_path / "flags.yaml").write_text(text)
+    assert "toolTimeout" in named_in(file(flags=("all",), registry="flags.yaml"), tmp_path, place="d.yaml").flags
+    with pytest.raises(Refused, match="toolTimeout"):
+        named_in(file(flags=("tooltimeout",), registry="flags.yaml"), tmp_path, place="d.yaml")
 
 
 TEXT = """\

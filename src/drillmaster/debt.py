@@ -15,6 +15,7 @@
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -22,11 +23,14 @@ import msgspec
 from drillmaster import faults, strict
 from drillmaster.clock import parse_rfc3339
 from drillmaster.errors import Problem, Refused
+from drillmaster.friday.flags import load_registry
 from drillmaster.history import Entry
+from drillmaster.intake import format_of, read_bytes
 from drillmaster.intake.git import Repository
 from drillmaster.intake.lockfiles import versions_of
 from drillmaster.policy import Pin, pin_problems
 from drillmaster.rules._globs import Globs, pattern_fault
+from drillmaster.slo import load_matrix
 
 __all__ = [
     "Debt",
@@ -46,6 +50,7 @@ DAY_NS = 86_400 * 10**9
 _Names = Annotated[tuple[str | int, ...], msgspec.Meta(max_length=500)]
 _Paths = Annotated[tuple[str, ...], msgspec.Meta(max_length=100)]
 _LOCK_CAP_BYTES = 16 << 20
+_FILE_CAP_BYTES = 1 << 20
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -96,8 +101,13 @@ class DebtFile(_Part, frozen=True, kw_only=True):
     faults: _Names = ()
     """Tags of the catalogue; `all`: each of them."""
     flags: _Names = ()
+    """Names of chaos flags; `all`: each of the registry."""
     rows: _Names = ()
-    """Ids of rows of the drill matrix."""
+    """Ids of rows of the drill matrix; `all`: each of it."""
+    matrix: str | None = None
+    """The drill matrix, beside this file; None: rows are held against none."""
+    registry: str | None = None
+    """The registry of flags, beside this file; None: flags are held against none."""
     stamps: _Paths = ()
     """Stamps with which a pass counts all the same."""
     expires_with: Expiry = Expiry()
@@ -174,6 +184,45 @@ def check_file(file: DebtFile, *, place: str, now_ns: int) -> None:
             )
 
 
+def named_in(file: DebtFile, folder: Path, *, place: str) -> DebtFile:
+    """Hold rows and flags against the matrix and the registry that the file names, and put each of theirs in the place of `all`.
+
+    Raises Refused for one that is not there, or for `all` of what is not named.
+    """
+    rows = flags = None
+    if file.matrix is not None:
+        path = folder / file.matrix
+        matrix, _ = load_matrix(read_bytes(path, _FILE_CAP_BYTES), place=str(path), fmt=format_of(str(path)))
+        rows = tuple(row.id for row in matrix.rows)
+    if file.registry is not None:
+        path = folder / file.registry
+        flags = tuple(load_registry(read_bytes(path, _FILE_CAP_BYTES), place=str(path)).by_name)
+    return msgspec.structs.replace(
+        file,
+        rows=_known(file.rows, rows, f"{place}: /rows", "matrix"),
+        flags=_known(file.flags, flags, f"{place}: /flags", "registry"),
+    )
+
+
+def _known(names: tuple[str | int, ...], there: tuple[str, ...] | None, place: str, field: str) -> tuple[str, ...]:
+    told = tuple(map(str, names))
+    if there is None:
+        if "all" in told:
+            raise Refused(
+                place,
+                found="all, of what nobody knows",
+                wanted="the file that has them",
+                remedy=f"name it: {field}: FILE",
+            )
+        return told
+    for name in told:
+        if name != "all" and name not in there:
+            meant = strict.near(name, list(there))
+            hint = f"did you mean {meant}?" if meant else f"there are {', '.join(there[:10])}"
+            raise Refused(place, found=strict.shown(name), wanted=f"one that the {field} has", remedy=hint)
+    return there if "all" in told else told
+
+
 def state(repo: Repository, commit: str, file: DebtFile, *, demand: bool = False) -> Then:
     """Read what a commit holds. `demand`: raise Problem for a named file that is not there, or globs that take in none."""
     what = file.expires_with
@@ -219,8 +268,6 @@ def _versions(repo: Repository, commit: str, one: Package) -> tuple[str, ...] | 
 
 
 def _stated(repo: Repository, commit: str, one: Stated, *, demand: bool) -> str | None:
-    from drillmaster.intake import format_of
-
     place = f"{one.file} at {commit[:12]}"
     try:
         data = repo.read(commit, one.file)

@@ -76,7 +76,7 @@ def command(
     from drillmaster.cli import say_json
     from drillmaster.cli.gate._verdicts import now_ns
     from drillmaster.clock import rfc3339
-    from drillmaster.debt import DebtFile, check_file, owed
+    from drillmaster.debt import DebtFile, check_file, named_in, owed
     from drillmaster.entries import Taken, take_in
     from drillmaster.errors import Exit
     from drillmaster.history import open_history
@@ -87,7 +87,7 @@ def command(
         text = resources.files("drillmaster.kits").joinpath("friday").joinpath("debt.yaml").read_text("utf-8")
         click.echo(text, nl=False)
         return
-    said: DebtFile = read_strict(file, DebtFile)
+    said = named_in(read_strict(file, DebtFile), file.parent, place=str(file))
     at_ns = now_ns(now)
     check_file(said, place=str(file), now_ns=at_ns)
     today, commit, at = _code(said, repo, head)

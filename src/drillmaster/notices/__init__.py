@@ -64,8 +64,9 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """The same for the same verdict on the same evidence, whoever sends it and how often."""
-        said = "\0".join((self.run, self.gate, self.status, self.evidence_digest, self.policy_digest, self.at))
+        """The same for the same verdict on the same evidence, or the same lack of one, whoever sends it and how often."""
+        judged_at = self.at if self.evidence_digest else ""
+        said = "\0".join((self.run, self.gate, self.status, self.evidence_digest, self.policy_digest, judged_at))
         return f"msg_{hashlib.sha256(said.encode('utf-8', 'backslashreplace')).hexdigest()[:32]}"
 
     @property

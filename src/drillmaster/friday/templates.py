@@ -84,7 +84,7 @@ class Compiled:
             return self.constant
         try:
             return "".join(
-                [piece if piece.__class__ is str else piece[1](values[piece[0]]) for piece in self._pieces]  # type: ignore[operator]
+                [piece if piece.__class__ is str else piece[1](values[piece[0]]) for piece in self._pieces]  # type: ignore[operator]  # no str here
             )
         except KeyError as missing:
             raise Unfit(f"{missing.args[0]} is not known") from None

@@ -106,7 +106,8 @@ def _content(path: Path, load: Load, *, place: str) -> bytes:
 
 
 def _format(path: Path) -> Format:
-    return {".json": "json", ".toml": "toml"}.get(path.suffix.lower(), "yaml")  # type: ignore[return-value]
+    known: dict[str, Format] = {".json": "json", ".toml": "toml"}
+    return known.get(path.suffix.lower(), "yaml")
 
 
 def _understood(load: Load, path: Path, base: Path, content: bytes, section: Missions) -> tuple[BookLoad, list[str]]:

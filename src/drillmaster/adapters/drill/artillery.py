@@ -389,7 +389,7 @@ class _Flow:
         self._steps.append(
             Step(
                 name=str(request.get("name", ""))[:80] or f"{method} {url.partition('?')[0]}"[:80],
-                method=method.upper(),  # type: ignore[arg-type]
+                method=method.upper(),  # type: ignore[arg-type]  # one of _METHODS, in capitals
                 path=url,
                 headers=self._filled(headers, (*path, "headers"), loop),
                 json=self._filled(request["json"], (*path, "json"), loop) if "json" in request else msgspec.UNSET,

@@ -242,7 +242,7 @@ class Manager:
         assert post(f"{self.url}/api/v2/alerts", [alert]) == 200
 
 
-def alertmanager_config(listener: str, sink: str, *, route: str) -> str:
+def alertmanager_config(listener: str, sink: str, *, route: str, secret: str) -> str:
     return f"""\
 route:
   receiver: drill
@@ -251,16 +251,18 @@ receivers:
   - name: drill
     webhook_configs:
       - url: {listener}/alerts
-        http_config: {{authorization: {{credentials: {SECRET}}}}}
+        http_config: {{authorization: {{credentials: {secret}}}}}
       - url: {sink}
 """
 
 
 @contextmanager
-def alertmanager(folder: Path, listener: str, sink: str, *, route: str, more: str = "") -> Iterator[Manager]:
+def alertmanager(
+    folder: Path, listener: str, sink: str, *, route: str, more: str = "", secret: str = SECRET
+) -> Iterator[Manager]:
     """Run a real Alertmanager with one route; `more` is added to its receiver."""
     config = folder / "alertmanager.yml"
-    config.write_text(alertmanager_config(listener, sink, route=route) + more)
+    config.write_text(alertmanager_config(listener, sink, route=route, secret=secret) + more)
     port = free_port()
     found = shutil.which("prometheus-alertmanager")
     assert found is not None

@@ -437,3 +437,54 @@ def test_a_cancelled_jobs_signal_reaches_the_drill_itself(tmp_path: Path) -> Non
         process.send_signal(signal.SIGINT)  # to the step's own process and to no child of it, as a runner does
         assert process.stdout.readline() == "lifted\n"
         assert process.wait(10) == 3
+
+
+# On GitLab
+
+
+def gitlab_job(tmp_path: Path, job: str, repo: Path, env: Mapping[str, str]) -> tuple[int, str]:
+    """Run one job's lines as its runner does: one script, ended by the first that fails; then what comes after."""
+    said = YAML(typ="safe").load(gitlab(start='touch "$MARKS/started"', stop='touch "$MARKS/stopped"'))
+    work, temp = tmp_path / job / "work", tmp_path / job / "temp"
+    temp.mkdir(parents=True)
+    subprocess.run(["git", "clone", "-q", str(repo), str(work)], check=True)
+    for kept in (tmp_path / "kept").glob("*"):
+        shutil.copytree(kept, work / kept.name)
+    place = temp / "drillmaster" / "bin"
+    place.mkdir(parents=True)
+    (place / "drillmaster").write_text(SHIM.replace("PYTHON", sys.executable))
+    (place / "drillmaster").chmod(0o755)
+    lines = {
+        part: "\n".join(said[job].get(part, [])).replace("/tmp/", f"{temp}/") for part in ("script", "after_script")
+    }
+    whole = {
+        **os.environ, **{name: str(value) for name, value in said["variables"].items()}, **env, "PYTHONPATH": str(ROOT),
+        "CI_DEFAULT_BRANCH": "main", "CI_JOB_URL": "https://code.example/jobs/7", "MARKS": str(tmp_path),
+        "DRILLMASTER_STATE": str(temp / "state"),
+    }  # fmt: skip
+    ran = subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", f'export PATH="{place}:$PATH"\n{lines["script"]}'],
+        cwd=work, env=whole, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    after = subprocess.run(
+        ["bash", "-c", lines["after_script"]], cwd=work, env=whole, capture_output=True, text=True, timeout=60
+    )
+    for name in said[job]["artifacts"]["paths"]:
+        if (work / name).is_dir():
+            shutil.copytree(work / name, tmp_path / "kept" / name, dirs_exist_ok=True)
+    return ran.returncode, ran.stdout + ran.stderr + after.stdout + after.stderr
+
+
+@pytest.mark.parametrize("made_as, code, heading", [("good", 0, "✅ PASS"), ("slow", 1, "❌ FAIL")])
+def test_the_same_three_jobs_on_gitlab(
+    tmp_path: Path, repo: Path, keys: dict[str, str], made: dict[str, Path], made_as: str, code: int, heading: str
+) -> None:
+    (tmp_path / "kept").mkdir()
+    with Slack() as slack:
+        env = {f"{role.upper()}_KEY": str(tmp_path / "keys" / role) for role in ROLES}
+        env |= {"MAKES": str(made[made_as]), "SLACK_WEBHOOK_URL": slack.url}
+        told = {role: gitlab_job(tmp_path, role, repo, env) for role in ROLES}
+    assert [one for one, _ in told.values()] == [0, 0, code], told
+    assert slack.heading.startswith(heading)
+    assert (tmp_path / "stopped").exists()
+    assert {"junit.xml", "verdict.json", "verdict.json.sig"} <= {one.name for one in (tmp_path / "kept/out").iterdir()}

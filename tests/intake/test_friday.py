@@ -383,3 +383,33 @@ def test_a_folder_whose_matrix_is_none_has_no_alerts_to_look_for(tmp_path: Path)
     friday = open_friday(folder)
     assert friday.wanted == ()
     assert not math.isnan(friday.end_s)
+
+
+def test_the_pre_flights_own_mission_is_nobodys_and_no_finding(tmp_path: Path) -> None:
+    paper = Paper(tmp_path / "run")
+    call = {"tool": "refund", "attempts": 1, "ok": False, "ms": 1}
+    paper.worker(0.05, "tool_finished", mission="probe-1a2b", **call)
+    assert "calls-of-nobody" not in {one.id for one in judged(paper.write()).findings}
+    paper = Paper(tmp_path / "other")
+    paper.worker(0.05, "tool_finished", mission="somebody", **call)
+    assert "calls-of-nobody" in {one.id for one in judged(paper.write()).findings}
+
+
+def test_a_receiver_that_was_ready_too_late_has_measured_nothing(tmp_path: Path) -> None:
+    paper = Paper(tmp_path / "run")
+    paper.event("detectors", 40, "detector_ready", receiver="second", form="grafana")
+    row = check(judged(paper.write()), "row.detector-time")
+    assert row.status == "refused"
+    assert "began after the injection" in row.why
+
+
+def test_an_alert_without_a_window_is_not_the_earlier_injections(tmp_path: Path) -> None:
+    paper = Paper(tmp_path / "run")
+    paper.files["events/detectors.jsonl"] = paper.files["events/detectors.jsonl"][:1]
+    flags = [{"flag": "refundError", "kind": "error", "share": 0.2}]
+    paper.event("flags", 70, "fault_injected", window="w2", fault="flags", flags=flags)
+    paper.event("flags", 75, "fault_lifted", window="w2", why="ordered", lifted_ns=75 * 10**9)
+    paper.event("conductor", 76, "fault_gone", window="w2", gone=True, why="off")
+    paper.alert(72, starts_s=71)
+    row = check(judged(paper.write()), "row.detector-time")
+    assert (row.status, row.observed) == ("refused", AtLeast(40.0))  # until the second injection, and the limit is 60 s

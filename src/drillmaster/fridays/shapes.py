@@ -7,7 +7,7 @@ import msgspec
 
 from drillmaster.evidence import Defect
 from drillmaster.fridays import counting
-from drillmaster.rules.alerts import Ack, Alert, Detection, Injection, Looked, Wanted, match
+from drillmaster.rules.alerts import WINDOW_LABEL, Ack, Alert, Detection, Injection, Looked, Wanted, match
 from drillmaster.rules.tool_recovery import Recovery
 from drillmaster.rules.transcripts import Census
 from drillmaster.stats import quantile
@@ -319,12 +319,22 @@ class Friday(msgspec.Struct, frozen=True, kw_only=True):
         ready = [at for name, at in self.ready_s.items() if not wanted.receivers or name in wanted.receivers]
         if not ready:
             return None
-        looked = Looked(from_ns=round(min(ready) * 1e9), until_ns=self.end_ns)
-        found = [
-            match(self.alerts, self.acks, one, wanted, looked, earlier=injections[:at])
-            for at, one in enumerate(injections)
-        ]
+        # Whoever is not ready yet may hide an alert from before: all that count have to be.
+        found = []
+        for at, one in enumerate(injections):
+            next_ns = injections[at + 1].injected_ns if at + 1 < len(injections) else None
+            alerts, until_ns = self._alerts_of(one.window, next_ns)
+            looked = Looked(from_ns=round(max(ready) * 1e9), until_ns=until_ns)
+            found.append(match(alerts, self.acks, one, wanted, looked, earlier=injections[:at]))
         return max(found, key=lambda one: _span_s(one.delay))
+
+    def _alerts_of(self, window: str, next_ns: int | None) -> tuple[list[Alert], int]:
+        """Alerts that may be of an injection, and until when was looked: what says no window is the next one's from then on."""
+        if next_ns is None:
+            return list(self.alerts), self.end_ns
+        kept = [one for one in self.alerts if one.at_ns < next_ns or one.labels.get(WINDOW_LABEL) == window]
+        unsaid = any(one.at_ns >= next_ns and WINDOW_LABEL not in one.labels for one in self.alerts)
+        return kept, next_ns if unsaid else self.end_ns
 
     def metrics(self) -> dict[str, Measure]:
         """Give figures by name, each with its unit; `p95_latency` is in seconds, as the article's recorder names it."""

@@ -7,8 +7,8 @@ import msgspec
 
 from drillmaster.fridays import FAILED, OK, Friday
 from drillmaster.fridays.counting import kill, ratio
-from drillmaster.gates._matrix_probes import void
-from drillmaster.gates._matrix_rows import KillProbe, Objective, Row, TranscriptsProbe, compare
+from drillmaster.gates._matrix_probes import HELD, void
+from drillmaster.gates._matrix_rows import ChaosProbe, KillProbe, LoadProbe, Objective, Row, TranscriptsProbe, compare
 from drillmaster.interviews import QUANTILES
 from drillmaster.stats import block_bound, blocks_for_bound, order_bound, quantile, rate_bound, samples_for_bound
 from drillmaster.verdict import Absent, AtLeast, AtMost, Check, Cite, Exact, Measure, Status
@@ -46,19 +46,33 @@ def judge_row(row: Row, seen: Friday, rows: Sequence[Row]) -> Check:
         said = _MEASURES[row.measure](row, objective, seen)
         if row.measure == "mission_latency" and said.status == "pass":
             said = _failures_signed(row, seen, rows) or said
+    text = said.text if missing else f"{said.text}{_load(row, seen)}"
     name = row.name if row.window == "all" else f"{row.name}, {row.window}"
     ok = said.status == "pass"
     return Check(
         id=f"row.{row.id}",
         role="judgement",
         status=said.status,
-        title=f"{name}: {objective.text}: {said.text}",
+        title=f"{name}: {objective.text}: {text}",
         observed=said.observed,
         limit=objective.limit,
         unit="s" if objective.unit == "s" else "ratio",
         cites=() if ok else said.cites,
         why="" if ok else said.why,
         remedy=said.remedy if said.status == "refused" else "",
+    )
+
+
+def _load(row: Row, seen: Friday) -> str:
+    """What was in flight beside what had to be, so that a reader need not believe it."""
+    if not isinstance(row.probe, LoadProbe | ChaosProbe) or row.probe.in_flight is msgspec.UNSET:
+        return ""
+    held = seen.in_flight(row.window)
+    wanted = row.probe.in_flight
+    return (
+        ""
+        if held is None
+        else f"; {held.mean:.1f} in flight on average over all of it, at least {HELD:.0%} of {wanted}"
     )
 
 

@@ -11,7 +11,8 @@ from drillmaster.verdict import Finding
 __all__ = ["HELD", "impossible", "impossible_rows", "needs_chaos", "void"]
 
 HELD = 0.95
-"""Of what was to be in flight, on average over the window: the rest is what a user takes to come again."""
+"""Of what was to be in flight, on average over all of the row's window, the ramp-up in it: the rest is what users take to come, and
+to come again."""
 _FAILING = frozenset({"timeout", "error"})
 """Kinds of flags whose meeting makes an attempt fail."""
 
@@ -30,7 +31,10 @@ def void(row: Row, seen: Friday) -> list[str]:
         wanted = row.probe.in_flight
         if held is None or held.mean < HELD * wanted:
             mean = 0.0 if held is None else held.mean
-            found.append(f"VOID: {mean:.1f} were in flight on average over {row.window}, and {wanted} were to be")
+            least = f"{HELD:.0%} of {wanted}"
+            found.append(
+                f"VOID: {mean:.1f} were in flight on average over {row.window}, and at least {least} were to be"
+            )
     if isinstance(row.probe, ChaosProbe):
         on = {one.flag for chaos in seen.chaos for one in chaos.flags}
         for flag in row.probe.flags:

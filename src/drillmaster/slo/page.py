@@ -113,7 +113,10 @@ def _lines(matrix: DrillMatrix, results: Mapping[str, Sequence[Result]]) -> Iter
     for measure in dict.fromkeys(row.measure for row in matrix.rows):
         yield f"- `{measure}`: {_MEANS[measure]}."
     yield ""
-    yield "A row whose probe did not run is refused, and a refused row is no pass. `<` is strict. Judge a run again:"
+    yield (
+        "A row whose probe did not run is refused, and a refused row is no pass. So many missions in flight means 95 % of them on "
+        "average over all of the row's window, weighted by time. `<` is strict. Judge a run again:"
+    )
     yield ""
     yield "```"
     yield "drillmaster gate matrix RUN --policy drill-matrix.yaml"

@@ -71,6 +71,13 @@ def ask_again(
     try:
         for one in messages:
             body = _renewed(one.body, old, new)
+            if one.entry == "websocket" and not one.url and base.path in ("", "/"):
+                raise Problem(
+                    "--url",
+                    found="no path, and none in the transcript of this WebSocket",
+                    wanted="where its WebSocket is",
+                    remedy=f"--url {url.rstrip('/')}/PATH, or have the worker record `url` with each `user`",
+                )
             target = _target(base.path, _renewed(one.url.encode(), old, new).decode("utf-8", "replace"))
             fields = {name: value for name, value in one.headers if _travels(name, value)}
             fields = {**fields, **extra, "X-Drill-Mission": mission, "Host": base.netloc.rpartition("@")[2]}

@@ -189,7 +189,7 @@ async def _socket(
                 continue
             if kind != ws.TEXT:
                 continue
-            said.user(payload)
+            said.user(payload, url=_SOCKET_PATH)
             status, reply = await _answer(agent, payload, said, mission)
             said.answer(reply, status=status)
             writer.write(_framed(ws.TEXT, json.dumps(reply).encode()))

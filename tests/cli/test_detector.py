@@ -2,12 +2,15 @@
 
 import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
+from drillmaster import cli
 from drillmaster.cli.detector import command as detector
 from drillmaster.errors import Problem, Refused
 from drillmaster.friday.detectors import Detectors
@@ -94,6 +97,17 @@ def test_what_cannot_be_added_up_is_refused_with_its_remedy(words: list[str], sa
         asked(*words)
 
 
+def test_a_rules_name_is_completed_from_the_files_on_the_line(folder: Path) -> None:
+    shell = ShellComplete(cli._root, {}, "drillmaster", "_DRILLMASTER_COMPLETE")
+
+    def offered(*words: str) -> set[str]:
+        return {item.value for item in shell.get_completions(["detector", "arithmetic", *words, "--rule"], "")}
+
+    assert offered("--prometheus", "prometheus.yml") == {"ToolFailures", "Slow"}
+    assert offered("--prometheus", "missing.yml", "--rules", "rules.yml") == {"ToolFailures", "Slow"}
+    assert offered("--prometheus", "missing.yml") == offered() == set()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -143,6 +157,16 @@ def test_a_watch_ends_when_the_drill_has(folder: Path) -> None:
     (folder / "timeline.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     found = typed("watch", "--log", "timeline.jsonl", "--target", "0.99")
     assert found.exit_code == 0 and "1 calls, 0 failed" in found.output
+
+
+def test_a_watch_prints_json_where_asked(folder: Path) -> None:
+    now = datetime.now(UTC).isoformat()
+    rows = [{"t": now, "event": "tool_attempted", "result": "timeout"}, {"t": now, "event": "drill_ended"}]
+    (folder / "timeline.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    found = typed("watch", "--log", "timeline.jsonl", "--target", "0.99", "--window", "5m:30s:10", "--json")
+    said = json.loads(found.stdout)
+    assert (said["rule"], said["severity"], said["state"]) == ("ToolFailures", "sev2", "firing")
+    assert said["burn_rates"] == pytest.approx([100, 100])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from drillmaster.clock import ManualClock, rfc3339
 from drillmaster.detectors.reading import read
-from drillmaster.detectors.watch import Counted, Detector, Sender, payload, refuse_missing
+from drillmaster.detectors.watch import Change, Counted, Detector, Sender, payload, refuse_missing
 from drillmaster.errors import Problem, Refused
 from drillmaster.friday.detectors import Alertmanager
 from drillmaster.rules.burn_rate import Pair, Watch
@@ -31,7 +31,7 @@ class Scene:
             self.posted.append(json.loads(body))
         return self.why
 
-    def second(self, *results: str, **extra: Any) -> list[str]:
+    def second(self, *results: str, **extra: Any) -> list[Change]:
         self.clock.advance(1)
         with self.log.open("a", encoding="utf-8") as file:
             for result in results:
@@ -44,13 +44,13 @@ class Scene:
 
 def test_an_alert_is_sent_when_it_begins_again_while_it_lasts_and_once_when_it_is_over(tmp_path: Path) -> None:
     scene = Scene(tmp_path, repeat_s=5)
-    said: list[str] = []
+    said: list[Change] = []
     for second in range(60):
         said += scene.second(*(["timeout"] * 5 if 20 <= second < 32 else ["ok"] * 5))
     states = [one["status"] for one in scene.posted]
     assert states[0] == "firing" and states[-1] == "resolved" and states.count("resolved") == 1
     assert states.count("firing") > 2
-    assert [line.split(":")[0] for line in said] == ["ToolFailures sev2 fires", "ToolFailures sev2 is over"]
+    assert [change.words.split(":")[0] for change in said] == ["ToolFailures sev2 fires", "ToolFailures sev2 is over"]
     assert len({one["alerts"][0]["startsAt"] for one in scene.posted}) == 1
     (alert,) = read(Alertmanager(name="a", path="/a", secret_env="A"), scene.posted[0]).alerts
     assert (alert.rule, alert.severity, alert.state, alert.labels["team"]) == (

@@ -9,6 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 __all__ = [
+    "alerting_rules",
     "asked_dialects",
     "bugs",
     "capabilities",
@@ -42,6 +43,17 @@ def files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
 
 def folders(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(incomplete, type="dir")]
+
+
+def alerting_rules(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Those of the files that stand on the line already."""
+    from drillmaster.errors import Problem
+    from drillmaster.intake.alerting import rule_names
+
+    try:
+        return _that_begin(rule_names(ctx.params.get("prometheus"), ctx.params.get("rules") or ()), incomplete)
+    except Problem:
+        return []
 
 
 def faults(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -3,12 +3,14 @@
 import os
 import re
 import signal
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 import click
 
+from drillmaster.cli import say_json
 from drillmaster.errors import Problem
 from drillmaster.rules.burn_rate import WORKBOOK, Pair, Watch
 
@@ -144,10 +146,11 @@ def watch_timeline(
     labels: Mapping[str, str],
     repeat_s: float,
     at_most_s: float,
+    as_json: bool,
 ) -> int:
     """Run the built-in detector until the drill has ended, or a signal; the exit code."""
     from drillmaster.clock import SystemClock
-    from drillmaster.detectors.watch import COUNTED, Detector, Sender, follow
+    from drillmaster.detectors.watch import COUNTED, Change, Detector, Sender, follow
     from drillmaster.detectors.watching import refuse_odd
     from drillmaster.errors import Exit
 
@@ -156,11 +159,19 @@ def watch_timeline(
     kind = next(one for one in COUNTED if one == count)
     detector = Detector(watch, log, sender, SystemClock(), count=kind, tool=tool, labels=labels, repeat_s=repeat_s)
     stopped: list[int] = []
+
+    def say(change: Change) -> None:
+        if as_json:
+            say_json(change)
+        else:
+            click.echo(change.words)
+        sys.stdout.flush()  # whoever reads a pipe wants it now
+
     before = {
         number: signal.signal(number, lambda got, _: stopped.append(got)) for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
-        follow(detector, at_most_s=at_most_s, stop=lambda: bool(stopped), say=lambda line: click.echo(line))
+        follow(detector, at_most_s=at_most_s, stop=lambda: bool(stopped), say=say)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

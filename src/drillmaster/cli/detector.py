@@ -44,7 +44,9 @@ def command() -> None:
     help="alertmanager.yml.",
     shell_complete=completions.files,
 )
-@click.option("--rule", metavar="NAME", required=True, help="The alerting rule.")
+@click.option(
+    "--rule", metavar="NAME", required=True, help="The alerting rule.", shell_complete=completions.alerting_rules
+)
 @click.option("--limit", "limit_s", type=Seconds(), metavar="TIME", help="How soon the alert has to come.")
 @click.option(
     "--job", metavar="NAME", help="The job whose samples the rule reads. Default: what the rule says, else the slowest."
@@ -169,6 +171,7 @@ def listen(plan: Path, out: Path) -> None:
     help="How often a firing alert is sent again.",
 )
 @click.option("--at-most", "at_most_s", type=Seconds(), default="1h", show_default=True, help="How long it watches.")
+@click.option("--json", "as_json", is_flag=True, help="Print what begins and ends as a line of JSON each.")
 def watch(
     run: Path | None,
     log: Path | None,
@@ -184,6 +187,7 @@ def watch(
     labels: tuple[str, ...],
     repeat_s: float,
     at_most_s: float,
+    as_json: bool,
 ) -> None:
     """Watch a timeline as it grows, and raise an alert when failures burn the error budget.
 
@@ -216,6 +220,7 @@ def watch(
         labels=dict(_label(one) for one in labels),
         repeat_s=repeat_s,
         at_most_s=at_most_s,
+        as_json=as_json,
     )
     raise SystemExit(code)
 
@@ -231,7 +236,13 @@ def watch(
 @click.option(
     "--every", "every_s", type=Seconds(), default="15s", show_default=True, help="How often the rules are evaluated."
 )
-@click.option("--test", "test_of", metavar="FILE", help="Write a test for promtool instead, of rules in this file.")
+@click.option(
+    "--test",
+    "test_of",
+    metavar="FILE",
+    help="Write a test for promtool instead, of rules in this file.",
+    shell_complete=completions.files,
+)
 @click.option(
     "--share",
     type=click.FloatRange(0, 1),

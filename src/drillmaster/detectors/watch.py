@@ -25,7 +25,7 @@ from drillmaster.errors import Problem, Refused
 from drillmaster.rules.burn_rate import Tally, Watch, burning
 from drillmaster.sanity import is_loopback
 
-__all__ = ["COUNTED", "Counted", "Detector", "Sender", "follow", "payload", "refuse_missing"]
+__all__ = ["COUNTED", "Change", "Counted", "Detector", "Sender", "follow", "payload", "refuse_missing"]
 
 EVERY_S = 0.5
 _TIME_LIMIT_S = 5.0
@@ -33,6 +33,23 @@ _ENDS = frozenset({"drill_ended"})
 
 Counted = Literal["tool_attempted", "tool_finished", "user_request"]
 COUNTED: tuple[Counted, ...] = ("tool_attempted", "tool_finished", "user_request")
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """An alert that began or ended."""
+
+    rule: str
+    severity: str
+    state: Literal["firing", "resolved"]
+    at: str
+    burn_rates: tuple[float, ...] = ()
+    """Over the long and the short window of each pair that burns."""
+
+    @property
+    def words(self) -> str:
+        if self.state == "resolved":
+            return f"{self.rule} {self.severity} is over"
+        return f"{self.rule} {self.severity} fires: burn rates {', '.join(f'{rate:.3g}' for rate in self.burn_rates)}"
 
 
 class _Open(msgspec.Struct):
@@ -138,23 +155,24 @@ class Detector:
         self.last_failure = ""
         self.ended = False
 
-    def step(self) -> list[str]:
-        """Read what is new, judge, send; a line for people each time that something began or ended."""
+    def step(self) -> list[Change]:
+        """Read what is new, judge, send; what began or ended."""
         for line in self._tail.new():
             self._take(line)
         now_ns = self._clock.wall_ns()
         found = burning(self._watch, self._tally, math.ceil(now_ns / 1e9))  # the second under way counts
-        said: list[str] = []
+        said: list[Change] = []
+        at, rule = rfc3339(now_ns), self._watch.rule
         for severity in self._watch.severities:
             burns = [burn for burn in found if burn.pair.severity == severity and burn.burns]
             open_ = self._open.get(severity)
             if burns and (open_ is None or open_.over_ns is not None):
                 self._open[severity] = _Open(since_ns=now_ns)
-                rates = ", ".join(f"{burn.long:.3g} and {burn.short:.3g}" for burn in burns)
-                said.append(f"{self._watch.rule} {severity} fires: burn rates {rates}")
+                rates = tuple(rate for burn in burns for rate in (burn.long, burn.short))
+                said.append(Change(rule=rule, severity=severity, state="firing", at=at, burn_rates=rates))
             elif not burns and open_ is not None and open_.over_ns is None:
                 open_.over_ns, open_.sent_ns = now_ns, None
-                said.append(f"{self._watch.rule} {severity} is over")
+                said.append(Change(rule=rule, severity=severity, state="resolved", at=at))
         self._deliver(now_ns)
         return said
 
@@ -218,13 +236,13 @@ def _is_bad(row: Mapping[str, Any], count: Counted) -> bool | None:
             return not 200 <= status < 500
 
 
-def follow(detector: Detector, *, at_most_s: float, stop: Callable[[], bool], say: Callable[[str], None]) -> None:
+def follow(detector: Detector, *, at_most_s: float, stop: Callable[[], bool], say: Callable[[Change], None]) -> None:
     """Step until the drill has ended, `stop` says so, or the time is up."""
     until_s = time.monotonic() + at_most_s
     while True:
         began_s = time.monotonic()
-        for line in detector.step():
-            say(line)
+        for change in detector.step():
+            say(change)
         if detector.ended or stop() or time.monotonic() >= until_s:
             return
         time.sleep(max(0.0, min(EVERY_S - (time.monotonic() - began_s), until_s - time.monotonic())))

@@ -16,7 +16,7 @@ from typing import Any
 from drillmaster.errors import Problem, Refused
 from drillmaster.rules.alert_delay import At, Facts, Inhibit, Matcher, Recording, Route, Rule, duration_s
 
-__all__ = ["read_facts"]
+__all__ = ["read_facts", "rule_names"]
 
 CAP_BYTES = 1 << 20
 _MOST_FILES = 500
@@ -160,6 +160,15 @@ def read_facts(prometheus: Path, alertmanager: Path, rule: str, *, rules: Sequen
         external_labels=main.labels(shared, "external_labels"),
         notes=tuple(notes),
     )
+
+
+def rule_names(prometheus: Path | None, rules: Sequence[Path] = ()) -> list[str]:
+    """List the alerting rules of some files, for who completes a name. Raises Problem."""
+    files = list(rules) if rules or prometheus is None else _rules_files(_File(prometheus), ())
+    names: list[str] = []
+    for path in files:
+        _read_rules(_File(path), _EVALUATION, None, "", [], {}, names)
+    return names
 
 
 def _rules_files(main: _File, given: Sequence[Path]) -> list[Path]:

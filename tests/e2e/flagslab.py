@@ -84,7 +84,7 @@ if __name__ == "__main__":
         elif order["do"] == "fork":
             pid = os.fork()
             if not pid:
-                one(order["amount"]); time.sleep(order.get("for_s", 0)); one(order["amount"]); chaos_module.stop(); os._exit(0)
+                one(order["amount"]); time.sleep(order.get("for_s", 0)); one(order["amount"]); sys.exit(0)
             os.waitpid(pid, 0)
             tell(forked=True)
         elif order["do"] == "stop":

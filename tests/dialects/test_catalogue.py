@@ -43,6 +43,13 @@ def test_every_name_loads_its_own_entry() -> None:
         assert load(name).name == name
 
 
+@pytest.mark.parametrize("name", names())
+def test_what_carries_words_ends_with_the_quote_before_them(name: str) -> None:
+    """The engine goes by that: an event that begins as one with words did, and goes on with no quote, has words."""
+    carries = load(name).carries
+    assert carries is None or carries.endswith(rb'"(?!")')
+
+
 def test_an_unknown_dialect_is_a_problem() -> None:
     with pytest.raises(Problem, match="openai_chat"):
         load("openai")

@@ -229,8 +229,8 @@ class Dialect:
     carries: ClassVar[bytes | None] = (
         rb'"(?:content|text|arguments|partial_json|reasoning_content|reasoning|thinking|response)":\s*"(?!")'
     )
-    """What a frame holds that carries words, or pieces of a tool call: an expression. A model's own quotes are escaped, so that
-    it cannot write one. None: each frame counts."""
+    """What a frame holds that carries words, or pieces of a tool call: an expression that ends in `"(?!")`, the quote before the
+    words. A model's own quotes are escaped, so that it cannot write one. None: each frame counts."""
     splits: ClassVar[Literal["frame", "line"]] = "frame"
     """What ends a unit of its streams: a blank line (server-sent events) or a line feed (JSON lines)."""
 

@@ -52,6 +52,7 @@ SHORT = CODE["short"]
 _OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 """Why a connection was not opened, where that is this machine's doing."""
 _AGAIN = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+_QUOTE = 34
 CROSSED_NS = 100_000_000
 """What comes so soon after a call was under way before the call was read."""
 ALERT_BYTES = 31
@@ -91,6 +92,7 @@ class Conn:
         "_frames",
         "_gaps",
         "_head",
+        "_known",
         "_last_ns",
         "_more",
         "_opened_ns",
@@ -126,6 +128,8 @@ class Conn:
         """Whether the whole call is out and nothing of its answer has come."""
         self._connect_ns = self._tls_ns = 0
         self._again = 0
+        self._known = b""
+        """How an event began that carried words, up to them: most events of one stream begin alike."""
         self._more = b""
         """What a record has behind its columns."""
         self._out = b""
@@ -291,6 +295,8 @@ class Conn:
             self._first_ns = now_ns
             outcome, status, tokens, self._down = engine.its_meaning
             self._over(outcome, now_ns, status, tokens)
+        elif data and self._frames is not None:
+            self._take(data, now_ns)
         else:
             self._came(data, now_ns)
         tls = self._tls
@@ -365,10 +371,13 @@ class Conn:
 
     def _see(self, frames: Frames, payload: bytes, now_ns: int) -> None:
         """Note the words in a piece of a stream: when they came, and how long after the ones before."""
-        carries = self._engine.carries
+        carries, known = self._engine.carries, self._known
         found = 0
         for frame in frames.feed(payload):
-            if carries is None or carries(frame) is not None:
+            if carries is None or (known and frame.startswith(known) and frame[len(known)] != _QUOTE):
+                found += 1
+            elif (match := carries(frame)) is not None:
+                known = self._known = frame[: match.end()]
                 found += 1
         if not found:
             return

@@ -55,6 +55,7 @@ SWEEP_NS = 50_000_000
 TELL_NS = 250_000_000
 LONG_TURN_NS = 1_000_000
 """Turns over this are kept one by one; there are no more of them than milliseconds."""
+_OVERSLEPT_NS = _LONGEST_WAIT_NS + LONG_TURN_NS
 SPARE_DESCRIPTORS = 24
 """Of this process, that are no connections: standard streams, records, poll, timer, what the interpreter opens."""
 MEMO_BODIES = 256
@@ -356,18 +357,17 @@ class Engine:
         if begun_ns >= self._look_ns:
             self._look_ns = begun_ns + LOOK_NS
             self._run_delay.look()
-        over_ns = begun_ns - asked_ns - _LONGEST_WAIT_NS
-        if over_ns > LONG_TURN_NS:  # the machine let us not run: whatever came meanwhile waited for us
-            self._took(over_ns)
+        if begun_ns - asked_ns > _OVERSLEPT_NS:  # the machine let us not run: whatever came meanwhile waited for us
+            self._took(begun_ns - asked_ns - _LONGEST_WAIT_NS)
         calls = self.calls
         for fd, event in events:
             call = calls.get(fd)
             if call is not None:
                 call(event)
         now_ns = monotonic_ns()
-        sweeps = now_ns - self._sweep_ns > SWEEP_NS
+        sweeps = now_ns > self._sweep_ns
         if sweeps:
-            self._sweep_ns = now_ns
+            self._sweep_ns = now_ns + SWEEP_NS
             since_ns = now_ns - self.limit_ns
             for conn in [conn for conn in self.busy if conn.since_ns <= since_ns]:
                 conn.fail("timeout", now_ns)
@@ -375,8 +375,9 @@ class Engine:
             ended, self.ended = self.ended, []
             self.go_on(ended)
             now_ns = monotonic_ns()
-        if now_ns - begun_ns > self._longest_turn_ns or now_ns - begun_ns > LONG_TURN_NS:
-            self._took(now_ns - begun_ns)
+        took_ns = now_ns - begun_ns
+        if took_ns > LONG_TURN_NS or took_ns > self._longest_turn_ns:
+            self._took(took_ns)
         if sweeps and now_ns - self._told_ns > TELL_NS:
             self._told_ns = now_ns
             self.flush()

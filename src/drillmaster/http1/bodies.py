@@ -1,6 +1,7 @@
 """Read bodies by their framing, and write chunks."""
 
 import re
+from functools import lru_cache
 
 from drillmaster.http1.heads import FIELDS, REQUEST_KIND
 from drillmaster.http1.shapes import BODYLESS, Malformed, RequestHead, ResponseHead
@@ -70,6 +71,16 @@ class CloseBody:
         return True
 
 
+@lru_cache(maxsize=4_096)
+def _line_of_whole(size: int) -> bytes:
+    """The size line of a chunk that takes so many bytes with its line ends, as most write it; empty: there is no such size."""
+    for digits in range(1, 9):
+        length = size - digits - 4
+        if length > 0 and len(line := b"%x\r\n" % length) == digits + 2:
+            return line
+    return b""
+
+
 class ChunkedBody:
     """A chunked body. Extensions are dropped; `trailers` holds the trailer's field lines once `done`."""
 
@@ -88,11 +99,10 @@ class ChunkedBody:
         if self._held:
             data = self._held + data
             self._held = b""
-        elif self._state == 0 and data[-2:] == b"\r\n":  # one whole chunk, as most that carry a word
-            line = data.find(b"\r\n", 0, MAX_CHUNK_LINE_BYTES)
-            length = len(data) - line - 4
-            if length > 0 and data[:line] == b"%x" % length:
-                return data[line + 2 : -2]
+        elif self._state == 0:  # one whole chunk, as most that carry a word
+            line = _line_of_whole(len(data))
+            if line and data.startswith(line) and data.endswith(b"\r\n"):
+                return data[len(line) : -2]
         at, size = 0, len(data)
         out: list[bytes] = []
         while at < size:

@@ -8,6 +8,7 @@ __all__ = ["MAX_FRAME_BYTES", "Frames", "Lines"]
 
 MAX_FRAME_BYTES = 1_048_576
 
+_CR = 13  # as a number, since `in` takes bytes for a number first
 # Two line ends in a row. Atomic: CRLF is one line end, never a CR and a LF. A CR at the very end waits for more.
 _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r(?!\n|\Z))")
 
@@ -22,10 +23,13 @@ class Frames:
 
     def feed(self, data: bytes) -> list[bytes]:
         """The frames that are whole now. Raises Malformed when one grows over `MAX_FRAME_BYTES`."""
-        data = self._held + data
+        if self._held:
+            data = self._held + data
+        elif 0 < data.find(b"\n\n") == len(data) - 2 and _CR not in data:  # one whole event, as most that carry a word
+            return [data]
         frames: list[bytes] = []
         at = 0
-        if b"\r" in data:
+        if _CR in data:
             while match := _BLANK_LINE.search(data, at):
                 frames.append(data[at : match.end()])
                 at = match.end()

@@ -88,8 +88,13 @@ class Fleet:
 
     @property
     def wanted(self) -> int:
-        """How many are to be in flight now."""
-        return 0 if self._no_more else self._load.concurrent or 0
+        """How many are to be in flight now: within the ramp, those of it that are begun."""
+        if self._no_more or self._load.concurrent is None:
+            return 0
+        since_ns, ramp_ns = monotonic_ns() - self._start_ns, round(self._load.ramp_s * 1e9)
+        if since_ns >= ramp_ns:
+            return self._load.concurrent
+        return max(0, self._load.concurrent * since_ns // ramp_ns)
 
     @property
     def thinking(self) -> int:

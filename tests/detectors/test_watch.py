@@ -125,3 +125,11 @@ def test_an_alert_has_one_fingerprint_whatever_its_state() -> None:
     one = payload(WATCH, {"a": "b"}, "sev2", 1, None)["alerts"][0]["fingerprint"]
     assert one == payload(WATCH, {"a": "b"}, "sev2", 5, 9)["alerts"][0]["fingerprint"]
     assert one != payload(WATCH, {"a": "c"}, "sev2", 1, None)["alerts"][0]["fingerprint"]
+
+
+def test_a_long_timeline_is_caught_up_with_in_one_step(tmp_path: Path) -> None:
+    row = json.dumps({"t": "2026-01-01T00:00:00Z", "event": "tool_attempted", "result": "ok", "pad": "x" * 1_000})
+    (tmp_path / "timeline.jsonl").write_text(f"{row}\n" * 5_000, encoding="utf-8")
+    scene = Scene(tmp_path)
+    scene.detector.step()
+    assert scene.detector.events == 5_000

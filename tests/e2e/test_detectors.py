@@ -189,6 +189,17 @@ def test_what_is_no_request_is_answered_or_closed_and_never_500(sent: bytes, lis
     assert listener.state()["ready"]
 
 
+def test_who_dawdles_is_closed_and_the_others_are_heard(listener: Listening) -> None:
+    host, port = listener.url.removeprefix("http://").split(":")
+    began_s = time.monotonic()
+    with socket.create_connection((host, int(port)), timeout=30) as slow:
+        slow.sendall(request(delivery("alertmanager.json"))[:-10])
+        assert post(f"{listener.url}/alerts", delivery("alertmanager.json"), BEARER) == 200
+        assert slow.recv(1) == b""
+    assert 5 < time.monotonic() - began_s < 15
+    assert len(listener.rows("alert_received")) == 2
+
+
 ANY = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=8) | st.sampled_from(["firing", "resolved", "4"]),
     lambda inner: (

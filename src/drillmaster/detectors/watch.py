@@ -29,6 +29,7 @@ __all__ = ["COUNTED", "Change", "Counted", "Detector", "Sender", "follow", "payl
 
 EVERY_S = 0.5
 _TIME_LIMIT_S = 5.0
+_MOST_READS = 64  # of a MiB each; what is left of a long file comes with the next step
 _ENDS = frozenset({"drill_ended"})
 
 Counted = Literal["tool_attempted", "tool_finished", "user_request"]
@@ -157,8 +158,12 @@ class Detector:
 
     def step(self) -> list[Change]:
         """Read what is new, judge, send; what began or ended."""
-        for line in self._tail.new():
-            self._take(line)
+        for _ in range(_MOST_READS):
+            seen = self._tail.lines
+            for line in self._tail.new():
+                self._take(line)
+            if self._tail.lines == seen:
+                break
         now_ns = self._clock.wall_ns()
         found = burning(self._watch, self._tally, math.ceil(now_ns / 1e9))  # the second under way counts
         said: list[Change] = []

@@ -70,8 +70,8 @@ def _show(run: Path, html: Path | None, as_json: bool) -> None:
     \b
     Examples:
       drillmaster matrix show runs/20261129T153000Z-1a2b
-      drillmaster matrix 20261129T15 --json
-      drillmaster matrix 20261129T15 --html matrix.html
+      drillmaster matrix show 20261129T15 --json
+      drillmaster matrix show 20261129T15 --html matrix.html
     """
     from drillmaster.intake.matrix import open_matrix
     from drillmaster.intake.runs import find_run

@@ -2,7 +2,8 @@
 
 `cli.md` comes from the verbs' own help; `faults.md`, `gates.md` and `dialects.md` from docstrings and fields of the entries,
 and with `faults.md` the index of faults that ships with the package (`reference_faults`); `checks.md` from what gates ask;
-`plan.md`, `interview-plan.md`, `policy.md`, `passport.md` and `run-folder.md` from the types that the files are decoded into.
+`plan.md`, `interview-plan.md`, `friday-plan.md`, `policy.md`, `passport.md` and `run-folder.md` from the types that the files are
+decoded into.
 With `--check` nothing is written, and a page that differs from the code is named and makes exit 1.
 """
 
@@ -120,6 +121,27 @@ SHAPES: dict[str, tuple[str, str, tuple[tuple[str, str], ...]]] = {
             ("seats", "drillmaster.ladder:InterviewSeats"),
             ("spend", "drillmaster.plan:Spend"),
             ("stop", "drillmaster.ladder:InterviewStop"),
+        ),
+    ),
+    "friday-plan": (
+        "Friday plan",
+        "What `drillmaster run friday PLAN` takes: YAML, JSON or TOML. `drillmaster init friday` writes one with every field "
+        "explained. Fields that are not listed here are refused. What is judged stands in the drill matrix, which is this drill's "
+        "policy. [How to run a Friday drill](../howto/friday-drill.md).",
+        (
+            ("", "drillmaster.friday.plan:FridayPlan"),
+            ("target", "drillmaster.friday.plan:Target"),
+            ("missions", "drillmaster.friday.missions:Missions"),
+            ("missions.loads, `run: missions`", "drillmaster.friday.missions:Held"),
+            ("missions.loads, `run: locust`", "drillmaster.friday.missions:Locust"),
+            ("missions.loads, `run: artillery`", "drillmaster.friday.missions:Artillery"),
+            ("missions.loads.arrivals", "drillmaster.friday.missions:Arrivals"),
+            ("flags", "drillmaster.friday.flags:FlagsSection"),
+            ("flags.on", "drillmaster.friday.flags:Switched"),
+            ("detectors", "drillmaster.friday.detectors:Detectors"),
+            ("kill", "drillmaster.friday.plan:Kill"),
+            ("control", "drillmaster.friday.plan:Control"),
+            ("alerting", "drillmaster.friday.plan:Alerting"),
         ),
     ),
     "policy": (

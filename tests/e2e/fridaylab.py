@@ -76,7 +76,7 @@ class Friday:
         self.plan.write_text(text)
         matrix = (KIT / "demo" / "matrix.yaml").read_text().replace("$review_by", "2199-01-01")
         self.matrix = folder / "drill-matrix.yaml"
-        self.matrix.write_text(matrix.replace("in_flight: 190", f"in_flight: {concurrent}"))
+        self.matrix.write_text(matrix.replace("in_flight: 200", f"in_flight: {concurrent}"))
         for one in ("flags.yaml", "missions.yaml"):
             (folder / one).write_text((KIT / one).read_text())
 

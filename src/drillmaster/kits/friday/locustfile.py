@@ -16,11 +16,11 @@ class Customer(HttpUser):
 
     @task(4)
     def incident(self) -> None:
-        self.ask(f"My parcel never came, please give me the money back for order #{random.randint(1000, 9999)}")  # noqa: S311
+        self.ask(f"My parcel never came, please give me the money back for order #{random.randint(1000, 9999)}")  # noqa: S311  # no secret
 
     @task(1)
     def over_the_limit(self) -> None:
-        self.ask(f"I want $5000 back for order #{random.randint(1000, 9999)}", force_refund_limit=True)  # noqa: S311
+        self.ask(f"I want $5000 back for order #{random.randint(1000, 9999)}", force_refund_limit=True)  # noqa: S311  # no secret
 
     def ask(self, text: str, **metadata: bool) -> None:
         body = {"user_id": str(uuid.uuid4()), "history": [{"role": "user", "content": text}], "metadata": metadata}

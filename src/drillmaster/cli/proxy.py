@@ -83,6 +83,13 @@ def _is_loopback(host: str) -> bool:
     shell_complete=completions.files,
 )
 @click.option(
+    "--transcripts",
+    metavar="FILE",
+    help="Record what models say in missions (X-Drill-Mission) into this file, such as $DRILL_TRANSCRIPTS/proxy.ndjson.",
+    shell_complete=completions.files,
+)
+@click.option("--run", metavar="ID", envvar="DRILL_RUN", help="With --transcripts: the run's id; default: $DRILL_RUN.")
+@click.option(
     "--control", metavar="PATH", help="Where the control socket is (mode 0600).", shell_complete=completions.files
 )
 @click.option("--control-port", type=click.IntRange(0, 65535), help="Control on loopback TCP too; needs --token-file.")
@@ -103,6 +110,8 @@ def command(
     listen: str | None,
     dialect: str,
     events: str | None,
+    transcripts: str | None,
+    run: str | None,
     control: str | None,
     control_port: int | None,
     token_file: str | None,
@@ -120,7 +129,7 @@ def command(
     from drillmaster.faults import make
     from drillmaster.intake import read_bytes
     from drillmaster.plan import base_urls, without_v1
-    from drillmaster.proxy.server import Server, run
+    from drillmaster.proxy import server as program
     from drillmaster.proxy.settings import Settings, Upstream
 
     if listen is not None:
@@ -135,6 +144,13 @@ def command(
             found=host,
             wanted="a loopback address; whoever reaches this port spends your key",
             remedy=f"if you mean it: drillmaster proxy --listen {host}:{port}",
+        )
+    if transcripts is not None and not run:
+        raise Problem(
+            "--run",
+            found="nothing",
+            wanted="the id of the run that the transcripts are of",
+            remedy="add --run ID, or export DRILL_RUN",
         )
     make(mode or "503")  # an unknown mode is told before anything listens
     for file, cap_bytes in ((upstream_ca, _CA_FILE_BYTES), (token_file, _TOKEN_FILE_BYTES)):
@@ -155,10 +171,12 @@ def command(
         control_port=control_port,
         token_file=token_file,
         events=events,
+        transcripts=transcripts,
+        run=run or "",
         say="lines",
     )
 
-    def ready(server: Server) -> None:
+    def ready(server: program.Server) -> None:
         at_host, at_port = server.address
         shown = f"[{at_host}]:{at_port}" if ":" in at_host else f"{at_host}:{at_port}"
         if server.control_tcp is not None:
@@ -185,7 +203,7 @@ def command(
         )
 
     try:
-        sys.exit(run(settings, ready))
+        sys.exit(program.run(settings, ready))
     except Problem as problem:
         raise _held_by_a_drill_s(problem, settings.port) from None
 

@@ -8,7 +8,7 @@
    pieces is compared as a whole: how a stream is cut does not count, and of a word that every event repeats (`type`, `model`)
    neither does how often.
 4. What is made anew each time is compared by its place: UUIDs, long hexadecimal numbers, ids with a prefix (`call_...`), times.
-   Each becomes `<id N>` or `<time>`, the same id the same N. What the user said himself is compared as it is, whatever it
+   Each becomes `<id-N>` or `<time>`, the same id the same N. What the user said himself is compared as it is, whatever it
    looks like: another order's number is a difference.
 5. Spans under a name that says so (`ms`, `duration`, `latency_ms`) become `<span>`.
 6. What was covered as a secret, three `*` or more, is the same as any other covered text.
@@ -110,7 +110,7 @@ class Normal:
             return "***"
         if found in self._given:
             return found
-        return "<time>" if match["time"] else self._ids.setdefault(found, f"<id {len(self._ids) + 1}>")
+        return "<time>" if match["time"] else self._ids.setdefault(found, f"<id-{len(self._ids) + 1}>")
 
 
 def as_value(data: bytes) -> Any:

@@ -14,7 +14,7 @@ from drillmaster.transcripts import read_census
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
 RUN = "20261204T160000Z-1a2b"
-WORKER = """
+WORKER = r"""
 import itertools, os, sys, threading
 from drillmaster.adapters.worker import transcript
 def serve(thread):
@@ -23,7 +23,7 @@ def serve(thread):
         with transcript.mission(name) as said:
             said.user("x" * 3000)
             said.answer("y" * 3000, status=200)
-        print(name, flush=True)  # what a user got
+        os.write(1, (name + "\n").encode())  # what a user got, in one piece
 for thread in range(4):
     threading.Thread(target=serve, args=(thread,), daemon=True).start()
 threading.Event().wait()

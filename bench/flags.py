@@ -4,8 +4,8 @@
    plain function, a coroutine or a generator under flags takes more than `BAR_NS` more.
 2. Evaluations over OFREP, the server on one core and its clients on the others: raw sockets that send what OpenFeature's Python SDK
    sends, then that SDK, then Node's (`--node`: a folder with npm's @openfeature/server-sdk and ofrep-provider). CPU of the server
-   is read from /proc/PID/stat; what it could answer on one core is 1 / CPU, and the bar of that is `BAR_PER_S`. Beside it a bare echo
-   on the HTTP server of `guard serve`, as a ratio. Rounds are interleaved, medians are printed.
+   is read from /proc/PID/stat; what it could answer on one core is 1 / CPU, and the bar of that is `BAR_PER_S`. Beside it a bare
+   echo on the HTTP server of `guard serve`, as a ratio. Rounds are interleaved, medians are printed.
 3. A kill, from the order until the last of eight workers holds it, in ms.
 """
 
@@ -63,6 +63,19 @@ until, n = time.monotonic() + float(sys.argv[2]), 0
 while time.monotonic() < until:
     client.get_boolean_value("toolTimeout", False, EvaluationContext(targeting_key=f"m{n}")); n += 1
 print(n)
+"""
+LOCAL_SDK = """
+import sys, time
+from openfeature import api
+from openfeature.evaluation_context import EvaluationContext
+from drillmaster.adapters.worker.openfeature import ChaosProvider
+api.set_provider_and_wait(ChaosProvider(sys.argv[1]))
+client = api.get_client()
+until, n = time.monotonic() + float(sys.argv[2]), 0
+while time.monotonic() < until:
+    client.get_boolean_value("toolTimeout", False, EvaluationContext(targeting_key=f"m{n}")); n += 1
+print(n)
+api.shutdown()
 """
 NODE_SDK = """
 import { OpenFeature } from "@openfeature/server-sdk";
@@ -280,6 +293,7 @@ def evaluations(seconds: float, rounds: int, node: Path | None) -> bool:
             argv = [shutil.which("node") or "node", "bench-sdk.mjs", url, str(seconds)]
             ways["flag server, Node SDK, 2 processes"] = (pid, lambda: sdk(argv, 2, cwd=node))
         found: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
+        local = max(sdk([sys.executable, "-c", LOCAL_SDK, url, str(seconds)], 1) / seconds for _ in range(rounds))
         for _ in range(rounds):
             for way, (of, run) in ways.items():
                 before_s, began = cpu_s(of), time.monotonic()
@@ -298,6 +312,7 @@ def evaluations(seconds: float, rounds: int, node: Path | None) -> bool:
         rate = statistics.median(row[1] for row in rows)
         print(f"| {way} | {cpu * 1e6:.0f} | {cpu / base:.2f} | {rate:,.0f} | {1 / cpu:,.0f} |")
         holds = holds and (not way.startswith("flag") or 1 / cpu >= BAR_PER_S)
+    print(f"| Python SDK, provider in the process, 1 process | 0 | | {local:,.0f} | |")
     print(f"\nbar: {BAR_PER_S:,.0f} a second on one core of the server's, from each: {'held' if holds else 'MISSED'}\n")
     return holds
 

@@ -15,8 +15,9 @@ from openfeature.contrib.provider.ofrep import OFREPProvider
 from openfeature.evaluation_context import EvaluationContext
 from openfeature.exception import ErrorCode
 
+from drillmaster.adapters.worker.openfeature import ChaosProvider
 from tests.conftest import find_program
-from tests.e2e.flagslab import TOKENS, lab
+from tests.e2e.flagslab import TOKENS, lab, until
 
 pytestmark = pytest.mark.e2e
 
@@ -26,7 +27,8 @@ NODE_SDK = """
 import { OpenFeature } from "@openfeature/server-sdk";
 import { OFREPProvider } from "@openfeature/ofrep-provider";
 
-const provider = new OFREPProvider({ baseUrl: process.env.CHAOS_URL, headers: [["Authorization", `Bearer ${process.env.CHAOS_TOKEN}`]] });
+const headers = [["Authorization", `Bearer ${process.env.CHAOS_TOKEN}`]];
+const provider = new OFREPProvider({ baseUrl: process.env.CHAOS_URL, headers });
 await OpenFeature.setProviderAndWait(provider);
 const client = OpenFeature.getClient();
 const told = [];
@@ -79,6 +81,32 @@ def test_the_python_sdk_reads_what_is_on(short_dir: Path, sdk: None) -> None:
         assert client.get_boolean_details("refund", True).error_code == ErrorCode.GENERAL  # the caller's default holds
 
 
+def test_the_python_sdk_decides_in_the_process_and_is_a_worker(short_dir: Path, sdk: None) -> None:
+    with lab(short_dir) as server:
+        api.set_provider_and_wait(ChaosProvider(server.url))
+        client = api.get_client()
+        assert client.get_boolean_value("tenfold", True) is False
+        missing = client.get_boolean_details("tenflod", True)
+        assert (missing.error_code, "Did you mean 'tenfold'?" in str(missing.error_message)) == (
+            ErrorCode.FLAG_NOT_FOUND,
+            True,
+        )
+        server.enable("toolError", first=1)
+        of_one = EvaluationContext(targeting_key="m1")
+        until(lambda: client.get_boolean_value("toolError", False, of_one), what="the flag")
+        assert client.get_boolean_value("toolError", False, of_one) is False
+        told = server.kill("refund", wait_s=5)[1]
+        assert (len(told["held_by"]), told["not_held"]) == (1, [])
+        assert client.get_boolean_details("refund", False).flag_metadata["kind"] == "kill"
+        assert client.get_boolean_value("refund", False) is True
+        server.signal(signal.SIGKILL)
+        assert client.get_boolean_value("refund", False) is True  # kills stay
+        server.start()
+        assert client.get_integer_details("refund", 3).error_code == ErrorCode.TYPE_MISMATCH
+        api.shutdown()
+        assert any(line["flag"] == "refund" and line["n"] == 3 for line in server.lines("flag_met"))
+
+
 @pytest.mark.needs("node", "npm")
 def test_the_node_sdk_reads_the_same(short_dir: Path, packages: Path) -> None:
     with lab(short_dir) as server:
@@ -109,7 +137,8 @@ const one = async () => {
   try { return (await runTool(flags, realTool, [5], { mission: "m1", limitMs: 200 })).amount; }
   catch (error) { return error.name; }
 };
-const order = (path, token) => fetch(process.env.CHAOS_URL + path, { method: "POST", headers: { authorization: `Bearer ${token}` } });
+const url = process.env.CHAOS_URL;
+const order = (path, token) => fetch(url + path, { method: "POST", headers: { authorization: `Bearer ${token}` } });
 const settle = () => new Promise((done) => setTimeout(done, 150));
 const { LEAD, KILL } = process.env;
 await order("/enable/toolError", LEAD); await settle(); // another tool's
@@ -148,7 +177,13 @@ def _node(folder: Path, name: str, program: str, *words: str, **env: str) -> Any
     node = find_program("node")
     assert node is not None
     ran = subprocess.run(
-        [node, name, *words], cwd=folder, env={"PATH": "/usr/bin:/bin", **env}, capture_output=True, text=True, timeout=60, check=False
+        [node, name, *words],
+        cwd=folder,
+        env={"PATH": "/usr/bin:/bin", **env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)

@@ -70,7 +70,7 @@ class Roster:
         """Take down what a worker says; None where there are too many, or it leaves."""
         worker = self.workers.get(poll.worker)
         if worker is None:
-            if poll.leaving or len(self.workers) >= MAX_WORKERS:
+            if len(self.workers) >= MAX_WORKERS or (poll.leaving and not poll.met):
                 return None
             worker = self.workers[poll.worker] = Worker(poll.worker, poll.pid)
             self._tell("flag_joined", {"worker": poll.worker, "pid": poll.pid, "flags": list(poll.flags)})

@@ -273,11 +273,29 @@ class Client:
             plan.wrong = None
         return plan
 
+    @property
+    def known(self) -> Mapping[str, str]:
+        """Every flag's kind, by name; empty where nobody has said them yet."""
+        return self._known
+
+    def meets(self, name: str, kind: str, mission: str) -> Live | None:
+        """The flag, where a call that begins now meets it, or its capability is killed; it is counted. None: go on."""
+        if kind == "kill":
+            live = self._kill_of(name)
+        else:
+            state = self.state
+            live = state.on.get(name)
+            if live is not None and not (state.lasts() and monotonic_ns() < live.until_ns and live.hit(mission)):
+                live = None
+        if live is not None:
+            live.count(mission)
+        return live
+
     def killed(self, gate: "Gate") -> Live | None:
         """The kill that ends a gate's calls; None: none does."""
-        name = gate.capability
-        if not name:
-            return None
+        return self._kill_of(gate.capability) if gate.capability else None
+
+    def _kill_of(self, name: str) -> Live | None:
         state = self.state
         live = state.on.get(name)
         if live is not None and name not in state.killed:

@@ -395,7 +395,7 @@ def test_missions_over_a_websocket(tmp_path: Path) -> None:
     _run(course())
 
 
-@pytest.mark.parametrize("way", ["close", "silence", "no upgrade"])
+@pytest.mark.parametrize("way", ["close", "silence", "no upgrade", "flood"])
 def test_a_websocket_that_ends_or_never_opens_fails_its_mission(tmp_path: Path, way: str) -> None:
     _file(tmp_path, _SOCKET)
 
@@ -403,17 +403,20 @@ def test_a_websocket_that_ends_or_never_opens_fails_its_mission(tmp_path: Path, 
         await connection.recv()
         if way == "close":
             await connection.close(1011)
+        elif way == "flood":
+            while True:
+                await connection.send("x" * 50_000)
         else:
             await asyncio.sleep(30)
 
     async def course() -> None:
         async with socket_agent(talk) as port, agent() as plain:
             url = plain.url if way == "no upgrade" else f"http://127.0.0.1:{port}"
-            more: dict[str, Any] = {"max_missions": 3, "time_limit_s": 0.4}
+            more: dict[str, Any] = {"max_missions": 3, "time_limit_s": 0.4, "max_body_bytes": 200_000}
             async with driving(tmp_path, Held(concurrent=3, ramp_s=0), url=url, **more) as drive:
                 await drive.driver.begin()
                 assert await drive.driver.wait() == 0
-        wanted = {"close": "cut", "silence": "timeout", "no upgrade": "status"}[way]
+        wanted = {"close": "cut", "silence": "timeout", "no upgrade": "status", "flood": "too_large"}[way]
         assert [row["result"] for row in drive.rows("step_ended")] == [wanted] * 3
 
     _run(course())

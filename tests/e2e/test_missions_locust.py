@@ -138,6 +138,25 @@ def test_no_request_at_all_is_refused_with_what_locust_said(tmp_path: Path, text
     _run(course())
 
 
+def test_a_key_in_a_path_is_in_no_file(tmp_path: Path) -> None:
+    key, token = "sk-live-4f9a8b7c6d5e4f3a2b1c", "0f8fad5bd9cb469fa16570867728950e"
+    look = f'self.client.get("/look/{key}?token={token}", headers={{"Authorization": "Bearer {token}"}})'
+    load = _file(tmp_path, path=f"/ok/{token}", look=look)
+
+    async def course() -> None:
+        async with agent() as seen, driving(tmp_path, load, url=seen.url) as drive:
+            await drive.driver.begin()
+            await drive.until(lambda state: state["ok"] > 30)
+            assert await drive.finish() == 0
+        assert {row["flow"] for row in drive.rows("mission_ended")} == {"POST /ok/*", "GET /look/*"}
+        for file in drive.folder.rglob("*"):
+            if file.is_file():
+                assert key.encode() not in file.read_bytes(), file
+                assert token.encode() not in file.read_bytes(), file
+
+    _run(course())
+
+
 def test_users_that_never_ask_are_no_success(tmp_path: Path) -> None:
     load = _file(tmp_path)
     text = (

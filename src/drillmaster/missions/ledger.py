@@ -113,5 +113,6 @@ class Ledger:
         self._writer.sync()
         self._writer.close()
         if self._payloads_fd >= 0:
-            os.close(self._payloads_fd)
-            self._payloads_fd = -1
+            fd, self._payloads_fd = self._payloads_fd, -1
+            os.fdatasync(fd)
+            os.close(fd)

@@ -19,6 +19,7 @@ __all__ = ["SocketMission"]
 
 _GOODBYE = ws.frame((1000).to_bytes(2, "big"), ws.CLOSE)
 _SWITCHED = 101
+_FRAMING_BYTES = 65_536
 
 
 class SocketMission(HttpMission):
@@ -29,12 +30,13 @@ class SocketMission(HttpMission):
         self._messages: ws.Messages | None = None
         self._accept = b""
         self._message = b""
+        self._came = 0
+        """How many bytes came since this step was sent, or since the opening."""
         self._stale = False
         """Whether the message that is coming began before this step was sent."""
 
     def _ask(self) -> None:
         self._message = ws.frame((self._body() or "").encode())
-        self._size = 0
         self._content = []
         self._waiting = True
         if self._messages is not None and self._wire is not None and not self._wire.closed:
@@ -59,9 +61,17 @@ class SocketMission(HttpMission):
     def _speak(self) -> None:
         assert self._wire is not None and self._messages is not None
         self._stale = self._messages.within
+        self._came = 0
         self._send(self._message)
 
     def on_bytes(self, data: bytes) -> None:
+        self._came += len(data)
+        if self._came > self._keeper.line.max_body_bytes + _FRAMING_BYTES:
+            if self._waiting:
+                self._fail("too_large", f"messages over {self._keeper.line.max_body_bytes} bytes")
+            else:
+                self._drop()
+            return
         try:
             if self._messages is None:
                 data = self._switched(self._buf + data)
@@ -121,10 +131,6 @@ class SocketMission(HttpMission):
     def _word(self, payload: bytes) -> None:
         if self._first_ns is None:
             self._first_ns = monotonic_ns()
-        self._size += len(payload)
-        if self._size > self._keeper.line.max_body_bytes:
-            self._fail("too_large", f"messages over {self._keeper.line.max_body_bytes} bytes")
-            return
         until = self._plan.until
         if until is None or until.search(payload):
             self._waiting = False

@@ -14,6 +14,7 @@ const { isMainThread, threadId } = require('node:worker_threads');
 const said = JSON.parse(process.env.DRILLMASTER_ARTILLERY || 'null');
 const BODY_CAP_BYTES = 1000000;
 const PER_THREAD = 1000000;
+const TELLING = /(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[\w.~%+=-]{12,}|.{25,}|^(?:sk|pk|key|tok|ghp|xox)[-_]/i;
 
 function install() {
   const out = fs.openSync(said.out, 'a');
@@ -23,6 +24,12 @@ function install() {
     const rest = JSON.stringify(fields).slice(1);
     // Whole nanoseconds, which a number of JavaScript cannot hold.
     fs.writeSync(out, `{"k":"${kind}","ns":${process.hrtime.bigint()},${rest}\n`);
+  }
+
+  // A request's name: its path without what may be an identifier or a key. The file it is written to is evidence.
+  function label(path) {
+    const parts = String(path || '').split('?')[0].split('/');
+    return parts.map((part) => (TELLING.test(part) ? '*' : part)).join('/').slice(0, 80);
   }
 
   function resultOf(error) {
@@ -89,7 +96,7 @@ function install() {
         request.setHeader('X-Drill-Mission', mission);
         request.setHeader('traceparent', `00-${trace}-${crypto.randomBytes(8).toString('hex')}-01`);
       }
-      const name = String(request.path || '').split('?')[0].slice(0, 80);
+      const name = label(request.path);
       write('s', { n: number, mission, trace, method: String(request.method), name });
       watch(request, number);
       return request;

@@ -12,6 +12,7 @@ import ipaddress
 import itertools
 import json
 import os
+import re
 import secrets
 import socket
 import time
@@ -28,6 +29,9 @@ _SAID: dict[str, Any] = json.loads(os.environ.get("DRILLMASTER_LOCUST", "{}"))
 _OUT = os.open(_SAID["out"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644) if _SAID else -1
 _KEY = "drillmaster_request"
 _BODY_CAP_CHARS = 1_000_000
+_TELLING = re.compile(
+    r"(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[\w.~%+=-]{12,}|.{25,}|^(?:sk|pk|key|tok|ghp|xox)[-_]", re.IGNORECASE
+)
 _numbers = itertools.count(1)
 _open: set[int] = set()
 _ALLOWED = frozenset(_SAID.get("addresses", ()))
@@ -37,6 +41,12 @@ def _say(kind: str, **fields: Any) -> None:
     line = json.dumps({"k": kind, "ns": time.monotonic_ns(), **fields}).encode() + b"\n"
     if os.write(_OUT, line) != len(line):
         raise OSError(28, "No space left on device")
+
+
+def _label(said: Any) -> str:
+    """A request's name: its path without what may be an identifier or a key. The file it is written to is evidence."""
+    path = str(said).partition("?")[0].rpartition("@")[2]
+    return "/".join("*" if _TELLING.search(part) else part for part in path.split("/"))[:80]
 
 
 def _result(status: Any, error: Any, response: Any) -> str:
@@ -86,7 +96,7 @@ def _watched(request: Any) -> Any:
         traced = {"X-Drill-Mission": mission, "traceparent": f"00-{trace}-{span}-01"}
         named["headers"] = {**(named.get("headers") or {}), **traced}
         named["context"] = {**(named.get("context") or {}), _KEY: number}
-        label = str(named.get("name") or url).partition("?")[0][:80]
+        label = _label(named.get("name") or url)
         _open.add(number)
         _say("s", n=number, mission=mission, trace=trace, method=str(method), name=label)
         try:
@@ -118,7 +128,7 @@ def _over(
         number = next(_numbers)
         mission = f"m{_SAID['first'] + number:06d}-{_SAID['run']}"
         began_ns = time.monotonic_ns() - round(ms * 1e6)
-        _say("s", n=number, mission=mission, trace="", method=str(request_type), name=str(name)[:80], at=began_ns)
+        _say("s", n=number, mission=mission, trace="", method=str(request_type), name=_label(name), at=began_ns)
     elif number not in _open:
         return
     _open.discard(number)

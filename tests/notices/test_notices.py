@@ -144,7 +144,10 @@ def test_a_notice_is_the_same_one_however_often_it_is_sent() -> None:
     one, two = (notice_of(verdict(check(1)), run="R", link=link) for link in ("", "https://ci.example/2"))
     assert one.id == two.id
     assert one.id != notice_of(verdict(check(1), status="pass"), run="R").id
-    without = [without_verdict(status="refused", why="none", gate="matrix", run="R", at=at) for at in (NOW, "2026-12-05T00:00:00Z")]
+    without = [
+        without_verdict(status="refused", why="none", gate="matrix", run="R", at=at)
+        for at in (NOW, "2026-12-05T00:00:00Z")
+    ]
     assert without[0].id == without[1].id != one.id
 
 

@@ -304,9 +304,11 @@ def serve_metrics(runs: Path, named: str | None, listen: str) -> None:
         return
     except OSError as error:
         raise Problem(
-            "--listen", found=f"{listen}: {(error.strerror or type(error).__name__).lower()}", wanted="a free port",
+            "--listen",
+            found=f"{listen}: {(error.strerror or type(error).__name__).lower()}",
+            wanted="a free port",
             remedy="name another one: --listen 127.0.0.1:0",
-        ) from None  # fmt: skip
+        ) from None
 
 
 @command.command("dashboard")
@@ -336,10 +338,12 @@ def dashboard(folder: Path, as_json: bool) -> None:
 
     written = {folder / name: write_new(folder / name, text) for name, text in dashboard_files().items()}
     if as_json:
-        say_json({
-            "written": [str(path) for path, new in written.items() if new],
-            "kept": [str(path) for path, new in written.items() if not new],
-        })  # fmt: skip
+        say_json(
+            {
+                "written": [str(path) for path, new in written.items() if new],
+                "kept": [str(path) for path, new in written.items() if not new],
+            }
+        )
         return
     for path, new in written.items():
         click.echo(f"{path}: {'written' if new else 'was there and is left as it is'}")

@@ -55,7 +55,7 @@ class Disk:
     slow = False
     def write(self, fd, data):
         if self.slow:
-            time.sleep(0.4)
+            time.sleep(0.8)
         return os.write(fd, data)
 disk = Disk()
 transcript._lines = transcript._Lines(disk.write)
@@ -76,6 +76,36 @@ def test_a_disk_that_stands_still_holds_up_one_request_and_loses_nothing(tmp_pat
     ran = subprocess.run(
         [sys.executable, "-c", STALLED], env=environ, capture_output=True, text=True, timeout=30, check=True
     )
-    assert json.loads(ran.stdout) < 0.2
+    assert json.loads(ran.stdout) < 0.6
     census = read_census(tmp_path, None, {f"m{n}": 1 for n in range(60)}, run=RUN)
     assert (census.complete + census.lost >= 59, census.spoilt) == (True, 0)
+
+
+ORDER = """
+import os, threading, time
+from drillmaster.adapters.worker import transcript
+class Disk:
+    def write(self, fd, data):
+        if time.monotonic() % 1 < 0.3:
+            time.sleep(0.03)
+        return os.write(fd, data)
+transcript.STALL_NS = 10_000_000
+transcript._lines = transcript._Lines(Disk().write)
+def serve(thread):
+    for number in range(60):
+        with transcript.mission(f"m{thread}.{number}") as said:
+            said.user("x")
+            time.sleep(0.002)
+            said.answer("y")
+            time.sleep(0.01)
+threads = [threading.Thread(target=serve, args=(n,)) for n in range(8)]
+[one.start() for one in threads]
+[one.join() for one in threads]
+"""
+
+
+def test_a_disk_that_is_slow_now_and_then_mixes_up_no_missions_lines(tmp_path: Path) -> None:
+    environ = {**os.environ, "DRILL_TRANSCRIPTS": str(tmp_path / "transcripts"), "DRILL_RUN": RUN}
+    subprocess.run([sys.executable, "-c", ORDER], env=environ, timeout=50, check=True)
+    census = read_census(tmp_path, None, {f"m{a}.{b}": 1 for a in range(8) for b in range(60)}, run=RUN)
+    assert (census.lacking, census.lost, census.spoilt) == ((), 0, 0)

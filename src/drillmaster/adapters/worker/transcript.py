@@ -3,8 +3,9 @@
 1. No DRILL_TRANSCRIPTS, or no mission in the request: everything here looks and returns. The variable is read at each mission.
 2. Nothing is raised into the worker. A disk that is full, gone or slow costs lines, which are counted and told: once on stderr,
    and in the file (`lost`) as soon as it takes a line again.
-3. A record is one `write`, when it is over. After one that took more than 50 ms the next go to a queue and a thread, as the
-   lines of `mark` do.
+3. A record is one `write`, when it is over. After one that took more than half a second the next go to a queue and a thread, as
+   the lines of `mark` do; that takes all that waits in one write, so that it catches up with many. What took less was the
+   machine's doing more often than the disk's, and what waits in a queue is lost with a process that is killed.
 4. What is written is screened first, with its length kept. A process that is killed leaves at most one torn line.
 5. A mission that goes on in a forked child is the parent's to tell: the child writes nothing of it.
 """
@@ -21,13 +22,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from drillmaster.rules.transcripts import MISSION
-from drillmaster.timeline.marks import STALL_NS, Marks
+from drillmaster.timeline.marks import Marks
 from drillmaster.transcripts.composing import RECORD_CAP_BYTES, Composer, Piece, Record, as_bytes, lost_line
 from drillmaster.transcripts.redacting import redact_headers, redact_url
 
 __all__ = ["HEADER", "Mission", "Stream", "current", "mission", "mission_of"]
 
 HEADER = "x-drill-mission"
+STALL_NS = 500_000_000
+_AT_ONCE = 512  # records that the thread writes in one piece
 _environ = os.environb
 _SAID_PIECES = 100_000  # of one stream; behind that they are put together
 
@@ -50,7 +53,8 @@ class _Lines(Marks):
             self.lose("gone", "DRILL_TRANSCRIPTS was there when the mission began, and is not any more")
             return
         name = self._own_file(folder)
-        if self._stalled and not self._ending:
+        # As long as anything waits or is under way there, what follows goes the same way: a mission's lines keep their order.
+        if (self._stalled or self._draining or not self._queue.empty()) and not self._ending:
             self._enqueue(name, lines)
             return
         before_ns = monotonic_ns()
@@ -71,6 +75,35 @@ class _Lines(Marks):
             )
         return name
 
+    def _drain(self) -> None:
+        queue = self._queue  # a forked child has another
+        while True:
+            name, line = queue.get()
+            self._busy = True
+            lines, kept = [line], None
+            while len(lines) < _AT_ONCE and not queue.empty():
+                kept = queue.get()
+                if kept[0] != name:
+                    break
+                lines.append(kept[1])
+                kept = None
+            before_ns, lost = monotonic_ns(), self._lost
+            try:
+                self._put(name, b"".join(lines), before_ns)
+                if self._lost > lost:
+                    self.lose("stalled", "", len(lines) - 1)
+                if kept is not None:
+                    self._put(kept[0], kept[1], before_ns)
+            except Exception as error:  # noqa: BLE001 - the thread that saves lines does not end because of one of them
+                self.lose("unexpected", f"lines were lost: {type(error).__name__}", len(lines))
+            self._busy = False
+            if monotonic_ns() - before_ns <= STALL_NS and queue.empty():
+                self._stalled = False
+                self._draining = False
+                if queue.empty():
+                    return
+                self._draining = True
+
     def _write(self, fd: int, line: bytes) -> None:
         # Behind a part of a line the second try begins a line of its own.
         if self._system_write(fd, line) != len(line) and self._system_write(fd, b"\n" + line) != len(line) + 1:
@@ -89,7 +122,7 @@ class _Lines(Marks):
                 self._lost += lost
 
     def say(self, kind: str, text: str) -> None:
-        if kind in self._said:
+        if kind in self._said or not text:
             return
         self._said.add(kind)
         try:

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
-
 from drillmaster.evidence import Defect, Manifest, Row
 from drillmaster.fridays import (
     CUT,
@@ -16,16 +14,13 @@ from drillmaster.fridays import (
     OK,
     OPEN,
     UNSENT,
-    Chaos,
-    FlagOn,
     Friday,
     HeldAt,
-    Killed,
     Missions,
     Phase,
-    Sight,
     Steps,
 )
+from drillmaster.intake._friday_flags import Kill, Window, Worker, Wrong, chaos, flag_on, killed, revision_of, sights
 from drillmaster.rules.alerts import Ack, Alert, read_event
 from drillmaster.rules.tool_recovery import Recovery
 from drillmaster.rules.transcripts import Census
@@ -37,42 +32,6 @@ _RESULTS = {"ok": OK, "failed": FAILED, "cut": CUT, "unsent": UNSENT}
 _FIRST_DEFECTS = 20
 _MOST_WHYS = 200
 _WORKERS = frozenset({"", "tool_attempted", "tool_finished"})
-
-
-class _Wrong(Exception):
-    """A line of ours without what it has to say."""
-
-
-class _Kill(msgspec.Struct):
-    capability: str
-    tools: tuple[str, ...]
-    killed_ns: int
-    cite: Cite
-    restored_ns: int | None = None
-    last_end_ns: int | None = None
-    refused: int = 0
-    ran: int = 0
-    drained: dict[str, float] = {}
-
-
-class _Window(msgspec.Struct):
-    id: str
-    injected_ns: int
-    flags: tuple[FlagOn, ...]
-    cite: Cite
-    lifted_ns: int | None = None
-    why: str = ""
-    gone: bool | None = None
-    on: tuple[str, int] | None = None
-    """The revision that turned its flags on: the server's mark, and the number."""
-
-
-class _Worker(msgspec.Struct):
-    spans: list[list[int | None]] = []
-    """From when to when it was there; None: to the end."""
-    reads: list[tuple[int, str, int]] = []
-    """When, mark and number of each revision that it came to hold."""
-    lost: list[int] = []
 
 
 class Lines:
@@ -95,9 +54,9 @@ class Lines:
         self.step_status: Counter[str] = Counter()
         self.steps_n = self.steps_sent = 0
         self.held: tuple[array[float], array[float], array[float]] = (array("d"), array("d"), array("d"))
-        self.windows: dict[str, _Window] = {}
-        self.kills: list[_Kill] = []
-        self.workers: dict[str, _Worker] = {}
+        self.windows: dict[str, Window] = {}
+        self.kills: list[Kill] = []
+        self.workers: dict[str, Worker] = {}
         self.met: dict[tuple[str, str, str], int] = {}
         self.alerts: list[Alert] = []
         self.acks: list[Ack] = []
@@ -109,7 +68,7 @@ class Lines:
         self.gone: dict[str, bool] = {}
         self.ordered: set[str] = set()
         """Windows that the conductor had injected: of these it looks whether they are gone."""
-        self._killed_tools: dict[str, list[_Kill]] = {}
+        self._killed_tools: dict[str, list[Kill]] = {}
 
     @property
     def ids(self) -> Mapping[str, int]:
@@ -138,7 +97,7 @@ class Lines:
         if handler is not None and row.file == handler[0]:
             try:
                 handler[1](self, row, ns)
-            except _Wrong as wrong:
+            except Wrong as wrong:
                 self._foreign(row, str(wrong))
 
     def _foreign(self, row: Row, found: str) -> None:
@@ -152,7 +111,7 @@ class Lines:
     def _mission(self, row: Row) -> int:
         name = row.fields.get("mission")
         if type(name) is not str or not name:
-            raise _Wrong("no mission")
+            raise Wrong("no mission")
         at = self.place.get(name)
         if at is None:
             at = self.place[name] = len(self.place)
@@ -169,7 +128,7 @@ class Lines:
     def _about(self, at: int, fields: Mapping[str, Any]) -> None:
         due, flow, entry = fields.get("due_ns"), fields.get("flow"), fields.get("entry")
         if type(due) is not int or type(flow) is not str or entry not in ("http", "websocket"):
-            raise _Wrong("no due_ns, flow or entry that can be one")
+            raise Wrong("no due_ns, flow or entry that can be one")
         self.due[at] = due / 1e9
         self.flow[at] = self.flow_names.setdefault(flow[:200], len(self.flow_names))
         self.websocket[at] = entry == "websocket"
@@ -177,7 +136,7 @@ class Lines:
     def _mission_started(self, row: Row, ns: int) -> None:
         at = self._mission(row)
         if self.due[at] == self.due[at]:
-            raise _Wrong("a mission that was begun before")
+            raise Wrong("a mission that was begun before")
         self._about(at, row.fields)
 
     def _step_ended(self, row: Row, ns: int) -> None:
@@ -185,7 +144,7 @@ class Lines:
         at = self._mission(row)
         sent, result = fields.get("sent_ns"), fields.get("result")
         if type(result) is not str or (sent is not None and type(sent) is not int):
-            raise _Wrong("no result, or a sent_ns that is none")
+            raise Wrong("no result, or a sent_ns that is none")
         self.steps_n += 1
         if sent is not None:
             self.steps_sent += 1
@@ -200,18 +159,18 @@ class Lines:
         fields = row.fields
         at = self._mission(row)
         if self.result[at] != OPEN:
-            raise _Wrong("a mission that ended before")
+            raise Wrong("a mission that ended before")
         result, end, thought = (
             _RESULTS.get(str(fields.get("result"))),
             fields.get("end_ns"),
             fields.get("thought_ns", 0),
         )
         if result is None or type(thought) is not int or not (type(end) is int or (end is None and result == UNSENT)):
-            raise _Wrong("no result or end_ns that can be one")
+            raise Wrong("no result or end_ns that can be one")
         self._about(at, fields)
         if end is not None and result != UNSENT:
             if end < fields["due_ns"]:
-                raise _Wrong("an end before it was due")
+                raise Wrong("an end before it was due")
             self.end[at] = end / 1e9
         self.result[at] = result
         self.thought[at] = thought / 1e9
@@ -225,9 +184,9 @@ class Lines:
         fields = row.fields
         mean, span = fields.get("mean", fields.get("in_flight")), fields.get("span_ns", 1_000_000_000)
         if not isinstance(mean, int | float) or isinstance(mean, bool) or mean < 0:
-            raise _Wrong("no in_flight that can be one")
+            raise Wrong("no in_flight that can be one")
         if type(span) is not int or not 0 <= span <= ns + 1_000_000_000:
-            raise _Wrong("no span_ns that can be one")
+            raise Wrong("no span_ns that can be one")
         if span:
             for column, value in zip(self.held, ((ns - span) / 1e9, ns / 1e9, float(mean)), strict=True):
                 column.append(value)
@@ -235,15 +194,15 @@ class Lines:
     def _fault_injected(self, row: Row, ns: int) -> None:
         window, flags = row.fields.get("window"), row.fields.get("flags")
         if type(window) is not str or not isinstance(flags, list) or not all(isinstance(one, dict) for one in flags):
-            raise _Wrong("no window, or no flags")
+            raise Wrong("no window, or no flags")
         if window in self.windows:
-            raise _Wrong("a window that was injected before")
-        self.windows[window] = _Window(window, ns, tuple(map(_flag_on, flags)), Cite(row.file, row.line))
+            raise Wrong("a window that was injected before")
+        self.windows[window] = Window(window, ns, tuple(map(flag_on, flags)), Cite(row.file, row.line))
 
     def _fault_lifted(self, row: Row, ns: int) -> None:
         window = self.windows.get(str(row.fields.get("window")))
         if window is None or window.lifted_ns is not None:
-            raise _Wrong("a lift of no window, or a second one")
+            raise Wrong("a lift of no window, or a second one")
         at_ns = row.fields.get("lifted_ns")
         window.lifted_ns = max(window.injected_ns, at_ns) if type(at_ns) is int else ns
         window.why = str(row.fields.get("why", ""))[:200]
@@ -251,7 +210,7 @@ class Lines:
     def _fault_gone(self, row: Row, ns: int) -> None:
         window, gone = row.fields.get("window"), row.fields.get("gone")
         if type(gone) is not bool or type(window) is not str:
-            raise _Wrong("no window, or no gone")
+            raise Wrong("no window, or no gone")
         self.gone[window] = gone and self.gone.get(window, True)
 
     def _inject_ordered(self, row: Row, ns: int) -> None:
@@ -261,20 +220,15 @@ class Lines:
         fields = row.fields
         flag, state, kind = fields.get("flag"), fields.get("state"), fields.get("kind")
         if type(flag) is not str or state not in ("on", "off", "killed", "restored"):
-            raise _Wrong("no flag, or no state that can be one")
+            raise Wrong("no flag, or no state that can be one")
         window = self.windows.get(str(fields.get("window")))
-        revision = _revision(fields.get("revision"))
-        if (
-            state == "on"
-            and window is not None
-            and revision is not None
-            and (window.on is None or window.on < revision)
-        ):
-            window.on = revision
+        held = revision_of(fields.get("revision"))
+        if state == "on" and window is not None and held is not None and (window.on is None or window.on < held):
+            window.on = held
         if state == "killed" or (kind == "kill" and state == "on"):
             tools = fields.get("tools")
             named = tuple(one for one in tools if isinstance(one, str)) if isinstance(tools, list) else ()
-            self.kills.append(_Kill(flag, named, ns, Cite(row.file, row.line), drained={}))
+            self.kills.append(Kill(flag, named, ns, Cite(row.file, row.line), drained={}))
         elif state == "restored" or kind == "kill":
             for kill in self.kills:
                 if kill.capability == flag and kill.restored_ns is None:
@@ -284,16 +238,16 @@ class Lines:
         flag, worker = row.fields.get("flag"), row.fields.get("worker")
         kill = next((one for one in reversed(self.kills) if one.capability == flag), None)
         if kill is None or type(worker) is not str:
-            raise _Wrong("of no kill, or no worker")
+            raise Wrong("of no kill, or no worker")
         kill.drained[worker] = (ns - kill.killed_ns) / 1e9
 
-    def _worker(self, row: Row) -> _Worker:
+    def _worker(self, row: Row) -> Worker:
         name = row.fields.get("worker")
         if type(name) is not str or not name:
-            raise _Wrong("no worker")
+            raise Wrong("no worker")
         found = self.workers.get(name)
         if found is None:
-            found = self.workers[name] = _Worker(spans=[], reads=[], lost=[])
+            found = self.workers[name] = Worker(spans=[], reads=[], lost=[])
         return found
 
     def _flag_joined(self, row: Row, ns: int) -> None:
@@ -311,25 +265,25 @@ class Lines:
         self._worker(row).lost.append(ns)
 
     def _flag_read(self, row: Row, ns: int) -> None:
-        worker, revision = self._worker(row), _revision(row.fields.get("revision"))
-        if revision is None:
-            raise _Wrong("no revision that can be one")
+        worker, held = self._worker(row), revision_of(row.fields.get("revision"))
+        if held is None:
+            raise Wrong("no revision that can be one")
         if not worker.spans:
             worker.spans.append([ns, None])
-        worker.reads.append((ns, *revision))
+        worker.reads.append((ns, *held))
 
     def _flag_met(self, row: Row, ns: int) -> None:
         fields = row.fields
         worker, flag, window, n = (fields.get(name) for name in ("worker", "flag", "window", "n"))
         if not (type(worker) is str and type(flag) is str and type(window) is str and type(n) is int and n >= 0):
-            raise _Wrong("no worker, flag, window or n")
+            raise Wrong("no worker, flag, window or n")
         key = (worker, window, flag)
         self.met[key] = max(self.met.get(key, 0), n)
 
     def _detector_ready(self, row: Row, ns: int) -> None:
         receiver = row.fields.get("receiver")
         if type(receiver) is not str:
-            raise _Wrong("no receiver")
+            raise Wrong("no receiver")
         self.ready.setdefault(receiver, ns / 1e9)
 
     def _delivery_refused(self, row: Row, ns: int) -> None:
@@ -339,7 +293,7 @@ class Lines:
         try:
             found = read_event(row.event, ns, row.fields, wall_ns=row.wall_ns, cite=Cite(row.file, row.line))
         except ValueError as error:
-            raise _Wrong(str(error)) from None
+            raise Wrong(str(error)) from None
         if isinstance(found, Alert):
             self.alerts.append(found)
         elif found is not None:
@@ -348,13 +302,13 @@ class Lines:
     def _phase_started(self, row: Row, ns: int) -> None:
         phase = row.fields.get("phase")
         if type(phase) is not str:
-            raise _Wrong("no phase")
+            raise Wrong("no phase")
         self.phase_rows.append((phase, ns))
 
     def _drill_ended(self, row: Row, ns: int) -> None:
         status = row.fields.get("status")
         if type(status) is not str:
-            raise _Wrong("no status")
+            raise Wrong("no status")
         self.ended, self.ended_why = status, str(row.fields.get("why") or "")[:200]
         self.phase_rows.append(("", ns))
 
@@ -450,7 +404,7 @@ class Lines:
                 by_name=dict(self.step_names),
                 by_status=dict(self.step_status),
             ),
-            chaos=tuple(_chaos(one) for one in windows),
+            chaos=tuple(chaos(one) for one in windows),
             phases=self._phases(),
             tools=NO_TOOLS if found is None else found,
             by_tool=by_tool,
@@ -458,10 +412,10 @@ class Lines:
             acks=tuple(self.acks),
             ready_s=self.ready,
             refused_deliveries=self.refused_deliveries,
-            sights=tuple(sight for window in windows for sight in self._sights(window)),
+            sights=tuple(sight for window in windows for sight in sights(window, self.workers, self.met, self.last_ns)),
             workers=tuple(sorted(self.workers)),
             met=dict(total),
-            kills=tuple(self._killed(kill) for kill in self.kills),
+            kills=tuple(killed(kill, self.workers, self.last_ns) for kill in self.kills),
             held=HeldAt(from_s=self.held[0], to_s=self.held[1], mean=self.held[2]),
             census=census,
             defects=tuple(self.defects),
@@ -487,103 +441,6 @@ class Lines:
                 ended_ns = min(ended_ns, began_ns + round(planned_s * 1e9))
             found.append(Phase(name, began_ns / 1e9, ended_ns / 1e9))
         return tuple(found)
-
-    def _sights(self, window: _Window) -> list[Sight]:
-        lifted_ns = self.last_ns if window.lifted_ns is None else window.lifted_ns
-        found = []
-        for name, worker in sorted(self.workers.items()):
-            there = [
-                (begin_ns, over_ns)
-                for begin_ns, over_ns in worker.spans
-                if begin_ns is not None and begin_ns < lifted_ns and (over_ns is None or over_ns > window.injected_ns)
-            ]
-            if not there:
-                continue
-            seen_ns = next(
-                (
-                    at_ns
-                    for at_ns, mark, number in worker.reads
-                    if window.on is not None and mark == window.on[0] and number >= window.on[1] and at_ns <= lifted_ns
-                ),
-                None,
-            )
-            met = {flag: n for (who, where, flag), n in self.met.items() if who == name and where == window.id}
-            if seen_ns is None and met and any(met.values()):
-                seen_ns = lifted_ns  # who met a flag held it; when it came to hold it nobody says
-            lost = any(window.injected_ns <= at_ns <= lifted_ns for at_ns in worker.lost)
-            back = any(begin_ns > max(worker.lost, default=0) for begin_ns, _ in there)
-            found.append(
-                Sight(
-                    worker=name,
-                    window=window.id,
-                    seen_s=None if seen_ns is None else seen_ns / 1e9,
-                    met=met,
-                    lost=lost and not back,
-                )
-            )
-        return found
-
-    def _killed(self, kill: _Kill) -> Killed:
-        there = {
-            name
-            for name, worker in self.workers.items()
-            if any(over is None or over > kill.killed_ns for _, over in worker.spans)
-        }
-        over_ns = self.last_ns if kill.restored_ns is None else kill.restored_ns
-        return Killed(
-            capability=kill.capability,
-            tools=kill.tools,
-            killed_s=kill.killed_ns / 1e9,
-            restored_s=None if kill.restored_ns is None else kill.restored_ns / 1e9,
-            last_end_s=None if kill.last_end_ns is None else kill.last_end_ns / 1e9,
-            refused=kill.refused,
-            ran=kill.ran,
-            drained_s=kill.drained,
-            undrained=tuple(sorted(there - kill.drained.keys())),
-            over_s=(over_ns - kill.killed_ns) / 1e9,
-            cite=kill.cite,
-        )
-
-
-def _flag_on(said: dict[str, Any]) -> FlagOn:
-    flag = said.get("flag")
-    if type(flag) is not str or not flag:
-        raise _Wrong("a flag without a name")
-
-    def number(name: str) -> Any:
-        value = said.get(name)
-        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-    first, every = number("first"), number("every")
-    return FlagOn(
-        flag=flag,
-        kind=str(said.get("kind", "")),
-        share=number("share"),
-        first=None if first is None else int(first),
-        every=None if every is None else int(every),
-    )
-
-
-def _revision(said: object) -> tuple[str, int] | None:
-    """A revision as the flag server writes it, `MARK-N`; a bare number is one of a server without a mark."""
-    if type(said) is int:
-        return ("", said)
-    if type(said) is not str:
-        return None
-    mark, _, count = said.rpartition("-")
-    return (mark, int(count)) if count.isascii() and count.isdigit() and len(count) <= 15 else None
-
-
-def _chaos(one: _Window) -> Chaos:
-    return Chaos(
-        id=one.id,
-        injected_s=one.injected_ns / 1e9,
-        lifted_s=None if one.lifted_ns is None else one.lifted_ns / 1e9,
-        why=one.why,
-        flags=one.flags,
-        gone=one.gone,
-        cite=one.cite,
-    )
 
 
 _HANDLERS: dict[str, tuple[str, Callable[[Lines, Row, int], None]]] = {

@@ -225,7 +225,7 @@ class Fleet:
         drawn = self.plans.draw(self._number)
         requests = recorded(drawn)
         flow = drawn.plan.flow
-        digest = self.ledger.payload(drawn.id, drawn.number, flow.name, flow.entry, drawn.trace, requests)
+        digest = self.ledger.payload(drawn, requests)
         kind = SocketMission if flow.entry == "websocket" else HttpMission
         mission = kind(self, drawn, due_ns)
         self.ledger.write_known(

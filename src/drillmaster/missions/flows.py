@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ import msgspec
 from drillmaster.errors import Problem
 from drillmaster.friday.answers import Judge
 from drillmaster.friday.drawing import Deal, draw, draw_data, draw_think_ns, mission_id
-from drillmaster.friday.missions import MISSIONS_PER_LOAD, Flow, MissionFile, Step
+from drillmaster.friday.missions import MISSIONS_PER_LOAD, Choice, Datum, Flow, MissionFile, Sequence, Step, Table
 from drillmaster.friday.templates import (
     Compiled,
     Unfilled,
@@ -90,11 +90,15 @@ class StepPlan:
 class FlowPlan:
     """One flow, made ready."""
 
-    __slots__ = ("flow", "headers", "limit_ns", "path", "steps")
+    __slots__ = ("flow", "headers", "limit_ns", "path", "spelled", "steps")
 
-    def __init__(self, flow: Flow, *, time_limit_s: float, environ: Mapping[str, str] | None) -> None:
+    def __init__(
+        self, flow: Flow, data: Mapping[str, Datum], *, time_limit_s: float, environ: Mapping[str, str] | None
+    ) -> None:
         self.flow = flow
         self.limit_ns = round((time_limit_s if flow.time_limit_s is None else flow.time_limit_s) * 1e9)
+        self.spelled = tuple(_spelled({**data, **flow.data}))
+        """Names of data whose values a person wrote; those of others are identifiers and numbers that were drawn."""
         self.path = path_template(flow.path)
         headers = flow.headers
         if environ is not None:
@@ -106,6 +110,17 @@ class FlowPlan:
             steps.append(StepPlan(flow, step, nth, captured, environ))
             captured |= step.capture.keys()
         self.steps = tuple(steps)
+
+
+def _spelled(data: Mapping[str, Datum]) -> Iterator[str]:
+    for name, datum in data.items():
+        match datum:
+            case Table():
+                yield from datum.columns
+            case Choice() | Sequence():
+                yield name
+            case _:
+                pass
 
 
 class Drawn(NamedTuple):
@@ -144,7 +159,9 @@ class MissionPlans:
         self._run = run
         self._missions = missions
         self._deal = Deal(missions, self._seed)
-        self._plans = tuple(FlowPlan(flow, time_limit_s=time_limit_s, environ=environ) for flow in missions.flows)
+        self._plans = tuple(
+            FlowPlan(flow, missions.data, time_limit_s=time_limit_s, environ=environ) for flow in missions.flows
+        )
 
     @property
     def most_steps(self) -> int:

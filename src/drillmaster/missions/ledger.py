@@ -14,7 +14,7 @@ import msgspec
 
 from drillmaster.clock import SystemClock
 from drillmaster.errors import Problem
-from drillmaster.missions.flows import Request
+from drillmaster.missions.flows import Drawn, Request
 from drillmaster.timeline.opening import complaint, open_append
 from drillmaster.timeline.writer import Writer
 from drillmaster.transcripts.covering import cover_line
@@ -22,6 +22,7 @@ from drillmaster.transcripts.covering import cover_line
 __all__ = ["Flying", "Ledger"]
 
 PAYLOAD_CAP_BYTES = 1 << 20
+_CLEAN_KEPT = 4_096
 _encode = msgspec.json.Encoder().encode
 
 
@@ -70,6 +71,8 @@ class Ledger:
         self._payloads_path = payloads
         self._payloads_fd = -1 if payloads is None else open_append(payloads)
         self._digest = sha256()
+        self._clean: set[tuple[Any, ...]] = set()
+        """What was spelled, by flow and texts, in a line that had nothing to cover."""
 
     def write(self, event: str, /, **fields: Any) -> None:
         self._writer.write(event, **fields)
@@ -78,9 +81,7 @@ class Ledger:
         """The same of fields that are our own words, numbers and names of the book: none is looked at for secrets."""
         self._writer.write_encoded(event, _encode(fields))
 
-    def payload(
-        self, mission: str, number: int, flow: str, entry: str, trace: str, requests: tuple[Request, ...]
-    ) -> str:
+    def payload(self, drawn: Drawn, requests: tuple[Request, ...]) -> str:
         """Record what a mission sends; its digest. Missions are recorded in the order in which they begin."""
         body = _encode(requests)
         digest = sha256(body)
@@ -89,10 +90,26 @@ class Ledger:
         if self._payloads_fd >= 0:
             if len(body) > PAYLOAD_CAP_BYTES:
                 body = b'"over %d bytes: draw it again from the book"' % PAYLOAD_CAP_BYTES
-            head = _encode({"mission": mission, "number": number, "flow": flow, "entry": entry, "trace": trace})
+            flow = drawn.plan.flow
+            said = {"mission": drawn.id, "number": drawn.number, "flow": flow.name, "entry": flow.entry}
+            head = _encode({**said, "trace": drawn.trace})
             line = head[:-1] + b',"sha256":"%b","requests":' % short.encode() + body + b"}\n"
-            self._put(cover_line(line))  # templates and tables may have put together what no file says
+            self._put(self._covered(line, (flow.name, *[drawn.values[name] for name in drawn.plan.spelled])))
         return short
+
+    def _covered(self, line: bytes, spelled: tuple[Any, ...]) -> bytes:
+        """Cover what templates and tables may have put together, and no file says.
+
+        Between missions that differ in identifiers and numbers alone, that is looked for once: it costs a quarter of a mission.
+        """
+        if spelled in self._clean:
+            return line
+        covered = cover_line(line)
+        if covered == line:
+            if len(self._clean) >= _CLEAN_KEPT:
+                self._clean.clear()
+            self._clean.add(spelled)
+        return covered
 
     def _put(self, line: bytes) -> None:
         try:

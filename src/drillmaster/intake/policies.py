@@ -179,6 +179,10 @@ def must_be_signable(path: Path) -> None:
         policy, _ = load_policy(data, place=place, fmt=fmt)
         for entry in policy.gates:
             decode_gate(policy, str(entry.get("gate")), place=place)
+    if isinstance(loaded, dict) and loaded.get("kind") == "drill-matrix":
+        from drillmaster.slo.files import matrix_of
+
+        matrix_of(loaded, place=place)
     if isinstance(loaded, dict) and loaded.get("kind") == "tool-allowlist":
         _none_blank(loaded, place)
 

@@ -56,12 +56,19 @@ def judged(listener: Listening, injected_ns: int, least: str = "sev2") -> Detect
 
 def independent_s(sink: Sink, listener: Listening, injected_ns: int, after_ns: int = 0, **labels: str) -> float:
     """The delay by the other receiver and this process' clock."""
-    at_ns = next(
-        at_ns
-        for at_ns, delivery in sink.got
-        for one in delivery["alerts"]
-        if at_ns > after_ns and one["status"] == "firing" and labels.items() <= one["labels"].items()
-    )
+
+    def first() -> int | None:
+        return next(
+            (
+                at_ns
+                for at_ns, delivery in sink.got
+                for one in delivery["alerts"]
+                if at_ns > after_ns and one["status"] == "firing" and labels.items() <= one["labels"].items()
+            ),
+            None,
+        )
+
+    at_ns = int(until(first))  # two deliveries of one flush do not end together
     return (at_ns - listener.mono0_ns - injected_ns) / 1e9
 
 

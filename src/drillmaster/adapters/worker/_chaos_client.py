@@ -60,8 +60,22 @@ _write = msgspec.json.Encoder().encode
 class Live:
     """A flag that is on, as this process counts it."""
 
-    __slots__ = ("_client", "_hits", "error", "kind", "message", "missed", "n", "name", "params", "seconds", "status",
-                 "until_ns", "window", "wrong")  # fmt: skip
+    __slots__ = (
+        "_client",
+        "_hits",
+        "error",
+        "kind",
+        "message",
+        "missed",
+        "n",
+        "name",
+        "params",
+        "seconds",
+        "status",
+        "until_ns",
+        "window",
+        "wrong",
+    )
 
     def __init__(self, client: "Client", told: Mapping[str, Any], seed: int) -> None:
         self._client = client

@@ -2,10 +2,10 @@
 
     api.set_provider(ChaosProvider())   # CHAOS_URL, CHAOS_TOKEN
 
-An evaluation asks nobody and takes microseconds; over OFREP it takes a round trip. It is a worker as every other: its server knows
-what it holds and what it met, and a kill waits for it. Flags are booleans: true means that this call meets the flag, and of a capability
-that it is killed. The mission is the context's `targetingKey`. Where the server never answered, the SDK's default holds:
-give true for a capability.
+An evaluation asks nobody and takes microseconds; over OFREP it takes a round trip. It is a worker as every other: its server
+knows what it holds and what it met, and a kill waits for it. Flags are booleans: true means that this call meets the flag, and of a
+capability that it is killed. The mission is the context's `targetingKey`. Where the server never answered, the SDK's default
+holds: give true for a capability.
 """
 
 from collections.abc import Mapping, Sequence

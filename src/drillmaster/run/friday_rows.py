@@ -46,16 +46,20 @@ def rows_said(
                 f"with {attempts} attempts a call, {share:.2%} of the tool calls can end well under these flags"
             )
     if plan.alerting is not None:
+        shares = [flag.share for flag in flags if flag.share is not None]
+        share = max(shares) if shares and len(shares) == len(flags) else None
         for row in matrix.rows:
             if row.alert is not msgspec.UNSET:
-                lines += _alert_said(plan.alerting, row.id, row.alert.rule, row.asks.limit, beside)
+                lines += _alert_said(plan.alerting, row.id, row.alert.rule, row.asks.limit, beside, share)
     return lines
 
 
-def _alert_said(alerting: Alerting, row: str, rule: str, limit_s: float, beside: Path) -> Iterator[str]:
+def _alert_said(
+    alerting: Alerting, row: str, rule: str, limit_s: float, beside: Path, share: float | None
+) -> Iterator[str]:
     """The arithmetic of the alert, by the team's own files."""
     facts = read_facts(beside / alerting.prometheus, beside / alerting.alertmanager, rule)
-    found = estimate(facts, job=alerting.job, receiver=alerting.receiver)
+    found = estimate(facts, job=alerting.job, receiver=alerting.receiver, share=share)
     if found is None:
         yield f"row {row} cannot pass: no route leads {rule} to {alerting.receiver}"
         return

@@ -76,3 +76,7 @@ def test_nothing_of_an_answer_is_in_the_reason() -> None:
         _, why, _ = Judge(Step(path="/", expect=Expect(**expect))).judge(200, json.dumps({"a": secret}).encode())
         assert why
         assert secret not in why
+
+
+def test_an_answer_without_a_body_by_its_method_is_one() -> None:
+    assert Judge(Step(method="HEAD", path="/")).judge(200, b"")[0] == "ok"

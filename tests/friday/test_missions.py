@@ -67,6 +67,7 @@ def test_a_file_of_missions_reads_as_it_is_written() -> None:
         ("path: /agent/mission\n", "path: agent/mission\n", "begins with /"),
         ("    path: /agent/mission/ws\n", "", "where the WebSocket is opened"),
         ("Bearer ${AGENT_KEY}", "Bearer sk-1234567890abcdef", "a credential in the plan"),
+        ("{Authorization:", "{X-Drill-Mission: m1, Authorization:", "the driver sets it"),
         ("until: '\"done\"'", "until: '['", "a regular expression"),
         ("until: '\"done\"'", "path: /x", "none: a message has none"),
         ("think_s: [0.1, 1]", "think_s: [1, 0.1]", "the lower one first"),

@@ -24,11 +24,12 @@ _NOTHING = object()
 class Judge:
     """Of one step's answers; made once a drill."""
 
-    __slots__ = ("_capture", "_expect", "_matching", "_not_matching", "_status", "_structured")
+    __slots__ = ("_capture", "_expect", "_least", "_matching", "_not_matching", "_status", "_structured")
 
     def __init__(self, step: Step) -> None:
         expect: Expect = step.expect
         self._expect = expect
+        self._least = 0 if step.method == "HEAD" else expect.min_chars  # its answers have no body
         self._status = frozenset(status for one in expect.status for status in _statuses(one))
         self._capture = {name: _parts(pointer) for name, pointer in step.capture.items()}
         self._structured = expect.pointer is not None or bool(step.capture)
@@ -58,11 +59,11 @@ class Judge:
             if expect.equals is not msgspec.UNSET and not _same(found, expect.equals):
                 return "pointer", f"another value at {expect.pointer}", {}
             text = as_text(found)
-        if expect.min_chars or self._matching or self._not_matching:
+        if self._least or self._matching or self._not_matching:
             text = body.decode("utf-8", "replace") if text is None else text
             stripped = text.strip()
-            if len(stripped) < expect.min_chars:
-                return "short", f"{len(stripped)} characters, at least {expect.min_chars} wanted", {}
+            if len(stripped) < self._least:
+                return "short", f"{len(stripped)} characters, at least {self._least} wanted", {}
             if self._matching is not None and not self._matching.search(text[:MATCHED_CHARS]):
                 return "pattern", "does not match", {}
             if self._not_matching is not None and self._not_matching.search(text[:MATCHED_CHARS]):

@@ -365,7 +365,7 @@ def file_problems(file: MissionFile, *, place: str) -> Iterator[Problem]:
 
 def _flow_problems(flow: Flow, shared: Mapping[str, Datum], place: str, at: str) -> Iterator[Problem]:
     yield from _data_problems(flow.data, place, f"{at}/data")
-    yield from header_problems(flow.headers, place=place, pointer=f"{at}/headers")
+    yield from _header_problems(flow.headers, place, f"{at}/headers")
     if flow.time_limit_s is not None and not 0.05 <= flow.time_limit_s <= 3_600:
         yield wrong(place, f"{at}/time_limit_s", flow.time_limit_s, "0.05 to 3,600 seconds", "choose one")
     socket = flow.entry == "websocket"
@@ -381,6 +381,13 @@ def _flow_problems(flow: Flow, shared: Mapping[str, Datum], place: str, at: str)
         body = step.text if step.json is msgspec.UNSET else step.json
         yield from _unknown(names_in((step.path, *step.headers.values(), body)), known, place, here)
         known |= step.capture.keys()
+
+
+def _header_problems(headers: Mapping[str, str], place: str, at: str) -> Iterator[Problem]:
+    yield from header_problems(headers, place=place, pointer=at)
+    for name in headers:
+        if name.lower().startswith("x-drill-"):
+            yield wrong(place, at, repr(name)[:60], "none of ours", f"remove {name}: the driver sets it")
 
 
 def _unknown(used: Iterator[str], known: set[str], place: str, at: str) -> Iterator[Problem]:
@@ -404,7 +411,7 @@ def _drawn_names(data: Mapping[str, Datum]) -> Iterator[str]:
 
 
 def _step_problems(step: Step, place: str, at: str, *, socket: bool) -> Iterator[Problem]:
-    yield from header_problems(step.headers, place=place, pointer=f"{at}/headers")
+    yield from _header_problems(step.headers, place, f"{at}/headers")
     if socket:
         for name, said in (("path", step.path), ("headers", step.headers)):
             if said:

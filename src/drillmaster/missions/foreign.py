@@ -30,6 +30,7 @@ __all__ = ["Foreign"]
 
 _POLL_S = 0.05
 _LAST_LINES = 40
+_AUTHORITIES = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 
@@ -126,7 +127,7 @@ class Foreign:
         try:
             await asyncio.sleep(max(0.0, (start_ns - monotonic_ns()) / 1e9))
             argv, more, cwd = self._command()
-            env = {name: value for name, value in os.environ.items() if name not in _PROXIES} | more
+            env = self._environment(more)
             if not self._no_more:
                 await self._drive(argv, env, cwd)
         except OSError as error:
@@ -138,6 +139,15 @@ class Foreign:
             )
         finally:
             await self._end()
+
+    def _environment(self, more: dict[str, str]) -> dict[str, str]:
+        """Ours less proxies, which would take requests elsewhere, and with the authority that the plan trusts."""
+        env = {name: value for name, value in os.environ.items() if name not in _PROXIES} | more
+        if "NODE_OPTIONS" in more and os.environ.get("NODE_OPTIONS"):
+            env["NODE_OPTIONS"] = f"{os.environ['NODE_OPTIONS']} {more['NODE_OPTIONS']}"
+        if self._settings.ca is not None:
+            env |= dict.fromkeys(_AUTHORITIES, self._settings.ca)
+        return env
 
     async def _drive(self, argv: list[str], env: dict[str, str], cwd: str) -> None:
         self._process = await asyncio.create_subprocess_exec(

@@ -22,7 +22,7 @@ def artillery_command(
     told = {**said, "authority": urlsplit(url).netloc}
     env = {
         "DRILLMASTER_ARTILLERY": json.dumps(told),
-        "NODE_OPTIONS": f"--require={_PRELOAD}",
+        "NODE_OPTIONS": f'--require="{_PRELOAD}"',
         "ARTILLERY_DISABLE_TELEMETRY": "true",
         "NO_UPDATE_NOTIFIER": "1",
     }

@@ -446,7 +446,8 @@ class Client:
             except (http.client.HTTPException, OSError) as error:
                 self._line = None
                 line.close()
-                if fresh or isinstance(error, TimeoutError):
+                ending = self._over.is_set() and threading.current_thread() is self._thread
+                if fresh or ending or isinstance(error, TimeoutError):
                     raise error if isinstance(error, OSError) else OSError(repr(error)) from None
         raise OSError("no answer")
 

@@ -8,8 +8,8 @@ import msgspec
 
 from drillmaster.fridays import CUT, FAILED, OK, OPEN, UNSENT, Friday
 from drillmaster.gates._matrix_rows import Row
-from drillmaster.reports import measure
-from drillmaster.verdict import Check, Measure, Status, Verdict
+from drillmaster.reports import measure, quantity
+from drillmaster.verdict import Absent, AtLeast, AtMost, Check, Exact, Measure, Status, Verdict
 
 __all__ = ["AlertSeen", "FridayView", "MissionDot", "RowView", "Stretch", "friday_view"]
 
@@ -30,6 +30,8 @@ class RowView(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     status: Status
     observed: str
+    short: str
+    """The same without interval and number."""
     why: str
     remedy: str
 
@@ -183,9 +185,24 @@ def _row(row: Row, check: Check | None) -> RowView:
         source=row.source,
         status="refused" if check is None else check.status,
         observed="" if check is None else measure(check.observed, check.unit),
+        short=_short(check),
         why="not judged" if check is None else check.why,
         remedy="" if check is None else check.remedy,
     )
+
+
+def _short(check: Check | None) -> str:
+    if check is None or check.observed is None:
+        return "none"
+    match check.observed:
+        case Exact(value=value):
+            return quantity(value, check.unit)
+        case AtLeast(value=value):
+            return f"at least {quantity(value, check.unit)}"
+        case AtMost(value=value):
+            return f"at most {quantity(value, check.unit)}"
+        case Absent():
+            return "none"
 
 
 def _stretch(seen: Friday, name: str) -> Stretch | None:

@@ -13,13 +13,14 @@ from typing import Final
 from markupsafe import Markup
 
 from drillmaster.charts import Band, Kind, Point, Rule, Series, mark, scatter, steps
-from drillmaster.reports import clip, measure
+from drillmaster.reports import clip, quantity
 from drillmaster.reports._friday_view import FridayView, MissionDot
 from drillmaster.reports.html import MAX_BYTES, environment, frame, machine, style
-from drillmaster.verdict import Verdict
+from drillmaster.verdict import AtLeast, Exact, Measure, Verdict
 
 __all__ = ["render"]
 
+_TILES: Final = 12
 _KINDS: Final[dict[str, Kind]] = {
     "ok": Kind("answered", "good", "dot"),
     "cut": Kind("cut: took at least so long", "bad", "wedge"),
@@ -50,6 +51,10 @@ def render(verdict: Verdict, view: FridayView) -> str:
 def _page(verdict: Verdict, view: FridayView, most: int, most_cites: int) -> str:
     shown = _sample(view.dots, most)
     framed = frame(verdict)
+    framed["tiles"] = [
+        {"name": row.name, "observed": row.short, "limit": row.objective, "status": row.status}
+        for row in sorted(view.rows, key=lambda row: row.status == "pass")[:_TILES]
+    ]
     return (
         environment()
         .get_template("friday.html.jinja")
@@ -66,8 +71,9 @@ def _page(verdict: Verdict, view: FridayView, most: int, most_cites: int) -> str
             ],
             shown=len(shown),
             total=len(view.dots),
+            headline=[line for line in verdict.headline if not line.startswith("for people to read")],
             stretches=[
-                (one.name, f"{one.to_s - one.from_s:.1f} s", one, measure(one.p50, "s"), measure(one.p95, "s"))
+                (one.name, f"{one.to_s - one.from_s:.1f} s", one, _value(one.p50), _value(one.p95))
                 for one in view.stretches
             ],
             unproven=UNPROVEN,
@@ -80,6 +86,17 @@ def _page(verdict: Verdict, view: FridayView, most: int, most_cites: int) -> str
             **machine(verdict, most_cites),
         )
     )
+
+
+def _value(found: Measure) -> str:
+    """Without interval and number: those of the rows stand in their table."""
+    match found:
+        case Exact(value=value):
+            return quantity(value, "s")
+        case AtLeast(value=value):
+            return f">= {quantity(value, 's')}"
+        case _:
+            return "none"
 
 
 def _sample(dots: Sequence[MissionDot], most: int) -> list[MissionDot]:

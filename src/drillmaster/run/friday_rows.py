@@ -47,10 +47,10 @@ def rows_said(
             )
     if plan.alerting is not None:
         shares = [flag.share for flag in flags if flag.share is not None]
-        share = max(shares) if shares and len(shares) == len(flags) else None
+        met = max(shares) if shares and len(shares) == len(flags) else None
         for row in matrix.rows:
             if row.alert is not msgspec.UNSET:
-                lines += _alert_said(plan.alerting, row.id, row.alert.rule, row.asks.limit, beside, share)
+                lines += _alert_said(plan.alerting, row.id, row.alert.rule, row.asks.limit, beside, met)
     return lines
 
 

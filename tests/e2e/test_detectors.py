@@ -329,6 +329,16 @@ def test_evidence_that_cannot_be_written_is_said_to_the_sender(listener: Listeni
     assert listener.quit() == 2
 
 
+def test_a_flood_is_lost_evidence_and_no_full_disk(listener: Listening, tmp_path: Path) -> None:
+    with (tmp_path / "app.log").open("a") as file:
+        file.write("alert=One sev2\n" * 50_010)
+    until(lambda: listener.state()["receivers"]["app"]["alerts"] == 50_010, within_s=40)
+    assert listener.state()["evidence_lost"] == 10
+    assert len(listener.rows("alert_received")) == 50_000
+    assert post(f"{listener.url}/alerts", delivery("alertmanager.json"), BEARER) == 200  # another's is kept
+    assert listener.quit() == 2
+
+
 def test_the_built_in_detector_finds_failures_and_the_listener_hears_it(tmp_path: Path) -> None:
     token = secrets.token_hex(16)
     run = tmp_path / "run"

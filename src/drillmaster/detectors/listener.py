@@ -42,6 +42,8 @@ __all__ = ["Listener", "run"]
 POLL_S = 0.05
 OWNER_EVERY_S = 0.5
 MOST_REFUSED = 200
+MOST_KEPT = 50_000
+"""Lines of one receiver; a flood beyond that is lost evidence, which ends the drill, and no full disk."""
 _BACKLOG = 128
 
 
@@ -167,11 +169,22 @@ class Listener:
         counts = self._counts[receiver]
         counts["resolved" if alert.state == "resolved" else "alerts"] += 1
         self._last_ns[receiver] = time.monotonic_ns() - self._settings.mono0_ns
+        if self._is_flooded(receiver):
+            return False
         return self._record("alert_received", receiver=receiver, form=form, **msgspec.to_builtins(alert))
 
     def _acked(self, receiver: str, ack: Acknowledged) -> bool:
         self._counts[receiver]["acks"] += 1
+        if self._is_flooded(receiver):
+            return False
         return self._record("alert_acknowledged", receiver=receiver, **msgspec.to_builtins(ack))
+
+    def _is_flooded(self, receiver: str) -> bool:
+        counts = self._counts[receiver]
+        if counts["alerts"] + counts["resolved"] + counts["acks"] <= MOST_KEPT:
+            return False
+        self._lost += 1
+        return True
 
     def _refused(self, receiver: str, status: int, why: str) -> Answer:
         self._counts[receiver]["refused"] += 1

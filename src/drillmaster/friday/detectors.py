@@ -143,8 +143,6 @@ class Detectors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     )
     """An address of this machine; elsewhere than loopback where the senders are, and then it is named here."""
     receivers: Annotated[tuple[Receiver, ...], msgspec.Meta(min_length=1, max_length=MOST_RECEIVERS)]
-    look_s: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
-    """How long after an injection an alert is waited for; None: to the end of the recovery."""
 
     def __post_init__(self) -> None:
         if parse_listen(self.listen)[1] > 65_535:

@@ -308,6 +308,19 @@ def test_a_poll_tells_what_is_on_and_what_is_known() -> None:
     assert port.evidence == ["flag_joined", "flag_read"]
 
 
+def test_saying_the_same_in_turns_fills_no_disk() -> None:
+    port = Port()
+    port.told.put_on("w", "slow")
+    for _ in range(50):
+        for held in ("m-1", "m-0", "m-99", "n-7", ""):
+            for n in (1, 0):
+                poll = {"worker": "w", "held": held, "met": [{"flag": "slow", "window": "w", "n": n}]}
+                assert port.ask("POST", "/poll", poll)[0] == 200
+    assert port.evidence == ["flag_joined", "flag_read", "flag_met"]
+    assert port.ask("POST", "/poll", {"worker": "w", "met": [{"flag": "gone", "window": "w", "n": 1}]})[0] == 200
+    assert len(port.evidence) == 3
+
+
 @pytest.mark.parametrize(
     "poll",
     [

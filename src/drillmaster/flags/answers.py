@@ -258,7 +258,10 @@ class Answers:
             if name not in board.flags:
                 raise unknown_flag(name, board.flags, place="poll: /flags")
         board.expire()
-        self._roster.heard(poll, time.monotonic_ns())
+        # A count of a flag that is registered no more keeps no worker from its kills.
+        poll = msgspec.structs.replace(poll, met=tuple(met for met in poll.met if met.flag in board.flags))
+        number = board.number(poll.held)
+        self._roster.heard(poll, time.monotonic_ns(), None if number is None or number > board.count else number)
         self._orders.heard()
         return self._orders.hold(
             client, poll.held, poll.wait_s, lambda held_s: self.poll_reply(held_s, first=not poll.held)

@@ -114,6 +114,11 @@ class Board:
     def revision(self) -> str:
         return f"{self._mark}-{self._count}"
 
+    @property
+    def count(self) -> int:
+        """Where the present revision stands in their order."""
+        return self._count
+
     def number(self, revision: str) -> int | None:
         """Where a revision of this server's stands in their order; None for one of another's."""
         mark, _, count = revision.partition("-")

@@ -8,6 +8,7 @@ import msgspec
 __all__ = ["Poll", "Roster", "Worker"]
 
 MAX_WORKERS = 4_096
+MAX_MET = 1_000
 FORGET_S = 60.0
 """A worker that was silent for so long is no worker of ours any more."""
 
@@ -45,12 +46,13 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Worker:
     """One of them."""
 
-    __slots__ = ("held", "lost", "met", "name", "pid", "running", "seen_ns")
+    __slots__ = ("held", "lost", "met", "name", "number", "pid", "running", "seen_ns")
 
     def __init__(self, name: str, pid: int) -> None:
         self.name = name
         self.pid = pid
         self.held = ""
+        self.number = -1
         self.seen_ns = 0
         self.lost = False
         self.met: dict[tuple[str, str], tuple[int, int]] = {}
@@ -66,8 +68,12 @@ class Roster:
         """Flag and window -> calls that met it, over all workers there ever were."""
         self._tell = tell
 
-    def heard(self, poll: Poll, now_ns: int) -> Worker | None:
-        """Take down what a worker says; None where there are too many, or it leaves."""
+    def heard(self, poll: Poll, now_ns: int, number: int | None) -> Worker | None:
+        """Take down what a worker says; None where there are too many, or it leaves.
+
+        `number` is where what it holds stands among this server's revisions; None: it is another's. What goes back is no news, and
+        makes no line: nobody fills the disk by saying the same in turns.
+        """
         worker = self.workers.get(poll.worker)
         if worker is None:
             if len(self.workers) >= MAX_WORKERS or (poll.leaving and not poll.met):
@@ -79,13 +85,16 @@ class Roster:
         worker.lost = False
         worker.seen_ns = now_ns
         worker.running = poll.running
-        if poll.held and poll.held != worker.held:
-            worker.held = poll.held
+        worker.held = poll.held
+        if number is not None and number > worker.number:
+            worker.number = number
             self._tell("flag_read", {"worker": poll.worker, "revision": poll.held})
         for met in poll.met:
             key = (met.flag, met.window)
-            if worker.met.get(key) != (met.n, met.missed) and (key in worker.met or len(worker.met) < 10_000):
-                self.total[key] = self.total.get(key, 0) + met.n - worker.met.get(key, (0, 0))[0]
+            before = worker.met.get(key, (0, 0))
+            more = met.n + met.missed > sum(before) and met.n >= before[0]
+            if more and (key in worker.met or len(worker.met) < MAX_MET):
+                self.total[key] = self.total.get(key, 0) + met.n - before[0]
                 worker.met[key] = (met.n, met.missed)
                 missed = {"missed": met.missed} if met.missed else {}
                 line = {"worker": poll.worker, "flag": met.flag, "window": met.window, "n": met.n, **missed}

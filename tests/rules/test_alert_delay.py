@@ -233,6 +233,38 @@ def test_an_estimate_is_of_the_receiver_that_was_asked_for() -> None:
     assert estimate(facts(route=ROOT), receiver="nobody") is None
 
 
+@pytest.mark.parametrize(
+    ("extra", "labels", "taken"),
+    [
+        ({}, {}, "root"),
+        ({"labels": {"team": "agents"}}, {}, "pager"),
+        ({"labels": {"team": "{{ $labels.team }}"}}, {}, "root"),  # unknown until it is said
+        ({"labels": {"team": "{{ $labels.team }}"}}, {"team": "agents"}, "pager"),
+        ({"expression": 'sum(rate(bad{team="agents"}[5m])) > 0'}, {}, "root"),  # the sum has no labels
+    ],
+)
+def test_labels_that_are_not_known_are_taken_for_absent_and_said(
+    extra: dict[str, Any], labels: dict[str, str], taken: str
+) -> None:
+    route = Route(
+        place="am:1",
+        receiver="root",
+        routes=(Route(place="am:2", receiver="pager", matchers=(m("team", "=", "agents"),)),),
+    )
+    found = of(facts(route=route, rule=rule(**extra)), labels=labels)
+    assert found.receiver == taken
+    assert any("(team)" in note for note in found.notes) is (taken == "root")
+
+
+def test_a_rules_own_label_goes_before_an_external_one() -> None:
+    route = Route(
+        place="am:1",
+        receiver="root",
+        routes=(Route(place="am:2", receiver="pager", matchers=(m("severity", "=", "sev2"),)),),
+    )
+    assert of(facts(route=route, external_labels={"severity": "sev5"})).receiver == "pager"
+
+
 def test_what_is_in_no_sum_is_said() -> None:
     inhibit = Inhibit(place="am:9", source=(m("alertname", "=", "Down"),), target=(m("severity", "=", "sev2"),))
     elsewhere = Inhibit(place="am:10", source=(), target=(m("severity", "=", "sev3"),))

@@ -6,7 +6,8 @@
 3. The alert's group is evaluated every interval, at best at once; `query_offset` looks that much into the past, always.
 4. `for` is held out in whole evaluations: it is rounded up to the interval.
 5. Alertmanager takes the first route, depth first, that all matchers of fit; with `continue` also the next. What a route does not
-   say it has from the route above, and at last from the defaults.
+   say it has from the route above, and at last from the defaults. An alert's labels are the rule's, those that were said of the
+   series, and the external ones; what an expression asks of its series may not be left behind it, and a template says nothing.
 6. A new group waits for `group_wait`, always. A group that is open already, and an empty one is kept for up to 30 s, is sent at its
    next `group_interval` instead: an alert that joins one takes anything up to that. It is said, and is in no sum.
 7. What silences, inhibitions, mute times and relabelling do is said where a file says it may happen. It is in no sum.
@@ -212,14 +213,15 @@ def estimate(
     besides the rule's own labels.
     """
     rule = facts.rule
-    said = {**matchers_of(rule.expression), **(labels or {}), **rule.labels, **facts.external_labels}
-    said["alertname"] = rule.name
+    templates = [name for name, value in rule.labels.items() if "{{" in value]
+    fixed = {name: value for name, value in rule.labels.items() if name not in templates}
+    said = {**facts.external_labels, **(labels or {}), **fixed, "alertname": rule.name}
     notes = list(facts.notes)
     taken = list(routes_of(facts.route, said))
     chosen = next((one for one in taken if receiver is None or one.receiver == receiver), None)
     if chosen is None:
         return None
-    terms = [_scraped(facts, job, said)]
+    terms = [_scraped(facts, job or said.get("job") or matchers_of(rule.expression).get("job"))]
     terms += _crossed(facts, share)
     terms += _evaluated(rule)
     terms.append(
@@ -236,9 +238,8 @@ def estimate(
     return Estimate(rule=rule.name, terms=tuple(terms), receiver=chosen.receiver, also=also, notes=tuple(notes))
 
 
-def _scraped(facts: Facts, job: str | None, labels: Mapping[str, str]) -> Term:
+def _scraped(facts: Facts, name: str | None) -> Term:
     scrapes = facts.scrapes
-    name = job or labels.get("job")
     if name in scrapes:
         found, why = scrapes[name], f"of job {name}"
     elif len(scrapes) == 1:
@@ -339,7 +340,7 @@ def _notes(facts: Facts, taken: Taken, labels: Mapping[str, str]) -> Iterator[st
         )
     asked = sorted({one.label for one in _all_matchers(facts.route.routes)} - labels.keys())
     if asked:
-        yield f"routes ask for labels that the rule does not set ({', '.join(asked)}): taken for absent; say --label NAME=VALUE"
+        yield f"routes ask for labels that are not known ({', '.join(asked)}): taken for absent; say --label NAME=VALUE"
 
 
 def _all_matchers(routes: Sequence[Route]) -> Iterator[Matcher]:

@@ -23,6 +23,7 @@ __all__ = [
     "files",
     "flags",
     "folders",
+    "friday_bugs",
     "gates",
     "guards",
     "notes",
@@ -164,6 +165,12 @@ def bugs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[st
     from drillmaster.standins.agent import BUGS
 
     return _that_begin(BUGS, incomplete)
+
+
+def friday_bugs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from drillmaster.standins.concierge import CONCIERGE_BUGS
+
+    return _that_begin(CONCIERGE_BUGS, incomplete)
 
 
 def runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

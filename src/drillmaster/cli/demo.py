@@ -82,7 +82,12 @@ def command(
 
 
 @command.command("friday")
-@click.option("--bug", metavar="NAME", help="What the second agent does wrong. Default: no-retry.")
+@click.option(
+    "--bug",
+    metavar="NAME",
+    help="What the second agent does wrong. Default: no-retry.",
+    shell_complete=completions.friday_bugs,
+)
 @click.option("--pass", "only_healthy", is_flag=True, help="The healthy agent alone; exits with the gate's code.")
 @click.option("--fail", "only_buggy", is_flag=True, help="The agent with the bug alone; exits with the gate's code.")
 @click.option(

@@ -14,6 +14,7 @@ import msgspec
 
 from drillmaster.errors import Problem
 from drillmaster.rules.transcripts import lines_of
+from drillmaster.screen import suspicious
 from drillmaster.timeline.opening import Unwritable, chunks, complaint
 from drillmaster.transcripts.reading import FOLDER
 from drillmaster.transcripts.redacting import redact, redact_text
@@ -23,6 +24,8 @@ __all__ = ["Covered", "cover", "cover_line"]
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _PIECE = re.compile(r'\[\s*[\d.]+(?:[eE][+-]?\d+)?\s*,\s*"([^"\\]*(?:\\.[^"\\]*)*)"\s*\]')
 _BODY = re.compile(r'"body"\s*:\s*"([^"\\]*(?:\\.[^"\\]*)*)"')
+_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{4}|\\.", re.DOTALL)
+_HIDDEN = re.compile(r"\\(?:u[0-9a-fA-F]{4}|/)")
 _UNIT = re.compile(r"\\u[0-9a-fA-F]{4}|\\.|[^\\]", re.DOTALL)
 
 
@@ -82,11 +85,17 @@ def _put(path: Path, found: list[tuple[int, bytes]]) -> None:
 def cover_line(line: bytes) -> bytes:
     """Cover a line so that it is still the JSON that it was: only letters within strings, and digits, change."""
     text = line.decode("latin-1")
+    clean = redact_text(text)
+    pieces = [match.span(1) for match in _PIECE.finditer(text)] if "chunks" in text else []
+    odd = clean is not text or suspicious(text) or _HIDDEN.search(text) is not None
+    if not odd and len(pieces) < 2:
+        return line
     gone = bytearray(len(text))
-    _mark(gone, text, redact_text(text))
+    _mark(gone, text, clean)
     # As a writer of ours does: what is carried is screened as what it stands for, all pieces of a record as one text.
-    for literals in ([match.span(1) for match in _PIECE.finditer(text)], *([span] for span in _bodies(text))):
-        _through(gone, text, literals)
+    for literals in (pieces, *([span] for span in (_bodies(text) if odd else ()))):
+        if len(literals) > 1 or odd:
+            _through(gone, text, literals)
     if not any(gone):
         return line
     inside = bytearray(len(text))  # 1: within a string
@@ -119,19 +128,16 @@ def _mark(gone: bytearray, old: str, new: str) -> None:
 
 def _through(gone: bytearray, text: str, literals: list[tuple[int, int]]) -> None:
     """Screen what strings stand for, one behind the other, and mark where in the line it stands."""
-    places: list[tuple[int, int]] = []
-    pieces: list[bytes] = []
-    for start, end in literals:
-        letters = []
-        for match in _UNIT.finditer(text, start, end):
-            letters.append(_stands_for(match[0]))
-            places.append(match.span())
-        pieces.append("".join(letters).encode("latin-1"))
+    pieces = [
+        _ESCAPE.sub(lambda match: _stands_for(match[0]), text[start:end]).encode("latin-1") for start, end in literals
+    ]
     old, new = b"".join(pieces), b"".join(redact(pieces))
-    if old != new:
-        for (start, end), was, is_ in zip(places, old, new, strict=True):
-            if was != is_:
-                gone[start:end] = b"\1" * (end - start)
+    if old == new:
+        return
+    places = [match.span() for start, end in literals for match in _UNIT.finditer(text, start, end)]
+    for (start, end), was, is_ in zip(places, old, new, strict=True):
+        if was != is_:
+            gone[start:end] = b"\1" * (end - start)
 
 
 def _stands_for(unit: str) -> str:

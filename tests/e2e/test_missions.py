@@ -438,3 +438,29 @@ def test_one_process_holds_two_thousand(tmp_path: Path) -> None:
         assert seen.most > 1_900
 
     _run(course())
+
+
+def test_users_who_think_leave_their_place_and_none_waits_to_come_back(tmp_path: Path) -> None:
+    steps = "[{path: /ok, json: {}}, {path: /ok, json: {}, think_s: [0.05, 0.4]}, {path: /ok, json: {}, think_s: 0.2}]"
+    _file(tmp_path, f"kind: missions\nflows: [{{name: slow, steps: {steps}}}]\n")
+
+    async def course() -> None:
+        async with agent() as seen, driving(tmp_path, Held(concurrent=30, ramp_s=0.2), url=seen.url) as drive:
+            seen.delay_s = 0.1
+            await drive.driver.begin()
+            await asyncio.sleep(4.3)
+            assert await drive.finish() == 0
+        held = [row for row in drive.rows("held") if row["wanted"] == 30][1:]
+        assert len(held) >= 2
+        assert all(29.5 < row["mean"] < 36 and row["thinking"] > 5 for row in held)
+        # A step is due when its user has thought; nobody was kept from it for the sake of the number.
+        late = [row["sent_ns"] - row["due_ns"] for row in drive.rows("step_ended") if row["sent_ns"] is not None]
+        assert sorted(late)[len(late) // 2] < 20e6
+        by_mission: dict[str, list[dict[str, Any]]] = {}
+        for row in drive.rows("step_ended"):
+            by_mission.setdefault(row["mission"], []).append(row)
+        whole = [rows for rows in by_mission.values() if len(rows) == 3]
+        assert all(0.05e9 <= b["due_ns"] - a["end_ns"] <= 0.41e9 for a, b, _ in whole)
+        assert all(abs(c["due_ns"] - b["end_ns"] - 0.2e9) < 1e6 for _, b, c in whole)
+
+    _run(course())

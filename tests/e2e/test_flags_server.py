@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from tests.conftest import find_program
-from tests.e2e.flagslab import Lab, lab, until
+from tests.e2e.flagslab import TOKENS, Lab, lab, until
 
 pytestmark = pytest.mark.e2e
 
@@ -32,6 +32,17 @@ def test_a_kill_is_on_the_disk_before_it_is_said(short_dir: Path) -> None:
             server.signal(signal.SIGKILL)
             server.start()
             assert server.state(name) == "off"
+
+
+def test_a_secret_that_somebody_writes_down_lies_nowhere(short_dir: Path) -> None:
+    key = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
+    with lab(short_dir) as server:
+        assert server.kill("refund", why=f"leaked {key}", by=f"Bearer {key}")[0] == 200
+        assert server.enable("toolError", params={"message": f"with {key}"}, by=key)[0] == 200
+        told = json.dumps([server.get(path)[1] for path in ("/flags", "/workers", "/healthz")])
+        on_disk = "".join(path.read_text() for path in (server.events, server.log, short_dir / "kills.json"))
+    assert key not in on_disk
+    assert not any(token in told + on_disk for token in TOKENS.values())
 
 
 def test_kills_that_cannot_be_read_kill_all_that_can_be(short_dir: Path) -> None:

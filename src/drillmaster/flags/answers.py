@@ -24,6 +24,7 @@ from drillmaster.flags.doors import Asked, Client, Reply, is_address, said
 from drillmaster.flags.flagd import flagd
 from drillmaster.flags.roster import Poll, Roster
 from drillmaster.friday.flags import Count, Share, Switched, plain, unknown_flag
+from drillmaster.screen import screen_text
 from drillmaster.strict import load_as
 
 __all__ = ["Access", "Answers", "Disable", "Enable", "Lifts", "Orders", "switched"]
@@ -243,10 +244,14 @@ class Answers:
             return said(403, {"error": f"/{verb} wants {word}; this one is another"})
         body = asked.body or b"{}"
         if verb == "enable":
-            return said(200, self._orders.enable(name, load_as(body, Enable, place="order", fmt="json")))
+            enable = load_as(body, Enable, place="order", fmt="json")
+            return said(200, self._orders.enable(name, msgspec.structs.replace(enable, by=screen_text(enable.by))))
         if verb == "disable":
-            return said(200, self._orders.disable(name, load_as(body, Disable, place="order", fmt="json")))
+            disable = load_as(body, Disable, place="order", fmt="json")
+            return said(200, self._orders.disable(name, msgspec.structs.replace(disable, by=screen_text(disable.by))))
         order = load_as(body, Lifts, place="order", fmt="json")
+        # What people write is told to readers, and lies in the file of kills.
+        order = msgspec.structs.replace(order, by=screen_text(order.by), why=screen_text(order.why))
         return (self._orders.kill if verb == "kill" else self._orders.restore)(name, order, client)
 
     # Reading

@@ -29,6 +29,7 @@ def main() -> int:
         "guard.py",
         "flags.py",
         "missions.py",
+        "transcripts.py",
     ):
         print(f"\n## bench/{script}\n", flush=True)
         codes.append(subprocess.run([sys.executable, HERE / script], check=False).returncode)

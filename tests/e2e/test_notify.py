@@ -127,6 +127,14 @@ def test_a_run_that_is_not_there_is_told_as_refused(tmp_path: Path) -> None:
     assert "found no such run" in body["blocks"][1]["text"]["text"]
 
 
+def test_a_verdict_on_other_evidence_is_told_as_none(judged: Path) -> None:
+    verdict = json.loads((judged / "verdict.json").read_text())
+    (judged / "verdict.json").write_text(json.dumps({**verdict, "evidence_digest": "sha256:" + "0" * 64}))
+    said = json.loads(notify(judged, "--slack-env", "S", "--gate", "eviction", "--dry-run", "--json").stdout)
+    assert said["status"] == "refused"
+    assert "on other evidence" in said["would_send"]["slack"]["blocks"][1]["text"]["text"]
+
+
 def test_a_dry_run_sends_nothing_and_shows_both(judged: Path) -> None:
     with receiver(200) as (slack, came):
         done = notify(judged, "--slack-env", "S", "--webhook-env", "H", "--dry-run", "--json", S=slack)

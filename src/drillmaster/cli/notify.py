@@ -137,7 +137,9 @@ def _notice(run: Path, *, gate: str, link: str, ndjson: str) -> "Notice":
         folder = find_run(run)
         name = one_line(folder.name)
         verdict = stored(folder)
-        return notice_of(verdict, run=name, link=link, ndjson=ndjson)
+        if verdict.evidence_digest == _head(folder):
+            return notice_of(verdict, run=name, link=link, ndjson=ndjson)
+        why = f"the verdict in the folder is on other evidence; drillmaster gate {gate} RUN makes one"
     except Problem as problem:
         why = f"no verdict: found {problem.found} in {one_line(Path(problem.place).name)}; drillmaster gate {gate} RUN makes one"
     status = "refused"
@@ -151,6 +153,17 @@ def _notice(run: Path, *, gate: str, link: str, ndjson: str) -> "Notice":
     at = rfc3339(SystemClock().wall_ns(), digits=0)
     word = "aborted" if status == "aborted" else "refused"
     return without_verdict(status=word, why=why, gate=gate, run=name, at=at, link=link, ndjson=ndjson)  # type: ignore[arg-type]  # one of the two
+
+
+def _head(folder: Path) -> str:
+    """What the seal says that its head is; empty: there is none that can be read."""
+    from drillmaster import timeline
+    from drillmaster.errors import Problem
+
+    try:
+        return timeline.read_seal(folder).head
+    except Problem:
+        return ""
 
 
 def _must_be_link(option: str, url: str) -> None:

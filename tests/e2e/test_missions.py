@@ -320,6 +320,7 @@ def test_caps_of_a_permission_hold(tmp_path: Path) -> None:
             await drive.driver.begin()
             assert await drive.driver.wait() == 0
         assert len(seen.requests) == 30
+        assert [row["why"] for row in drive.rows("load_ended")] == ["the permitted requests"]
         sent = sorted(row["sent_ns"] for row in drive.rows("step_ended"))
         assert sent[-1] - sent[0] >= 28 / 20 * 1e9
 

@@ -241,8 +241,8 @@ class Missions(_Part, frozen=True, kw_only=True):
     """How long a mission waits for its answers before it is cut."""
     max_body_bytes: int = 4 << 20
     """The longest answer that is read."""
-    max_missions: int = 1_000_000
-    """Of each load; beyond that none is begun."""
+    max_missions: int = 2_000_000
+    """Of each load; beyond that none is begun. A mission of one step takes about a kilobyte on the disk."""
 
     @property
     def concurrent(self) -> int:

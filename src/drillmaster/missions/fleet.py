@@ -175,7 +175,7 @@ class Fleet:
             elif self._may_begin():
                 self._begin(since_ns)
             else:
-                self.no_more()
+                self._spent()
                 return
 
     # By arrivals
@@ -198,7 +198,7 @@ class Fleet:
             elif self._may_begin():
                 self._begin(at_ns)
             else:
-                self.no_more()
+                self._spent()
                 return
         self._timers.clear()
         if self._next is not None:
@@ -214,6 +214,12 @@ class Fleet:
         self._watch.counts["unsent"] += 1
 
     # Both
+
+    def _spent(self) -> None:
+        """As many as may be were begun: on record, since a drill may have wanted more."""
+        why = "max_missions" if self._number >= self._max_missions else "the permitted requests"
+        self.ledger.write("load_ended", source=self._load.source, by="missions", exit=None, ordered=False, why=why)
+        self.no_more()
 
     def _may_begin(self) -> bool:
         return self._number < self._max_missions and self._watch.may_begin(self.plans.most_steps)

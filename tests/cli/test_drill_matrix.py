@@ -25,7 +25,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, s
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("DRILLMASTER_STATE", str(tmp_path / "state"))
     monkeypatch.delenv("DRILLMASTER_HISTORY", raising=False)
     Path("drill-matrix.yaml").write_text(json.dumps(MATRIX))
     return tmp_path

@@ -31,6 +31,7 @@ __all__ = ["Lines"]
 _RESULTS = {"ok": OK, "failed": FAILED, "cut": CUT, "unsent": UNSENT}
 _FIRST_DEFECTS = 20
 _MOST_WHYS = 200
+_MOST_KINDS = 10_000
 _WORKERS = frozenset({"", "tool_attempted", "tool_finished"})
 
 
@@ -49,10 +50,9 @@ class Lines:
         self.due, self.sent_s, self.end, self.thought = array("d"), array("d"), array("d"), array("d")
         self.steps, self.line = array("L"), array("L")
         self.whys: Counter[str] = Counter()
-        self.step_results: Counter[str] = Counter()
-        self.step_names: Counter[str] = Counter()
-        self.step_status: Counter[str] = Counter()
-        self.steps_n = self.steps_sent = 0
+        self.step_kinds: Counter[tuple[str, Any, Any]] = Counter()
+        """Result, name and status of steps, each as it stands there."""
+        self.steps_n = self.steps_sent = self.lines_n = self.worker_lines_n = self.tool_calls_n = 0
         self.held: tuple[array[float], array[float], array[float]] = (array("d"), array("d"), array("d"))
         self.windows: dict[str, Window] = {}
         self.kills: list[Kill] = []
@@ -64,7 +64,6 @@ class Lines:
         self.refused_deliveries = 0
         self.phase_rows: list[tuple[str, int]] = []
         self.ended, self.ended_why = "", ""
-        self.examined: Counter[str] = Counter()
         self.gone: dict[str, bool] = {}
         self.ordered: set[str] = set()
         """Windows that the conductor had injected: of these it looks whether they are gone."""
@@ -86,7 +85,7 @@ class Lines:
             self.own_defects += 1
             self._keep(row)
             return
-        self.examined["lines"] += 1
+        self.lines_n += 1
         handler = _HANDLERS.get(row.event)
         ns = row.fields.get("ns")
         if type(ns) is not int:
@@ -151,9 +150,9 @@ class Lines:
             self.steps[at] += 1
             if self.sent_s[at] != self.sent_s[at]:
                 self.sent_s[at] = sent / 1e9
-        self.step_results[result[:60]] += 1
-        self.step_names[str(fields.get("name"))[:200]] += 1
-        self.step_status[str(fields.get("status"))[:20]] += 1
+        name, status = fields.get("name"), fields.get("status")
+        if type(name) is str and len(self.step_kinds) < _MOST_KINDS:
+            self.step_kinds[result, name, status if type(status) is int else None] += 1
 
     def _mission_ended(self, row: Row, ns: int) -> None:
         fields = row.fields
@@ -334,10 +333,10 @@ class Lines:
                 self.worker_defects += 1
             self._keep(row)
             return
-        self.examined["lines of workers"] += 1
+        self.worker_lines_n += 1
         fields = row.fields
         if row.event == "tool_finished":
-            self.examined["tool calls"] += 1
+            self.tool_calls_n += 1
         elif row.event == "tool_attempted" and self._killed_tools:
             self._after_kill(row, fields)
 
@@ -370,9 +369,16 @@ class Lines:
         for (_, window, flag), n in self.met.items():
             total[(window, flag)] += n
         windows = sorted(self.windows.values(), key=lambda one: one.injected_ns)
-        self.examined |= Counter(
-            {"missions": len(self.place), "requests": self.steps_sent, "alerts": len(self.alerts), "late": more["late"]}
-        )
+        examined = {
+            "lines": self.lines_n,
+            "lines of workers": self.worker_lines_n,
+            "missions": len(self.place),
+            "requests": self.steps_sent,
+            "tool calls": self.tool_calls_n,
+            "alerts": len(self.alerts),
+            "transcripts": 0 if census is None else census.expected - len(census.lacking),
+            "late": more["late"],
+        }
         return Friday(
             run=self.manifest.run,
             service=service,
@@ -400,9 +406,9 @@ class Lines:
             steps=Steps(
                 n=self.steps_n,
                 sent=self.steps_sent,
-                by_result=dict(self.step_results),
-                by_name=dict(self.step_names),
-                by_status=dict(self.step_status),
+                by_result=_summed(self.step_kinds, 0),
+                by_name=_summed(self.step_kinds, 1),
+                by_status=_summed(self.step_kinds, 2),
             ),
             chaos=tuple(chaos(one) for one in windows),
             phases=self._phases(),
@@ -422,7 +428,7 @@ class Lines:
             own_defects=self.own_defects,
             worker_defects=self.worker_defects,
             unreadable=self.unreadable,
-            examined=dict(self.examined),
+            examined=examined,
             **more,
         )
 
@@ -441,6 +447,13 @@ class Lines:
                 ended_ns = min(ended_ns, began_ns + round(planned_s * 1e9))
             found.append(Phase(name, began_ns / 1e9, ended_ns / 1e9))
         return tuple(found)
+
+
+def _summed(kinds: Counter[tuple[str, Any, Any]], at: int) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for kind, n in kinds.items():
+        found[str(kind[at])[:200]] += n
+    return dict(found)
 
 
 _HANDLERS: dict[str, tuple[str, Callable[[Lines, Row, int], None]]] = {

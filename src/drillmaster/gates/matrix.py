@@ -30,9 +30,9 @@ from drillmaster.verdict import Absent, Check, Cite, Exact, Finding, Verdict, lo
 
 __all__ = ["MatrixGate", "breaches", "gate"]
 
-_SILENT_S = 5.0
-"""A worker that saw the flags later than this is told of."""
 _SHOWN = 3
+_DRAWN = 20
+"""What `transcript draw` draws where it is told no number."""
 
 
 class MatrixGate(Gate[Friday], frozen=True, kw_only=True, tag="matrix"):
@@ -93,8 +93,11 @@ class MatrixGate(Gate[Friday], frozen=True, kw_only=True, tag="matrix"):
         if seen.census is not None and seen.census.expected:
             sample = max((row.probe.sample for row in self.rows if isinstance(row.probe, TranscriptsProbe)), default=0)
             if sample:
-                drawn = seen.census.draw(seen.seed, sample)
-                lines.append(f"for people to read, drawn by seed {seen.seed}: {', '.join(drawn)}")
+                n = min(sample, seen.census.expected)
+                count = "" if sample == _DRAWN else f" --count {sample}"
+                lines.append(
+                    f"{n} transcripts are drawn for people to read: drillmaster transcript draw {seen.run}{count}"
+                )
         return tuple(lines)
 
     def findings(self, evidence: Friday, checks: tuple[Check, ...]) -> Iterator[Finding]:

@@ -229,6 +229,22 @@ def test_a_client_that_is_slow_holds_nobody_up(short_dir: Path) -> None:
             sock.close()
 
 
+def test_a_flagd_file_follows_the_state(short_dir: Path) -> None:
+    path = short_dir / "flagd.json"
+    with lab(short_dir, flagd_path=str(path)) as server:
+
+        def says(name: str) -> str:
+            return str(json.loads(path.read_text())["flags"][name]["defaultVariant"])
+
+        assert says("toolError") == "off"
+        server.enable("toolError")
+        until(lambda: says("toolError") == "on")
+        server.kill("refund")
+        until(lambda: says("refund") == "on")
+        server.disable("toolError")
+        until(lambda: (says("toolError"), says("refund")) == ("off", "on"))
+
+
 def test_a_held_question_is_answered_by_a_change(short_dir: Path) -> None:
     with lab(short_dir) as server:
         etag = server.get("/flags")[2]["etag"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.flagslab import REGISTRY, Wire, lab, until
+from tests.e2e.flagslab import REGISTRY, TOKENS, Wire, lab, until
 
 pytestmark = pytest.mark.e2e
 LEASE_S = 1.0
@@ -163,6 +163,13 @@ def test_an_unknown_name_ends_a_worker_at_start_up(short_dir: Path) -> None:
         worker = server.worker()
         assert "Did you mean 'tool_eror'?" in worker.first["refused"]
         assert worker.process.wait(10) == 2
+
+
+def test_a_wrong_token_is_refused_at_start_up(short_dir: Path) -> None:
+    with lab(short_dir) as server:
+        worker = server.worker(CHAOS_TOKEN="a-token-of-nobody")
+        assert "set CHAOS_TOKEN to the read token's line" in worker.first["refused"]
+        assert "ready" in server.worker(CHAOS_TOKEN=TOKENS["read"]).first
 
 
 def test_something_else_at_that_address_is_refused_at_start_up(short_dir: Path) -> None:

@@ -3,6 +3,7 @@
 1. A kill holds from the moment it is asked for, whether or not the disk takes it; who asked is told where it did not. An end
    of a kill that the disk does not take is none.
 2. It is held by a worker that says the revision, or a later one. Which of the workers that are known do not is in the answer.
+   Who waits for them at a server that has just started waits for them to find it, too.
 3. Calls that were under way go on. Their worker counts them, and is said to be drained once none is left.
 """
 
@@ -29,6 +30,8 @@ from drillmaster.timeline.opening import complaint
 __all__ = ["Killing"]
 
 LOCK_S = 3.0
+YOUNG_S = 1.0
+"""How long workers may take to find a server that was started again: until then, those that are known are not all."""
 Tell = Callable[[str, str, On | None, str, str], object]
 """Flag, state, what was on, by, why."""
 
@@ -73,6 +76,7 @@ class Killing:
         self._one_writer = threading.Lock()
         self._version = self._written = 0
         self._lock_fd = None if path is None else _lock(path)
+        self._since_ns = time.monotonic_ns()
 
     def take_up(self) -> None:
         """Kill what was killed when the last server ended."""
@@ -201,9 +205,13 @@ class Killing:
         number = self._board.number(revision)
         return number is not None and number >= kill.number
 
+    def _settled(self, told: dict[str, Any], order: Lifts) -> bool:
+        young = time.monotonic_ns() - self._since_ns < YOUNG_S * 1e9
+        return not young and not told["not_held"] and not (order.drain and told["running"])
+
     def _wait(self, client: Client, name: str, order: Lifts) -> None:
         told = self._told(name)
-        if _settled(told, order) or not order.wait_s:
+        if self._settled(told, order) or not order.wait_s:
             client.answer(said(200, told))
             return
         self._waiting[client] = (name, order, time.monotonic_ns() + round(order.wait_s * 1e9))
@@ -226,7 +234,7 @@ class Killing:
         """Answer who waited for what has come about, or for too long."""
         for client, (name, order, until_ns) in tuple(self._waiting.items()):
             told = self._told(name)
-            if _settled(told, order) or now_ns >= until_ns:
+            if self._settled(told, order) or now_ns >= until_ns:
                 self._waiting.pop(client, None)
                 client.answer(said(200, told))
 
@@ -247,10 +255,6 @@ class Killing:
         if self._lock_fd is not None:
             os.close(self._lock_fd)
             self._lock_fd = None
-
-
-def _settled(told: dict[str, Any], order: Lifts) -> bool:
-    return not told["not_held"] and not (order.drain and told["running"])
 
 
 def _lock(path: str) -> int:

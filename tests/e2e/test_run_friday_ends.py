@@ -85,6 +85,12 @@ def test_a_killed_conductor_leaves_no_flag_on_and_no_load(lab: Any) -> None:
     assert code == 0, said
     code, said = friday.verb("gate", "matrix", str(friday.path))
     assert code == 2, said
+    # What it left holds the port of flags; the next drill takes it over.
+    friday.plan.write_text(friday.plan.read_text().replace("fault_s: 60", "fault_s: 3"))
+    code, said = friday.verb("run", "friday", "friday-plan.yaml", "--yes", "--runs", "others")
+    assert code == 0, said
+    assert "took over from run" in said
+    assert friday.gone_within(5) == []
 
 
 @pytest.mark.parametrize(

@@ -243,6 +243,7 @@ class _FridayDrill:
     """What a Friday drill brings to its run."""
 
     traffic = False
+    socket = "flags"
 
     def __init__(self, ready: FridayReady) -> None:
         self._ready = ready

@@ -50,6 +50,7 @@ class _Eviction:
     """What an eviction drill or a matrix brings to its run."""
 
     traffic = True
+    socket = "proxy"
 
     def __init__(self, ready: Ready) -> None:
         self._ready = ready

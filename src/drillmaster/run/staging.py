@@ -87,6 +87,10 @@ class Production(Protocol):
         """Where the injector listens, as the plan writes it, and the place of that in the plan."""
 
     @property
+    def socket(self) -> str:
+        """What the injector's control socket is called: the next run ends by it what this one leaves."""
+
+    @property
     def traffic(self) -> bool:
         """Whether users are played by the conductor's own process."""
 
@@ -153,12 +157,12 @@ async def carry_out(production: Production, options: Options, clock: Clock) -> R
 
 
 async def _clear_up(before: Live, progress: Progress) -> bool:
-    """End the proxy that an earlier run left on our port: its conductor was killed, or it still serves an agent."""
+    """End the injector that an earlier run left on our port: its conductor was killed, or it still serves an agent."""
     if started_ticks(before.pid) == before.started and before.pid != os.getpid():
         return False  # alive, and done with its lock: it is on its way out by itself
     with contextlib.suppress(InjectorLost):
         await call_control(Path(before.proxy_control), "POST", "/quit", {})
-        progress.line(f"took over from run {before.run}; its proxy was still passing through")
+        progress.line(f"took over from run {before.run}; its injector was still there, passing through")
         return True
     return False
 
@@ -179,7 +183,7 @@ async def _drill(production: Production, site: Site, lock: Lock, target_name: st
             pid=os.getpid(),
             started=started_ticks(os.getpid()) or 0,
             control=str(seats.control),
-            proxy_control=str(seats.proxy_control),
+            proxy_control=str(seats.socket(production.socket)),
             listen=site.url,
             target=target_name,
         )

@@ -163,3 +163,44 @@ def test_an_expression_that_is_not_asked_would_have_said_nothing(pieces: list[st
     for triggers, expression, *signs in screen._SHAPES:
         if not any(trigger in low for trigger in triggers) or (signs and not any(sign in low for sign in signs)):
             assert re.search(expression, text, re.ASCII) is None
+
+
+_R = "Zq81mNvXw27LpTd5Hs3KcRb9"
+_HEX = "a1b2c3d4" * 4
+
+
+@pytest.mark.parametrize(
+    ("before", "secret"),
+    [
+        ("", f"SG.{_R[:22]}.{_R}{_R[:19]}"), ("", f"pplx-{_R}"), ("", f"r8_{_R}{_R[:13]}"), ("", f"shppa_{_HEX}"),
+        ("", f"shpat_{_HEX}"),
+        ("", f"pypi-AgEIcHlwaS5vcmc{_R}"), ("", f"lin_api_{_R}"), ("", f"dapi{_HEX}"), ("", f"ntn_{_R}"), ("", f"dop_v1_{_HEX}"),
+        ("", f"hvs.{_R}"), ("", f"AGE-SECRET-KEY-1{_R.upper()}"), ("", f"NRAK-{_R.upper()}"), ("", f"dp.st.prd.{_R}"),
+        ("", f"1234567890:AA{_R}{_R[:9]}"), ("AccountKey=", f"{_R}{_R}=="),
+        ("https://hooks.zapier.com/hooks/catch/", "12345/abc9def/"),
+        ("https://maker.ifttt.com/trigger/x/with/key/", _R), ("https://hook.eu1.make.com/", _R),
+        ("https://events.pagerduty.com/integration/", f"{_HEX}/enqueue"),
+    ],
+)  # fmt: skip  # one case a piece
+def test_keys_and_webhooks_of_more_vendors_go(before: str, secret: str) -> None:
+    for text in (f"use {before}{secret} for it", f'{{"text":"{before}{secret}"}}', f"{before}{secret}\n"):
+        assert screen_text(text, keep_length=True) == text.replace(secret, "*" * len(secret))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "msg.content of sg.example", "a map of r8_x", "pypi-server and dapi", "ntn_ and lin_api_ are names", "12:AA",
+        "make.com/pricing",
+        "https://zapier.com/apps", "dp.st.x", "page 1234567890:AAbb", "the account key of the box", "pagerduty.com/docs",
+    ],
+)  # fmt: skip  # one case a piece
+def test_words_that_only_begin_so_stay(text: str) -> None:
+    assert screen_text(text) is text
+
+
+def test_every_trigger_is_looked_for_by_the_quick_no() -> None:
+    for triggers, _, *_ in screen._SHAPES:
+        for trigger in triggers:
+            near = f"https://x.{trigger}y?z@" if trigger in ("@", "?") or trigger.startswith("/") else f"x {trigger}"
+            assert screen.suspicious(near) or trigger == "private key", trigger

@@ -40,7 +40,7 @@ _PEM_CHARS = 32 * 1024  # no private key is longer; behind that a missing END hi
 _KEPT = rf"(?!{re.escape(MARK)}|\*{{3}}|\$\{{?[A-Z]|<|\{{(?:payload|nonce|id)\}}[\"'\\]|(?:null|none|true|false|undefined|nil)\b)"
 _NAMES = (
     r"(?:passwords?|passwd|passphrase|pwd|secrets?|(?<![a-z])token|[_-]token|(?:access|auth|refresh|bearer|session|id)token"
-    r"|(?:api|access|secret|private|signing|routing|auth|encryption)[_-]?keys?|authorization|credentials?|cookie)"
+    r"|(?:api|access|secret|private|signing|routing|auth|encryption|account|subscription|storage|master)[_-]?keys?|authorization|credentials?|cookie)"
 )
 _CLOSED = r"\\*[\"']?\s{0,4}"  # the quote after a name, also one escaped inside a JSON string
 _OPEN = r"\s{0,4}"
@@ -61,6 +61,16 @@ _SHAPES: tuple[tuple[tuple[str, ...], str, *tuple[str, ...]], ...] = (
     (("akia", "asia"), r"(?<![A-Za-z0-9])(?P<s>A(?:KI|SI)A[A-Z0-9]{12,}[\w-]*)"),
     (("aiza",), r"(?<![A-Za-z0-9])(?P<s>AIza[A-Za-z0-9_-]{16,})"),
     (("ya29.",), r"(?<![A-Za-z0-9])(?P<s>ya29\.[A-Za-z0-9_-]{10,})"),
+    (("sg.",), r"(?<![A-Za-z0-9])(?P<s>SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,})"),
+    (("pplx-", "r8_", "shpat_", "shpss_", "shpca_", "shppa_", "pypi-", "lin_api_", "doo_v1_", "dop_v1_", "dor_v1_", "hvs.", "nrak-",
+      "age-secret-key-1", "ntn_", "dp.st.", "dp.pt.", "dp.ct."),
+     r"(?<![A-Za-z0-9])(?P<s>(?:pplx-|r8_|shp(?:at|ss|ca|pa)_|pypi-|lin_api_|do[opr]_v1_|hvs\.|NRAK-|AGE-SECRET-KEY-1|ntn_"
+     r"|dp\.[spc]t\.)[A-Za-z0-9_-][A-Za-z0-9_.-]{11,}[A-Za-z0-9_-])"),
+    (("dapi",), r"(?<![A-Za-z0-9])(?P<s>dapi[0-9a-f]{32}[\w-]*)"),
+    ((":aa",), r"(?<![0-9])(?P<s>[0-9]{8,10}:AA[A-Za-z0-9_-]{30,})"),
+    (("zapier.com/", "make.com/", "ifttt.com/", "pagerduty.com/"),
+     r"(?i:hooks\.zapier\.com/hooks/catch/|hook\.[a-z0-9]{2,5}\.make\.com/|maker\.ifttt\.com/(?:[\w-]{1,64}/){0,4}key/"
+     r"|events\.pagerduty\.com/(?:integration|generic)/)(?P<s>[^\s\"'<>\\]+)"),
     (("whsec_",), r"(?P<s>whsec_[A-Za-z0-9+/=_-]{6,})"),
     (("eyj",), r"(?<![A-Za-z0-9])(?P<s>eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{2,}(?:\.[A-Za-z0-9_-]*){0,3})"),
     (("bearer",), rf"(?i:bearer)(?:\s{{1,4}}|%20)(?!(?i:{_PROSE})[a-z]{{0,12}}\b)(?P<s>[A-Za-z0-9._~+/=-]{{6,}})"),
@@ -93,9 +103,13 @@ _SHAPES: tuple[tuple[tuple[str, ...], str, *tuple[str, ...]], ...] = (
 # is rare in text, and looks back from there: for a trigger above there is one here, which a test checks. The field `key`
 # of our own evidence, 16 hex digits of a digest, is let by.
 _QUICK = re.compile(
-    r"k(?:[-_](?<=[sr]k.)|(?<=tok)|(?<=ook)|ia(?<=akia))|x(?:ox|app-|ai-)|z(?:(?<=thoriz)|a(?<=aiza))"
-    r"|y(?:(?<=key)(?!(?<=\"key)\": ?\"[0-9a-f]{16}\")|a29\.|j(?<=eyj))|g(?:h[opsur]_|ithub_pat_|lpat-)"
-    r"|b(?:earer|asic)|f_(?<=hf_)|m_(?<=npm_)|c(?:re[td]|_(?<=sec_))|p(?:ass|wd)"
+    r"k(?:[-_](?<=[sr]k.)|-(?<=nrak-)|(?<=tok)|(?<=ook)|ia(?<=akia)|e\.com/(?<=make\.com/))"
+    r"|x(?:ox|app-|ai-|-(?<=pplx-))|z(?:(?<=thoriz)|a(?<=aiza)|apier\.com/)"
+    r"|y(?:(?<=key)(?!(?<=\"key)\": ?\"[0-9a-f]{16}\")|a29\.|j(?<=eyj)|\.com/(?<=pagerduty\.com/))"
+    r"|g(?:h[opsur]_|ithub_pat_|lpat-|\.(?<=sg\.))"
+    r"|b(?:earer|asic)|f(?:_(?<=hf_)|ttt\.com/)|m_(?<=npm_)|c(?:re[td]|_(?<=sec_))"
+    r"|p(?:ass|wd|ypi-|i(?<=dapi)|[aspc][tsa]_(?<=shp.._)|\.[spc]t\.(?<=dp\.[spc]t\.))"
+    r"|_(?:(?<=r8_)|(?<=ntn_)|api_(?<=lin_api_)|v1_(?<=do[opr]_v1_))|v(?:s\.(?<=hvs\.))|:aa"
 )
 # With what is glued to the end of a key: behind a mark it would read as the rest of a URL.
 _PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----[^\s\"'<>\\]*")

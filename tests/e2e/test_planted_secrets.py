@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from drillmaster.transcripts.covering import cover
 from tests.e2e.replaylab import RUN, Folder, Upstream, running
 from tests.e2e.secretlab import SECRETS, find, forms, spread
 
@@ -98,3 +99,26 @@ def test_the_search_finds_what_it_looks_for(tmp_path: Path, name: str) -> None:
     pieces = "".join(json.dumps({"content": piece}) + "\n" for piece in cut(secret, 3))
     (tmp_path / "file").write_text(pieces)
     assert any(f": {name} as content joined" in one for one in find(tmp_path / "file"))
+
+
+def test_what_a_foreign_writer_left_is_not_shown_before_the_seal(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "runs")
+    said = "\n".join(sentence for _, sentence in spread())
+    lines: list[dict[str, object]] = [
+        {"seq": 0, "kind": "started"},
+        {"seq": 1, "kind": "user", "body": said, "headers": [["Authorization", f"Bearer {SECRETS['bearer']}"]]},
+        {"seq": 2, "kind": "answer", "chunks": [[n, piece] for n, piece in enumerate(cut(said, 6))]},
+        {"seq": 3, "kind": "ended", "lines": 4, "ok": True},
+    ]
+    text = "".join(
+        json.dumps({"t": "2026-12-04T16:00:01Z", "mission": "m1", "run": RUN, **line}) + "\n" for line in lines
+    )
+    (folder.transcripts / "node.ndjson").write_text(text)
+    for number, words in enumerate((["--full"], ["--json"])):
+        ran = drillmaster(["transcript", "show", RUN, "m1", *words], tmp_path)
+        assert ran.returncode == 0, ran.stderr
+        (tmp_path / f"{number}.txt").write_bytes(ran.stdout)
+        assert find(tmp_path / f"{number}.txt") == []
+    assert find(folder.transcripts) != []
+    assert cover(folder.path).covered == 2
+    assert find(folder.transcripts) == []

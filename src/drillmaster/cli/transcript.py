@@ -164,13 +164,16 @@ def show(run: Path, mission: str, full: bool, as_json: bool) -> None:
       drillmaster transcript show runs/20261204T160000Z-1a2b m171a2b
       drillmaster transcript show runs/20261204T160000Z-1a2b m171a2b --json
     """
-    from drillmaster.cli import say_json
+    import msgspec
+
     from drillmaster.errors import Exit, one_line
+    from drillmaster.transcripts.covering import cover_line
 
     run, seal, manifest = open_run(run)
     found = found_transcript(run, seal, manifest, mission)
     if as_json:
-        say_json(
+        # Of a run that is not sealed nobody has covered yet what a foreign writer left.
+        said = msgspec.json.encode(
             {
                 "mission": found.mission,
                 "run": manifest.run,
@@ -186,6 +189,7 @@ def show(run: Path, mission: str, full: bool, as_json: bool) -> None:
                 ],
             }
         )
+        click.echo(cover_line(said).decode())
     else:
         for part in found.parts:
             click.echo(one_line(f"--- {part.file}"))
@@ -225,6 +229,7 @@ def _told(one: "Entry", full: bool) -> str:
     import msgspec
 
     from drillmaster.errors import one_line
+    from drillmaster.transcripts.redacting import redact, redact_headers, redact_text
 
     fields = dict(one.fields)
     headers = fields.pop("headers", None)
@@ -233,11 +238,13 @@ def _told(one: "Entry", full: bool) -> str:
         f"{name}={value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
         for name, value in fields.items()
     ]
-    lines = [one_line(" ".join(words))]
+    lines = [one_line(redact_text(" ".join(words)))]
     if isinstance(headers, list):
-        lines += [one_line(f"    {one[0]}: {one[1]}") for one in headers if isinstance(one, list) and len(one) == 2]
+        pairs = [(str(one[0]), str(one[1])) for one in headers if isinstance(one, list) and len(one) == 2]
+        lines += [one_line(f"    {name}: {value}") for name, value in redact_headers(pairs)]
     if one.body:
-        text = one.text
+        pieces = redact([data for _, data in one.pieces] or [one.body])
+        text = b"".join(pieces).decode("utf-8", "replace")
         cut = not full and len(text) > _SHOWN_CHARS
         lines += [f"  | {one_line(line)}" for line in text[: _SHOWN_CHARS if cut else None].splitlines()]
         if cut:

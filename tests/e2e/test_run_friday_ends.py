@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -75,7 +77,7 @@ def test_a_killed_conductor_leaves_no_flag_on_and_no_load(lab: Any) -> None:
     assert row["why"] != "ordered"
     give_up_s = time.monotonic() + 30
     while time.monotonic() < give_up_s and any(
-        "drillmaster.missions" in line or "concierge" in line for _, line in friday.living()
+        "drillmaster.missions" in line or "standin concierge" in line for _, line in friday.living()
     ):
         time.sleep(0.2)
     left = [line for _, line in friday.living()]
@@ -184,3 +186,32 @@ def test_a_full_disk_switches_the_flags_off_and_keeps_what_was_written(lab: Any)
     finally:
         friday.clear()
         subprocess.run(["umount", "-l", str(runs)], check=False)
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_flags_are_switched_from_outside_only_where_the_plan_names_a_control_listener(lab: Any, outside: bool) -> None:
+    friday = lab(phases=(3, 6, 3))
+    if outside:
+        friday.plan.write_text(friday.plan.read_text() + "control: {lead: true}\n")
+    process = friday.start("--yes")
+    friday.wait_for("events/flags.jsonl", "flag_met")
+    token = (friday.folder / "state" / friday.path.name / "lead.token").read_text().strip()
+
+    def asked(bearer: str) -> int:
+        order = urllib.request.Request(f"http://127.0.0.1:{friday.flags}/enable/toolError", data=b"", method="POST")
+        order.add_header("Authorization", f"Bearer {bearer}")
+        try:
+            with urllib.request.urlopen(order, timeout=5) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    assert asked("nobodys") >= 400
+    assert (asked(token) == 200) is outside
+    code, said = friday.verb("stop")
+    assert code == 0, said
+    out, err = process.communicate(timeout=40)
+    assert process.returncode == 3, out + err
+    on = [row["flag"] for row in friday.lines("events/flags.jsonl") if row.get("state") == "on"]
+    assert ("toolError" in on) is outside
+    assert friday.gone_within(5) == []

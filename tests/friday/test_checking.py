@@ -67,10 +67,6 @@ PERMIT = {
         ({"transcripts": "t", "worker": {"cmd": ["agent"]}}, "/transcripts"),
         ({"window": {"start": "soon", "end": "later"}}, "/window/start"),
         ({"window": {"start": "2026-12-04T12:00:00Z", "end": "2026-12-04T13:00:00Z"}}, "/window"),  # not now
-        (
-            {"target": {"url": "http://staging.example.com", "permit": {**PERMIT, "max_requests": 10}}},
-            "/missions/max_missions",
-        ),
     ],
 )
 def test_what_cannot_work_is_a_problem_that_names_its_place(over: dict[str, Any], said: str) -> None:
@@ -88,6 +84,11 @@ def test_a_plan_that_makes_sense_has_no_problem() -> None:
 def test_permission_is_given_twice() -> None:
     this = plan(target={"url": "http://staging.example.com", "permit": PERMIT})
     assert any("--permit-host" in str(one) for one in looked(this).problems)
+
+
+def test_what_a_permit_allows_held_missions_is_said() -> None:
+    this = plan(target={"url": "http://staging.example.com", "permit": {**PERMIT, "max_requests": 90_000}})
+    assert "90,000 requests, 100 a second" in "\n".join(looked(this, permit_host="staging.example.com").warnings)
 
 
 def test_everything_that_is_wrong_is_found_at_once() -> None:

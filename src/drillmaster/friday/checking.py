@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from drillmaster.clock import parse_rfc3339
-from drillmaster.errors import Problem, Refused
+from drillmaster.errors import Problem
 from drillmaster.friday.flags import Registry, unknown_flag, what_is_wrong
 from drillmaster.friday.missions import Artillery, Held, Locust, MissionFile, arriving, section_problems
 from drillmaster.friday.plan import FridayPlan
@@ -146,13 +146,6 @@ def _permission(plan: FridayPlan, place: str, wall_ns: int, permit_host: str | N
         requests=missions,
         calmer="hold fewer missions, or ask the owner for more",
     )
-    if permit is not None and plan.missions.concurrent and plan.missions.max_missions > permit.max_requests:
-        yield Refused(
-            f"{place}: /missions/max_missions",
-            found=f"{plan.missions.max_missions}",
-            wanted=f"at most the permitted {permit.max_requests}: missions that are held come as fast as they are answered",
-            remedy=f"write max_missions: {permit.max_requests}",
-        )
 
 
 def _arrivals(plan: FridayPlan) -> tuple[int, float]:
@@ -210,10 +203,16 @@ def _warnings(plan: FridayPlan, files: Mapping[str, MissionFile]) -> Iterator[st
     if empty:
         yield f"nobody is named as {', '.join(empty)}: the run is stamped REHEARSAL"
     missions, per_s = _arrivals(plan)
-    if missions:
+    if per_s:
         yield (
             f"{missions:,} missions come by the clock, up to {per_s:g} a second, whatever becomes of those before: "
             f"an agent that takes 2.5 s has {per_s * 2.5:.0f} in flight then"
+        )
+    permit = plan.target.permit
+    if permit is not None and plan.missions.concurrent:
+        yield (
+            f"missions that are held come as fast as they are answered; the permit ends them at {permit.max_requests:,} requests, "
+            f"{permit.max_requests / planned_s(plan):.0f} a second over the whole drill"
         )
     entries = {flow.entry for file in files.values() for flow in file.flows}
     if files and "websocket" not in entries:

@@ -201,9 +201,11 @@ class _Course:
     async def next(self, stage: Stage) -> Turn | None:
         plan = self._plan
         if stage.state is State.BASELINE:
+            names = ", ".join(one.flag for one in plan.flags.on)
             return Turn(
                 window="w1",
-                fault=", ".join(one.flag for one in plan.flags.on),
+                fault=names,
+                told=f"flags are on: {names}",
                 rules=plan.flags.on,
                 fault_s=plan.phases.fault_s,
                 recovery_s=plan.phases.recovery_s,

@@ -1,6 +1,7 @@
 """Artillery profiles as missions, and by line what is refused."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from drillmaster.adapters.drill.artillery import Translated, phases_of, translat
 from drillmaster.errors import Problem
 from drillmaster.friday.missions import Arrivals, Choice, Integer, Table, Text, Uuid, arriving
 from drillmaster.missions.flows import MissionPlans, recorded
+from drillmaster.strict import load
 
 _LAUNCH = """\
 config:
@@ -194,3 +196,36 @@ def test_phases_alone_are_read_of_a_profile_that_is_not_translated() -> None:
 def test_a_ramp_brings_its_seconds_times_its_mean_rate(rate: int, to: int, seconds: int) -> None:
     text = _LAUNCH.replace("50", str(rate)).replace("200", str(to), 1).replace("900", str(seconds), 1)
     assert abs(arriving(phases_of(text.encode(), place="a")) - seconds * (rate + to) / 2) <= 0.5
+
+
+_ANYTHING = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-5, 10**6),
+    st.floats(0, 10, allow_nan=False),
+    st.sampled_from(["", "{{", "{{ }}", "{{ $uuid }}", "{{ x", "15m", "/a b", "http://[", "$.a[0]", "1-3", "\x7f"]),
+    st.lists(st.just("x"), max_size=2),
+    st.dictionaries(st.sampled_from(["url", "json", "x", "loop"]), st.just(1), max_size=2),
+)
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for name, one in inner for place in _places(one, (*path, name)))]
+
+
+@given(data=st.data(), value=_ANYTHING)
+def test_whatever_stands_in_a_profile_is_translated_or_refused(data: st.DataObject, value: Any) -> None:
+    profile = load(_WHOLE.encode(), place="a", fmt="yaml")
+    *path, last = data.draw(st.sampled_from(_places(profile)[1:]))
+    at = profile
+    for step in path:
+        at = at[step]
+    at[last] = value
+    try:
+        found = translate(json.dumps(profile).encode(), place="artillery.yml", read=lambda name: _CSV)
+    except Problem as refused:
+        assert str(refused).startswith("artillery.yml")
+    else:
+        assert arriving(found.arrivals) >= 0
+        MissionPlans(found.missions, nth_load=0, seed=1, run="r-ab12", time_limit_s=9, environ=None).draw(1)

@@ -375,7 +375,8 @@ class _Flow:
         request = profile.table(said, path, _REQUEST, "a request")
         url = self._filled(profile.text(request.get("url"), (*path, "url"), "url"), (*path, "url"), loop)
         url = self._within(url, (*path, "url"))
-        query = self._filled(request.get("qs", {}), (*path, "qs"), loop)
+        said_query = _texts(profile, request.get("qs", {}), (*path, "qs"), "qs")
+        query = self._filled(said_query, (*path, "qs"), loop)
         if query:
             pairs = "&".join(f"{quote(name, safe='')}={_query(value)}" for name, value in query.items())
             url += ("&" if "?" in url else "?") + pairs
@@ -406,7 +407,10 @@ class _Flow:
         """The path of a URL that may be written whole. Raises Problem for another host."""
         if url.startswith("/"):
             return url
-        parts, own = urlsplit(url), urlsplit(self._target)
+        try:
+            parts, own = urlsplit(url), urlsplit(self._target)
+        except ValueError as error:
+            raise self._profile.refuse(path, f"{url}: {error}"[:80], "a path", "write it as /agent/mission") from None
         if parts.scheme and (parts.scheme, parts.netloc) != (own.scheme, own.netloc):
             raise self._profile.refuse(
                 path, f"another host, {parts.netloc}"[:80], "the target's", "write the path alone"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from drillmaster.errors import Problem
-from drillmaster.intake.git import NEAR_COMMITS, Repository
+from drillmaster.intake.git import NEAR_COMMITS, NEAR_FOLDERS, Repository, _raw
 from tests.e2e.repolab import Repo
 
 pytestmark = [pytest.mark.e2e, pytest.mark.needs("git")]
@@ -86,6 +86,32 @@ def test_where_two_lines_parted_is_what_git_says(repo: Repo) -> None:
     for base in (*marks, side, tip):
         for head in (marks[0], marks[4], marks[-1], side, tip):
             assert there.merge_base(base, head) == repo.git("merge-base", "--all", base, head)
+
+
+def test_what_differs_is_what_git_says(repo: Repo) -> None:
+    """Content, modes, kinds, a file that became a folder and back, names that sort oddly, an empty tree, and many folders."""
+    far = {f"far/{n}/x.txt": "1" for n in range(NEAR_FOLDERS + 4)}
+    repo.commit({"a": "1", "d/x": "1", "d/y/z": "1", "a-b": "1", "a.b": "1", "run.sh": "1", "same/k": "1", **far})
+    (repo.path / "run.sh").chmod(0o755)
+    (repo.path / "to").symlink_to("a-b")
+    repo.commit({"a.b": "2"})
+    repo.write({"a": None, "d/x": None, "d/y/z": None, "to": None})
+    (repo.path / "d/y").rmdir()
+    (repo.path / "d").rmdir()
+    repo.commit({"a/x/y": "1", "d": "1", "to": "now a file", "\u00fc\n\t": "1"})
+    link = repo.git("rev-parse", "HEAD")
+    repo.git("update-index", "--add", "--cacheinfo", f"160000,{link},module")
+    repo.git("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "commit", "-q", "-m", "a submodule")
+    repo.commit(dict.fromkeys(far, "2"))
+    marks = [*repo.git("rev-list", "HEAD").split(), "4b825dc642cb6eb9a060e54bf8d69288fbee4904"]
+    there = Repository.at(repo.path)
+    for base in marks:
+        for head in marks:
+            options = ("--raw", "-z", "-r", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
+            said = there._must("diff-tree", *options, base, head)
+            assert there.changed(base, head) == tuple(_raw(said))
+    newest, before, earlier = (f"{mark}^{{tree}}" for mark in marks[:3])
+    assert there._differing(before, newest) is None and there._differing(earlier, before)
 
 
 def test_names_are_whole_whatever_they_hold_and_a_rename_is_two(repo: Repo) -> None:

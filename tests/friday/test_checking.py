@@ -10,7 +10,7 @@ from drillmaster.clock import parse_rfc3339
 from drillmaster.errors import Problem
 from drillmaster.friday.checking import LEAST_PHASE_S, check, compress, fitting_factor, planned_s
 from drillmaster.friday.flags import load_registry
-from drillmaster.friday.missions import read_missions
+from drillmaster.friday.missions import Held, read_missions
 from drillmaster.friday.plan import FridayPlan
 from drillmaster.sanity import Sanity
 from drillmaster.strict import as_type
@@ -122,11 +122,14 @@ def test_what_should_not_be_is_said() -> None:
     assert "nobody gives up before they are off" in said
 
 
-def test_phases_are_divided_and_nothing_else() -> None:
+def test_phases_and_the_ramp_are_divided_and_nothing_else() -> None:
     this = plan(kill={"capability": "refund", "for_s": 10})
     shorter = compress(this, 10)
     assert msgspec.structs.astuple(shorter.phases) == (30, 30, 30)
-    assert shorter.missions == this.missions
+    assert compress(shorter, 0.1).missions == this.missions
+    [load], [was] = shorter.missions.loads, this.missions.loads
+    assert isinstance(load, Held) and isinstance(was, Held)
+    assert load.ramp_s == was.ramp_s / 10  # 20 s of 33 in which few are in flight would make each row of a load void
     assert planned_s(shorter) == 100
     assert planned_s(this) == 910
 
@@ -136,6 +139,7 @@ def test_phases_are_divided_and_nothing_else() -> None:
     [
         ((300, 300, 300), None, 300 / LEAST_PHASE_S),
         ((300, 300, 300), 60.0, 9.0),  # 600 s listened, 65 wanted: 9.23, in quarters
+        ((300, 300, 300), 50.0, 10.75),  # 10.9
         ((20, 20, 20), 60.0, 1.0),  # there is no room
     ],
 )

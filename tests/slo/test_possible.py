@@ -52,6 +52,11 @@ def test_a_plan_that_can_answer_every_row_is_told_nothing() -> None:
         ),
         ({"flags": GOOD["flags"][:1]}, "detector-time", "refundError is not among the plan's flags"),
         ({"in_flight": 10}, "mission-latency", "the plan holds 10 in flight, and the row asks for 20"),
+        (
+            {"in_flight": 20, "ramped": 20 * 20 / 2, "seconds": {"all": 110, "baseline": 33}},
+            "mission-latency",
+            "with its ramp 18 are in flight on average over all, and it takes 95% of 20: shorten ramp_s",
+        ),
         ({"missions": {"all": 50}}, "mission-latency", "50 missions are expected in all, and it takes 59"),
         ({"missions": {"chaos": 298}}, "tool-success", "298 missions are expected in chaos, and it takes 299"),
         ({"listen_s": 30}, "detector-time", "less than < 60 s"),

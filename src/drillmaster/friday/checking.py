@@ -68,8 +68,12 @@ def planned_s(plan: FridayPlan) -> float:
 
 
 def compress(plan: FridayPlan, factor: float) -> FridayPlan:
-    """Divide the phases. What is judged in seconds, how long a mission waits, and how many are in flight stay as they are."""
+    """Divide the phases, and in how long the first missions are begun. Limits, a mission's time and what is in flight stay."""
     phases = plan.phases
+    loads = tuple(
+        msgspec.structs.replace(load, ramp_s=load.ramp_s / factor) if isinstance(load, Held) else load
+        for load in plan.missions.loads
+    )
     return msgspec.structs.replace(
         plan,
         phases=Phases(
@@ -77,6 +81,7 @@ def compress(plan: FridayPlan, factor: float) -> FridayPlan:
             fault_s=phases.fault_s / factor,
             recovery_s=phases.recovery_s / factor,
         ),
+        missions=msgspec.structs.replace(plan.missions, loads=loads),
     )
 
 

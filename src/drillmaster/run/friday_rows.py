@@ -5,7 +5,9 @@ from pathlib import Path
 
 import msgspec
 
+from drillmaster.friday.checking import planned_s
 from drillmaster.friday.flags import Registry, expected_success
+from drillmaster.friday.missions import Held
 from drillmaster.friday.plan import Alerting, FridayPlan
 from drillmaster.fridays import FlagOn
 from drillmaster.intake.alerting import read_facts
@@ -30,6 +32,8 @@ def rows_said(
     planned = Planned(
         flags=flags,
         in_flight=plan.missions.concurrent or None,
+        ramped=sum((load.concurrent or 0) * load.ramp_s / 2 for load in plan.missions.loads if isinstance(load, Held)),
+        seconds={"all": planned_s(plan), "baseline": phases.baseline_s},
         websocket="websocket" in understood.entries if understood.entries else None,
         attempts=plan.tool_attempts,
         listen_s=phases.fault_s + phases.recovery_s,

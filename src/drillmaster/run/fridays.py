@@ -113,7 +113,7 @@ def prepare_friday(
         phases = plan.phases
         said.append(
             f"compressed {factor:g}x: baseline {phases.baseline_s:.3g} s, flags {phases.fault_s:.3g} s, recovery "
-            f"{phases.recovery_s:.3g} s; as many missions in flight, and every limit as it is"
+            f"{phases.recovery_s:.3g} s; the ramp as well; as many missions in flight, and every limit as it is"
         )
     understood = read_loads(plan.missions, beside, place=place, environ=environ)
     files = {load.source: load.missions for load in understood.loads if hasattr(load, "missions")}

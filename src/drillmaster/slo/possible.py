@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from drillmaster.fridays import FlagOn
+from drillmaster.gates._matrix_probes import HELD
 from drillmaster.gates._matrix_probes import impossible as by_flags
 from drillmaster.gates._matrix_rows import ChaosProbe, KillProbe, LoadProbe, Row
 from drillmaster.interviews import QUANTILES
@@ -19,6 +20,10 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
 
     flags: Sequence[FlagOn] = ()
     in_flight: int | None = None
+    ramped: float = 0.0
+    """Mission-seconds that are missing of `in_flight` while the first missions are begun."""
+    seconds: Mapping[str, float] = {}
+    """How long each window is."""
     missions: Mapping[str, float] = {}
     """How many are expected in each window: `all`, `baseline`, `chaos`, `recovery`."""
     websocket: bool | None = None
@@ -60,6 +65,13 @@ def _by_load(row: Row, planned: Planned) -> Iterator[str]:
         wanted, held = row.probe.in_flight, planned.in_flight
         if held is not None and held < wanted:
             yield f"the plan holds {held} in flight, and the row asks for {wanted}"
+        elif held is not None and row.window in ("all", "baseline") and row.window in planned.seconds:
+            mean = held - planned.ramped / planned.seconds[row.window]
+            if mean < HELD * wanted:
+                yield (
+                    f"with its ramp {max(mean, 0.0):.0f} are in flight on average over {row.window}, and it takes "
+                    f"{HELD:.0%} of {wanted}: shorten ramp_s, or compress less"
+                )
     if row.entry == "websocket" and planned.websocket is False:
         yield "no mission of the plan goes by WebSocket"
     least = objective.least_n

@@ -272,3 +272,9 @@ def test_evidence_that_is_taken_away_never_makes_a_pass_of_what_is_none(data: st
     names = data.draw(st.lists(st.sampled_from(sorted(empties)), min_size=1, unique=True))
     told = verdict(_with(GOOD, **{name: empties[name] for name in names}))
     assert told.status != "pass" or names == ["phases"]
+
+
+def test_a_mission_that_was_sent_late_waited_from_when_it_was_due() -> None:
+    late = missions(sent_s=[at + 1.0 for at in GOOD.missions.due_s], end_s=[at + 2.6 for at in GOOD.missions.due_s])
+    told = row(late, LATENCY)
+    assert (told.status, isinstance(told.observed, Exact)) == ("fail", True)

@@ -13,7 +13,7 @@ import httpx
 import openai
 import pytest
 
-from tests.e2e.replaylab import WORDS, Folder, Upstream, running
+from tests.e2e.replaylab import RUN, WORDS, Folder, Upstream, running
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
@@ -272,3 +272,36 @@ def test_an_agent_that_is_not_there_is_the_difference(recorded: Path) -> None:
     told = said(ran)
     assert (ran.returncode, told["difference"]["what"], told["difference"]["now"]) == (1, "status", "none")
     assert "ConnectionRefusedError" in told["trouble"][0]
+
+
+@pytest.mark.parametrize(
+    ("words", "where"),
+    [
+        (["I will refund", " order #17."], None),
+        (["I will not refund", " order #17."], "/choices/0/delta/content, word 3"),
+    ],
+)
+def test_an_answer_that_streams_is_compared_as_a_whole(
+    tmp_path: Path, upstream: Upstream, words: list[str], where: str | None
+) -> None:
+    folder = Folder(tmp_path / "runs")
+    folder.events.write("mission_started", mission="m5aaaa", flow="f", entry="http", due_ns=0, slot=0)
+    name = f"chatcmpl-{uuid.uuid4().hex}"
+    deltas: list[dict[str, Any]] = [{"index": 0, "delta": {"content": word}, "finish_reason": None} for word in words]
+    deltas.append({"index": 0, "delta": {}, "finish_reason": "stop"})
+    events = [f"data: {json.dumps({'id': name, 'choices': [one]})}\n\n" for one in deltas] + ["data: [DONE]\n\n"]
+    lines: list[dict[str, Any]] = [
+        {"kind": "started", "entry": "http"},
+        {"kind": "user", "method": "POST", "url": "/agent/stream?key=****", "body": '{"q":"Refund order #17"}'},
+        {"kind": "answer", "status": 200, "chunks": [[n * 10, event] for n, event in enumerate(events)]},
+        {"kind": "ended", "lines": 4, "ok": True},
+    ]
+    said_ = [
+        {"t": "2026-12-04T16:00:01Z", "mission": "m5aaaa", "run": RUN, "seq": n, **line} for n, line in enumerate(lines)
+    ]
+    (folder.transcripts / "other.ndjson").write_text("".join(json.dumps(line) + "\n" for line in said_))
+    folder.seal()
+    ran = drillmaster("replay", "m5aaaa", "--url", upstream.url, "--json", cwd=tmp_path)
+    found = said(ran)["difference"]
+    assert (ran.returncode, found and found["where"]) == (0 if where is None else 1, where)
+    assert upstream.asked == ["/agent/stream?key=****"]

@@ -176,7 +176,7 @@ def difference(recorded: Any, now: Any, where: str = "") -> tuple[str, str, str]
     """Name the first place where two normal values differ, and what is on each side; None where they are the same."""
     if isinstance(recorded, dict) and isinstance(now, dict):
         for name in [*recorded, *(name for name in now if name not in recorded)]:
-            at = f"{where}/{name}"
+            at = where + name if name.startswith("/") else f"{where}/{name}"  # a folded stream's names are pointers
             if name not in now:
                 return at, _shown(recorded[name]), "nothing"
             if name not in recorded:

@@ -278,3 +278,9 @@ def test_a_mission_that_was_sent_late_waited_from_when_it_was_due() -> None:
     late = missions(sent_s=[at + 1.0 for at in GOOD.missions.due_s], end_s=[at + 2.6 for at in GOOD.missions.due_s])
     told = row(late, LATENCY)
     assert (told.status, isinstance(told.observed, Exact)) == ("fail", True)
+
+
+def test_a_lower_severity_is_a_breach_however_short_anybody_listened() -> None:
+    lower = _with(GOOD.alerts[0], severity="sev3")
+    told = row(_with(GOOD, alerts=(lower,), end_s=150.0), BY_ID["detector-time"])
+    assert (told.status, told.observed) == ("fail", AtLeast(50.0))

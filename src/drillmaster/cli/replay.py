@@ -253,6 +253,8 @@ def _ask(
             remedy="have the worker record `user` (docs/howto/replay-a-mission.md)",
         )
     permitted = _permitted(url, manifest, permit_host, len(recorded), timeout_s)
+    if any(b"***" in one.body for one in recorded):
+        click.echo("warning: what was covered as a secret in a message is sent as it is recorded: ***", err=True)
     again = f"{found.mission[:30]}-r{secrets.token_hex(2)}"
     extra = _headers(headers, os.environ)
     answered = list(

@@ -105,6 +105,22 @@ def test_a_run_without_alerts_or_transcripts_says_so() -> None:
     assert 'id="sample"' not in page(verdict, view)
 
 
+def test_a_worker_saw_the_flags_so_long_after_the_injection_and_not_after_the_start() -> None:
+    injected_s = GOOD.chaos[0].injected_s
+    assert injected_s > 1
+    first = msgspec.structs.replace(GOOD.sights[0], seen_s=injected_s + 0.25)
+    _, view = shown(msgspec.structs.replace(GOOD, sights=(first, msgspec.structs.replace(first, seen_s=None))))
+    assert [after for _, after, _ in view.workers] == ["0.25 s", "never"]
+
+
+def test_a_load_that_was_not_held_is_told_apart_from_a_probe_that_did_not_run() -> None:
+    verdict, view = shown(msgspec.structs.replace(GOOD, held=msgspec.structs.replace(GOOD.held, mean=[0.5] * 300)))
+    text = card(verdict, view)
+    assert "nothing: its load was not held" in text
+    assert "shorter ramp_s" in page(verdict, view)
+    assert "its probe did not run" not in text
+
+
 def test_a_stopped_run_is_headed_partial() -> None:
     seen = msgspec.structs.replace(GOOD, ended="aborted", ended_why="SIGTERM: somebody ended the drill")
     assert "This run is partial" in page(*shown(seen))

@@ -18,6 +18,7 @@ __all__ = ["judge_row"]
 _CONFIDENCE = 0.95
 _SHOWN = 3
 _RUN = "drillmaster run friday"
+_HOLD = "have the plan hold as many for all of that window, by a shorter ramp_s, a longer phase or more of them"
 
 
 class _Said(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,13 +35,14 @@ def judge_row(row: Row, seen: Friday, rows: Sequence[Row]) -> Check:
     """Judge one row on its own window and probe."""
     objective = row.asks
     missing = void(row, seen)
+    unheld = len(missing) == 1 and missing[0].startswith("VOID")
     if missing:
         said = _Said(
             status="refused",
-            observed=Absent("its probe did not run"),
+            observed=Absent("its load was not held" if unheld else "its probe did not run"),
             text="not measured",
             why="; ".join(missing),
-            remedy=f"have the plan run its probe, then: {_RUN}",
+            remedy=f"{_HOLD if unheld else 'have the plan run its probe'}, then: {_RUN}",
         )
     else:
         said = _MEASURES[row.measure](row, objective, seen)

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from drillmaster.fridays import CUT, FAILED, OK, OPEN, UNSENT, Friday
+from drillmaster.fridays import CUT, FAILED, OK, OPEN, UNSENT, Friday, Sight
 from drillmaster.gates._matrix_rows import Row
 from drillmaster.reports import measure, quantity
 from drillmaster.verdict import Absent, AtLeast, AtMost, Check, Exact, Measure, Status, Verdict
@@ -159,7 +159,7 @@ def friday_view(
         workers=tuple(
             (
                 one.worker,
-                "never" if one.seen_s is None else f"{one.seen_s:.2f} s",
+                _seen_after(seen, one),
                 ", ".join(f"{flag} {n}" for flag, n in one.met.items()) or "none",
             )
             for one in seen.sights
@@ -171,6 +171,14 @@ def friday_view(
         gate_command=gate_command,
         owners=owners,
     )
+
+
+def _seen_after(seen: Friday, sight: Sight) -> str:
+    """From the injection until this worker held its flags."""
+    injected_s = next((one.injected_s for one in seen.chaos if one.id == sight.window), None)
+    if sight.seen_s is None:
+        return "never"
+    return f"{sight.seen_s - injected_s:.2f} s" if injected_s is not None else "of no injection"
 
 
 def _row(row: Row, check: Check | None) -> RowView:

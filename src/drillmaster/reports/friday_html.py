@@ -147,7 +147,7 @@ def _missions(view: FridayView, shown: Sequence[MissionDot]) -> str:
         x_end=view.end_s - view.begin_s,
         title="Latency of missions over time",
         description="Each mark is a mission, where it was due; upwards how long it took.",
-        lane="without a latency",
+        lane="no time",
         y_title="latency",
         bands=_bands(view),
         rules=_rules(view),

@@ -179,7 +179,8 @@ SHAPES: dict[str, tuple[str, str, tuple[tuple[str, str], ...]]] = {
         "[event by event](events.md)), `worker.log` (what the agent printed, secrets screened), `proxy.log` (trouble of the "
         "proxy), of an interview `samples*.bin` (one record a call) and `gaps*.bin` (times between the words of streams), "
         "`seal.json`, and behind the seal `verdict.json`, `card.md` and `report.html`, of an interview `thresholds/`, "
-        "of a fault matrix `matrix.html`. "
+        "of a fault matrix `matrix.html`. A Friday drill's holds `flags.yaml`, `missions.json` (the flows as they were run), "
+        "`payloads.ndjson` (what each mission asked) and `transcripts/` too, and the drill matrix as `policy.yaml`. "
         "What a seal [cannot show](../why/what-a-seal-cannot-show.md).",
         (
             ("manifest.json", "drillmaster.evidence:Manifest"),

@@ -27,6 +27,7 @@ from drillmaster.errors import Exit
 from drillmaster.intake.friday import judge_friday
 from drillmaster.intake.friday_pages import friday_pages
 from drillmaster.intake.verdicts import keep
+from drillmaster.scaffold.friday import flags_file, missions_file
 from drillmaster.standins import Told, arm, disarm
 from drillmaster.standins.agent import SWITCH
 from drillmaster.standins.concierge import concierge_class
@@ -188,6 +189,7 @@ def _files() -> Iterator[Path]:
         for name, called in (("plan.yaml", "friday-plan.yaml"), ("matrix.yaml", "drill-matrix.yaml")):
             text = string.Template((kit / "demo" / name).read_text(encoding="utf-8")).substitute(values)
             (folder / called).write_text(text, encoding="utf-8")
-        for name in ("flags.yaml", "missions.yaml"):
-            (folder / name).write_text((kit / name).read_text(encoding="utf-8"), encoding="utf-8")
+        flags = flags_file(service="escalation-concierge", today=datetime.now(UTC).date())
+        for name, text in (("flags.yaml", flags), ("missions.yaml", missions_file())):
+            (folder / name).write_text(text, encoding="utf-8")
         yield folder / "friday-plan.yaml"

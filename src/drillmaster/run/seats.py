@@ -68,6 +68,7 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
     """Start time of that process in clock ticks since boot (/proc/PID/stat)."""
     control: str
     proxy_control: str
+    """The control socket of its injector, whatever that is."""
     listen: str
     target: str
 

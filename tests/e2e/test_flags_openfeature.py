@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,21 @@ for (const [flag, targetingKey] of JSON.parse(process.argv[2])) {
   told.push({ value, reason, variant, errorCode, kind: flagMetadata?.kind });
 }
 console.log(JSON.stringify(told));
+await OpenFeature.close();
+"""
+NODE_WORKER = """
+import { createInterface } from "node:readline";
+import { OpenFeature } from "@openfeature/server-sdk";
+import { ChaosProvider } from "./provider.mjs";
+
+await OpenFeature.setProviderAndWait(new ChaosProvider());
+const client = OpenFeature.getClient();
+for await (const line of createInterface({ input: process.stdin })) {
+  const [type, flag, targetingKey] = JSON.parse(line);
+  const told = await client[`get${type}Details`](flag, type === "Boolean" ? false : 3, { targetingKey });
+  const { value, variant, errorCode, flagMetadata } = told;
+  console.log(JSON.stringify({ value, variant, errorCode, kind: flagMetadata.kind }));
+}
 await OpenFeature.close();
 """
 
@@ -123,11 +139,72 @@ def test_the_node_sdk_reads_the_same(short_dir: Path, packages: Path) -> None:
     ]
 
 
+@pytest.mark.needs("node", "npm")
+def test_the_pages_provider_in_node_decides_in_the_process_and_is_a_worker(short_dir: Path, packages: Path) -> None:
+    """The two files that the page prints, under the SDK of npm: kills in under a second, chaos no longer than the lease."""
+    _write_blocks(packages, "flags.mjs", "provider.mjs")
+    with lab(short_dir) as server:
+        argv = [str(find_program("node")), "worker.mjs"]
+        (packages / "worker.mjs").write_text(NODE_WORKER)
+        env = {"PATH": "/usr/bin:/bin", "CHAOS_URL": server.url, "CHAOS_TOKEN": TOKENS["read"]}
+        with subprocess.Popen(
+            argv, cwd=packages, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as node:
+            assert node.stdin is not None
+            assert node.stdout is not None
+            stdin, stdout = node.stdin, node.stdout
+
+            def ask(flag: str, mission: str = "m1", kind: str = "Boolean") -> Any:
+                stdin.write(json.dumps([kind, flag, mission]) + "\n")
+                stdin.flush()
+                return json.loads(stdout.readline())
+
+            assert ask("tenfold") == {"value": False, "variant": "off", "kind": "wrong-answer"}
+            assert ask("nosuch") == {"value": False, "errorCode": "FLAG_NOT_FOUND"}
+            assert ask("refund", kind="Number")["errorCode"] == "TYPE_MISMATCH"
+            server.enable("toolError", first=1)
+            until(lambda: ask("toolError", "m2")["value"], what="the flag")
+            assert [ask("toolError", "m3")["value"] for _ in range(3)] == [True, False, False]  # the retry recovers
+            told = server.kill("refund", wait_s=5)[1]
+            assert (len(told["held_by"]), told["not_held"]) == (1, [])
+            assert told["seconds"] < 1
+            assert ask("refund") == {"value": True, "variant": "on", "kind": "kill"}
+            server.enable("tenfold")
+            until(lambda: ask("tenfold")["value"], what="the flag")
+            server.signal(signal.SIGKILL)
+            gone_s = time.monotonic()
+            until(lambda: not ask("tenfold")["value"], what="the end of the chaos")
+            assert time.monotonic() - gone_s < 2.5  # the lease, and no longer
+            assert ask("refund")["value"] is True  # kills stay
+            server.start()
+            until(
+                lambda: any(one["pid"] == node.pid for one in server.get("/workers")[1]["workers"]), what="the worker"
+            )
+            assert ask("tenfold")["value"] is False
+            stdin.close()
+            assert node.wait(timeout=10) == 0
+        met = {line["flag"]: line["n"] for line in server.lines("flag_met")}
+    assert (met["refund"], met["toolError"]) == (2, 2)
+
+
+@pytest.mark.needs("node", "npm")
+def test_the_pages_provider_in_node_leaves_the_default_where_no_server_answers(short_dir: Path, packages: Path) -> None:
+    _write_blocks(packages, "flags.mjs", "provider.mjs")
+    ask = """
+import { OpenFeature } from "@openfeature/server-sdk";
+import { ChaosProvider } from "./provider.mjs";
+await OpenFeature.setProviderAndWait(new ChaosProvider());
+const { value, errorCode } = await OpenFeature.getClient().getBooleanDetails("refund", true);
+console.log(JSON.stringify([value, errorCode]));
+await OpenFeature.close();
+"""
+    assert _node(packages, "alone.mjs", ask, CHAOS_URL="http://127.0.0.1:9") == [True, "PROVIDER_NOT_READY"]
+
+
 @pytest.mark.needs("node")
 def test_the_pages_example_in_node_meets_what_python_meets(short_dir: Path) -> None:
     """The file that the page prints, with no package at all."""
-    (block,) = re.findall(r"```js\n(// flags\.mjs\n.*?)```", PAGE.read_text("utf-8"), re.S)
-    (short_dir / "flags.mjs").write_text(block)
+    _write_blocks(short_dir, "flags.mjs")
     ask = """
 import { start, runTool } from "./flags.mjs";
 const realTool = async (amount) => ({ amount });
@@ -161,8 +238,7 @@ flags.stop();
 
 @pytest.mark.needs("node")
 def test_the_pages_example_is_killed_where_it_starts_without_its_server(short_dir: Path) -> None:
-    (block,) = re.findall(r"```js\n(// flags\.mjs\n.*?)```", PAGE.read_text("utf-8"), re.S)
-    (short_dir / "flags.mjs").write_text(block)
+    _write_blocks(short_dir, "flags.mjs")
     ask = """
 import { start, runTool } from "./flags.mjs";
 const flags = await start(["toolError"], { capability: "refund" });
@@ -170,6 +246,13 @@ try { await runTool(flags, async () => 1, []); console.log('"ran"'); } catch (er
 flags.stop();
 """
     assert _node(short_dir, "ask.mjs", ask, CHAOS_URL="http://127.0.0.1:9") == "Killed"
+
+
+def _write_blocks(folder: Path, *names: str) -> None:
+    """The files that the page prints."""
+    for name in names:
+        (block,) = re.findall(rf"```js\n(// {re.escape(name)}\n.*?)```", PAGE.read_text("utf-8"), re.S)
+        (folder / name).write_text(block)
 
 
 def _node(folder: Path, name: str, program: str, *words: str, **env: str) -> Any:

@@ -51,6 +51,7 @@ def test_the_drivers_own_count_is_taken_where_it_covers_the_time() -> None:
     ("more", "wanted"),
     [
         ({"refused": 0}, "no call of refund was refused"),
+        ({"refused": 0, "ran": 40, "last_end_s": 19.9}, AtLeast(9.9, n=40)),
         ({"refused": 3}, Exact(0.0, n=3)),
         ({"refused": 3, "ran": 2, "last_end_s": 10.7}, Exact(0.7, n=5)),
         ({"refused": 3, "drained_s": {"a": 0.4, "b": 0.9}}, Exact(0.9, n=3)),

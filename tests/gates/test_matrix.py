@@ -173,6 +173,17 @@ def test_several_kills_are_judged_by_the_worst() -> None:
     assert (told.status, told.observed) == ("fail", Exact(2.5, n=5))
 
 
+def test_a_kill_that_no_call_heeded_breaks_the_row_and_one_that_nothing_met_says_nothing() -> None:
+    def after(last_end_s: float) -> Check:
+        kill = _with(GOOD.kills[0], last_end_s=GOOD.kills[0].killed_s + last_end_s, refused=0, ran=40)
+        return row(_with(GOOD, kills=(kill,)), BY_ID["kill-switch"])
+
+    ignored = after(9.5)
+    assert (ignored.status, ignored.observed) == ("fail", AtLeast(9.5, n=40))
+    assert "40 calls ran on, and none was refused" in ignored.why
+    assert after(0.05).status == "refused"  # they may have been under way: nobody called it behind the kill
+
+
 def test_a_worker_that_never_said_that_it_holds_the_kill_breaks_it() -> None:
     kill = _with(GOOD.kills[0], drained_s={"a": 0.2}, undrained=("b",))
     told = row(_with(GOOD, kills=(kill,)), BY_ID["kill-switch"])
@@ -284,3 +295,20 @@ def test_a_lower_severity_is_a_breach_however_short_anybody_listened() -> None:
     lower = _with(GOOD.alerts[0], severity="sev3")
     told = row(_with(GOOD, alerts=(lower,), end_s=150.0), BY_ID["detector-time"])
     assert (told.status, told.observed) == ("fail", AtLeast(50.0))
+
+
+def test_a_flag_that_somebody_switched_off_in_its_window_judges_no_row() -> None:
+    chaos = _with(GOOD.chaos[0], off_s={"toolTimeout": 103.0})
+    for id in ("tool-success",):
+        said = row(_with(GOOD, chaos=(chaos,)), BY_ID[id])
+        assert said.status == "refused"
+        assert "was on for 3 s of 100 s" in (said.why or "")
+    in_time = _with(GOOD.chaos[0], off_s={"toolTimeout": 199.9})
+    assert row(_with(GOOD, chaos=(in_time,)), BY_ID["tool-success"]).status == "pass"
+
+
+def test_calls_that_flags_made_fail_and_no_worker_tells_of_judge_no_row() -> None:
+    told = tuple(_with(one, outcome="ok", attempts=one.calls, recovered=0) for one in GOOD.tools.missions)
+    said = row(_with(GOOD, tools=_with(GOOD.tools, missions=told)), BY_ID["tool-success"])
+    assert said.status == "refused"
+    assert "workers tell of 0 attempts" in (said.why or "")

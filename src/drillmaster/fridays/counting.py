@@ -137,7 +137,12 @@ def _ordered(one: MissionTools, kill: "Killed", wall0_ns: int) -> bool:
 
 
 def kill(one: "Killed") -> Measure:
-    """How long a kill took, in seconds: until the last call that ran was over, and each worker held it."""
+    """How long a kill took, in seconds: until the last call that ran was over, and each worker held it.
+
+    Where nothing was refused, it took at least as long as calls ran on, and nobody knows whether it ever came.
+    """
+    if not one.refused and one.ran and one.last_end_s is not None:
+        return AtLeast(max(one.last_end_s - one.killed_s, 0.0), n=one.ran)
     if not one.refused:
         return Absent(f"no call of {one.capability} was refused after the kill: nothing called it, or nothing refused")
     if one.drained_s and one.undrained:

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from drillmaster.fridays import FAILED, OK, Friday
+from drillmaster.fridays import FAILED, OK, Friday, Killed
 from drillmaster.fridays.counting import kill, ratio
-from drillmaster.gates._matrix_probes import HELD, void
+from drillmaster.gates._matrix_probes import FAILING, HELD, void
 from drillmaster.gates._matrix_rows import ChaosProbe, KillProbe, LoadProbe, Objective, Row, TranscriptsProbe, compare
 from drillmaster.interviews import QUANTILES
 from drillmaster.stats import block_bound, blocks_for_bound, order_bound, quantile, rate_bound, samples_for_bound
@@ -17,6 +17,8 @@ __all__ = ["judge_row"]
 
 _CONFIDENCE = 0.95
 _SHOWN = 3
+_TOLD = 0.25
+"""Of the calls that flags made fail, so many at least stand in the workers' lines: one attempt may meet two flags, or be cut."""
 _RUN = "drillmaster run friday"
 _HOLD = "have the plan hold as many for all of that window, by a shorter ramp_s, a longer phase or more of them"
 
@@ -273,7 +275,30 @@ def _tools(row: Row, objective: Objective, seen: Friday) -> _Said:
             why=f"{unread:,} lines of workers cannot be read, and each may be a call that failed",
             remedy="have workers write whole lines, and run again: docs/howto/write-a-timeline.md",
         )
+    met, told = _met_and_told(row, seen)
+    if said.status == "pass" and told < _TOLD * met:
+        return msgspec.structs.replace(
+            said,
+            status="refused",
+            why=f"flags made {met:,} calls fail, and workers tell of {told:,} attempts that did: attempts are not written down",
+            remedy="have every worker write down each attempt: docs/howto/count-retries.md",
+        )
     return said
+
+
+def _met_and_told(row: Row, seen: Friday) -> tuple[int, int]:
+    """How many calls the row's flags made fail, by the flag server; how many attempts failed, by the workers' own lines."""
+    if not isinstance(row.probe, ChaosProbe):
+        return 0, 0
+    failing = {
+        (chaos.id, one.flag)
+        for chaos in seen.chaos
+        for one in chaos.flags
+        if one.flag in row.probe.flags and any(word in one.kind for word in FAILING)
+    }
+    met = sum(n for key, n in seen.met.items() if key in failing)
+    told = sum(one.attempts - one.calls + one.failed for one in seen.tools.missions)
+    return met, told
 
 
 def _replay(row: Row, objective: Objective, seen: Friday) -> _Said:
@@ -363,9 +388,15 @@ def _kill(row: Row, objective: Objective, seen: Friday) -> _Said:
         status=compare(worst, objective),
         observed=worst,
         text=text if not isinstance(worst, Absent) else worst.why,
-        why=f"{one.ran:,} calls ran on" if not isinstance(worst, Absent) else worst.why,
+        why=_ran_on(one) if not isinstance(worst, Absent) else worst.why,
         remedy=f"kill {capability} while missions call it, then: {_RUN}",
         cites=() if one.cite is None else (one.cite,),
+    )
+
+
+def _ran_on(one: Killed) -> str:
+    return f"{one.ran:,} calls ran on" + (
+        "" if one.refused else ", and none was refused: nothing in the agent heeded it"
     )
 
 

@@ -41,7 +41,7 @@ class Conflict(Exception):
 class On:
     """One flag that is on."""
 
-    __slots__ = ("_hits", "aim", "by", "flag", "left_s", "shape", "since_ns", "until_ns", "window")
+    __slots__ = ("_hits", "aim", "by", "flag", "last_ns", "left_s", "shape", "since_ns", "until_ns", "window")
 
     def __init__(
         self, flag: Registered, aim: Aim, shape: Shape, window: str, by: str, since_ns: int, seed: int
@@ -56,6 +56,8 @@ class On:
         self.until_ns = None if limit_s == math.inf else since_ns + round(limit_s * 1e9)
         """By its auto-off; None: a kill without one."""
         self.left_s = limit_s + COUNTED_LATE_S
+        self.last_ns = None if flag.deadline is None else last_instant_ns(flag.deadline)
+        """Of the clock on the wall, by its deadline."""
         self._hits = Hits(aim, f"{seed}/{window}/{flag.name}")
 
     def hit(self, mission: str) -> bool:
@@ -237,16 +239,17 @@ class Board:
         now_ns = self._latest_ns
         went_back = now_ns < before_ns
         wall_ns = self._clock.wall_ns()
+        revision = self._count
         for on in tuple(self.on.values()):
             held = self.windows[on.window]
-            last_ns = None if on.flag.deadline is None else last_instant_ns(on.flag.deadline)
             if went_back or now_ns >= held.deadline_ns or held.left_s <= 0:
                 self._off(on.flag.name, "expired")
             elif (on.until_ns is not None and now_ns >= on.until_ns) or on.left_s <= 0:
                 self._off(on.flag.name, "auto-off")
-            elif last_ns is not None and wall_ns >= last_ns:
+            elif on.last_ns is not None and wall_ns >= on.last_ns:
                 self._off(on.flag.name, "deadline")
-        self._close_empty("expired")
+        if self._count != revision:
+            self._close_empty("expired")
 
     def pass_time(self, seconds: float) -> None:
         """Count time that passed by other means than the clock, and take off what is counted out."""

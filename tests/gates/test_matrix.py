@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drillmaster.fridays import CUT, FAILED, OK, UNSENT, Chaos, FlagOn, Friday, Killed
+from drillmaster.fridays import CUT, FAILED, OK, UNSENT, Chaos, FlagOn, Friday, Killed, LoadEnded
 from drillmaster.gates._cases.matrix import ROWS, good, matrix
 from drillmaster.gates._matrix_rows import ChaosProbe, LoadProbe, Row
 from drillmaster.gates.matrix import MatrixGate, breaches
@@ -312,3 +312,43 @@ def test_calls_that_flags_made_fail_and_no_worker_tells_of_judge_no_row() -> Non
     said = row(_with(GOOD, tools=_with(GOOD.tools, missions=told)), BY_ID["tool-success"])
     assert said.status == "refused"
     assert "workers tell of 0 attempts" in (said.why or "")
+
+
+def test_195_that_are_held_all_the_time_are_no_200() -> None:
+    """On average it is 95 % of what was asked for, and at no instant all of it."""
+    users, each_s = 39, 2.0
+    due = [each_s * (n // users) for n in range(users * 150)]
+    n = len(due)
+    seen = _with(
+        missions(
+            ids=[f"m{at}" for at in range(n)],
+            flow=[0] * n,
+            websocket=[0] * n,
+            due_s=due,
+            sent_s=due,
+            end_s=[at + each_s for at in due],
+            thought_s=[0.0] * n,
+            result=[OK] * n,
+            steps=[1] * n,
+            line=[*range(n)],
+        ),
+        held=_with(GOOD.held, mean=[float(users)] * 300),
+    )
+    assert row(seen, _with(LATENCY, probe=LoadProbe(in_flight=39))).status == "pass"
+    told = row(seen, _with(LATENCY, probe=LoadProbe(in_flight=40)))
+    assert (told.status, told.why) == ("refused", "VOID: never more than 39 were in flight at once, and 40 were to be")
+
+
+@pytest.mark.parametrize("id_", ["tool-success", "mission-latency"])
+def test_chaos_that_somebody_else_stretched_dilutes_no_row(id_: str) -> None:
+    """A second injection, long after the drill's own: between them nothing was broken, and that is no chaos."""
+    second = Chaos(id="enabled-1", injected_s=280.0, lifted_s=282.0, flags=GOOD.chaos[0].flags, gone=True)
+    told = row(_with(GOOD, chaos=(*GOOD.chaos, second)), _with(BY_ID[id_], window="chaos"))
+    assert (told.status, "VOID: " in told.why) == ("refused", True)
+    assert row(GOOD, _with(BY_ID[id_], window="chaos")).status == "pass"
+
+
+def test_a_load_that_ended_before_it_was_told_to_is_a_finding() -> None:
+    seen = _with(GOOD, loads_ended=(LoadEnded(source="missions.yaml", at_s=120.0, why="max_missions"),))
+    told = [one.cause for one in verdict(seen).findings if one.id == "load-ended"]
+    assert told == ["missions.yaml began no more missions from 120.0 s on: max_missions"]

@@ -254,6 +254,14 @@ def test_a_torn_line_of_a_worker_may_be_a_call_that_failed(tmp_path: Path) -> No
     assert statuses(verdict) == {"row.tool-success": "refused"}
 
 
+def test_a_flag_that_went_off_before_its_windows_lift_is_seen(tmp_path: Path) -> None:
+    paper = Paper(tmp_path / "run")
+    paper.event("flags", 31, "flag_switched", flag="toolTimeout", kind="timeout", state="off", window="w1", by="x")
+    row = check(judged(paper.write()), "row.tool-success")
+    assert row.status == "refused"
+    assert "toolTimeout was on for" in row.why
+
+
 def test_a_call_that_ran_after_the_kill_is_measured_to_its_end(tmp_path: Path) -> None:
     paper = Paper(tmp_path / "run")
     paper.worker(81.25, "tool_attempted", mission="m1", tool="refund", attempt=1, result="ok", ms=900)
@@ -296,6 +304,11 @@ def test_a_line_of_ours_that_is_torn_refuses_and_is_named(tmp_path: Path) -> Non
         ("missions", "mission_started", {"mission": "", "flow": "x", "entry": "http", "due_ns": 1}),
         ("missions", "mission_started", {"mission": "m9", "flow": "x", "entry": "smtp", "due_ns": 1}),
         ("missions", "step_ended", {"mission": "m01a2b", "result": 7}),
+        (
+            "missions",
+            "mission_ended",
+            {"mission": "m9", "flow": "x", "entry": "http", "due_ns": 5, "end_ns": 9, "result": "ok", "thought_ns": 10},
+        ),
         ("missions", "held", {"in_flight": "many"}),
         ("missions", "held", {"in_flight": True}),
         ("flags", "flag_met", {"worker": "a", "flag": "toolTimeout", "window": "w1", "n": -1}),
@@ -413,3 +426,33 @@ def test_an_alert_without_a_window_is_not_the_earlier_injections(tmp_path: Path)
     paper.alert(72, starts_s=71)
     row = check(judged(paper.write()), "row.detector-time")
     assert (row.status, row.observed) == ("refused", AtLeast(40.0))  # until the second injection, and the limit is 60 s
+
+
+def test_a_load_that_was_over_before_anybody_said_so_is_told(tmp_path: Path) -> None:
+    paper = Paper(tmp_path)
+    paper.event(
+        "missions",
+        40,
+        "load_ended",
+        source="missions.yaml",
+        by="missions",
+        exit=None,
+        ordered=False,
+        why="max_missions",
+    )
+    paper.event("missions", 90, "load_ended", source="locustfile.py", by="locust", exit=0, ordered=True)
+    told = judged(paper.write())
+    assert told.status == "pass"
+    assert [one.cause for one in told.findings if one.id == "load-ended"] == [
+        "missions.yaml began no more missions from 40.0 s on: max_missions"
+    ]
+
+
+def test_a_flag_that_somebody_else_put_on_before_makes_the_chaos_no_longer(tmp_path: Path) -> None:
+    """Twenty quiet seconds in between would be missions of the row in which nothing was broken."""
+    paper = Paper(tmp_path)
+    flag = {"flag": "toolTimeout", "kind": "timeout", "share": 0.1}
+    paper.event("flags", 5, "fault_injected", window="enabled-a-1", fault="flags", flags=[flag], by="somebody")
+    paper.event("flags", 6, "fault_lifted", window="enabled-a-1", why="expired")
+    told = check(judged(paper.write()), "row.tool-success")
+    assert (told.status, "another injection stretches it" in told.why) == ("refused", True)

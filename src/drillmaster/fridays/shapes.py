@@ -26,6 +26,7 @@ __all__ = [
     "Friday",
     "HeldAt",
     "Killed",
+    "LoadEnded",
     "Missions",
     "Phase",
     "Sight",
@@ -66,9 +67,19 @@ class Chaos(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     """Of the lift: `ordered`, `expired`, …"""
     flags: tuple[FlagOn, ...] = ()
+    off_s: Mapping[str, float] = {}
+    """When a flag went off, where a line says so; it may be before the lift, of which the others wait."""
     gone: bool | None = None
     """Whether it was looked afterwards, and the flags were off; None: nobody looked."""
     cite: Cite | None = None
+
+
+class LoadEnded(msgspec.Struct, frozen=True, kw_only=True):
+    """A load that ended before anybody told it to."""
+
+    source: str
+    at_s: float
+    why: str = ""
 
 
 class Missions(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,6 +199,7 @@ class Friday(msgspec.Struct, frozen=True, kw_only=True):
     """(window, flag) to how many calls met it, by all workers."""
     kills: tuple[Killed, ...] = ()
     held: HeldAt = HeldAt()
+    loads_ended: tuple[LoadEnded, ...] = ()
     census: Census | None = None
     """None: no transcripts were recorded."""
     wanted: tuple[Wanted, ...] = ()

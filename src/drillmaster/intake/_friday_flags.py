@@ -35,6 +35,8 @@ class Window(msgspec.Struct):
     lifted_ns: int | None = None
     why: str = ""
     gone: bool | None = None
+    off: dict[str, int] = {}
+    """When each of its flags went off, where a line says so."""
     on: tuple[str, int] | None = None
     """The revision that turned its flags on: the server's mark, and the number."""
 
@@ -145,6 +147,7 @@ def chaos(one: Window) -> Chaos:
         lifted_s=None if one.lifted_ns is None else one.lifted_ns / 1e9,
         why=one.why,
         flags=one.flags,
+        off_s={flag: ns / 1e9 for flag, ns in one.off.items()},
         gone=one.gone,
         cite=one.cite,
     )

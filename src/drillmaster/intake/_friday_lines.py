@@ -16,6 +16,7 @@ from drillmaster.fridays import (
     UNSENT,
     Friday,
     HeldAt,
+    LoadEnded,
     Missions,
     Phase,
     Steps,
@@ -65,6 +66,7 @@ class Lines:
         self.phase_rows: list[tuple[str, int]] = []
         self.ended, self.ended_why = "", ""
         self.gone: dict[str, bool] = {}
+        self.loads_ended: list[LoadEnded] = []
         self.ordered: set[str] = set()
         """Windows that the conductor had injected: of these it looks whether they are gone."""
         self._killed_tools: dict[str, list[Kill]] = {}
@@ -170,6 +172,8 @@ class Lines:
         if end is not None and result != UNSENT:
             if end < fields["due_ns"]:
                 raise Wrong("an end before it was due")
+            if not 0 <= thought <= end - fields["due_ns"]:
+                raise Wrong("thought_ns that is longer than the mission, or negative")
             self.end[at] = end / 1e9
         self.result[at] = result
         self.thought[at] = thought / 1e9
@@ -189,6 +193,14 @@ class Lines:
         if span:
             for column, value in zip(self.held, ((ns - span) / 1e9, ns / 1e9, float(mean)), strict=True):
                 column.append(value)
+
+    def _load_ended(self, row: Row, ns: int) -> None:
+        source, ordered = row.fields.get("source"), row.fields.get("ordered")
+        if type(source) is not str or type(ordered) is not bool:
+            raise Wrong("no source, or no ordered")
+        if not ordered and len(self.loads_ended) < _FIRST_DEFECTS:
+            why = row.fields.get("why") or f"{row.fields.get('by')} ended by itself, exit {row.fields.get('exit')}"
+            self.loads_ended.append(LoadEnded(source=source[:200], at_s=ns / 1e9, why=str(why)[:200]))
 
     def _fault_injected(self, row: Row, ns: int) -> None:
         window, flags = row.fields.get("window"), row.fields.get("flags")
@@ -224,6 +236,8 @@ class Lines:
         held = revision_of(fields.get("revision"))
         if state == "on" and window is not None and held is not None and (window.on is None or window.on < held):
             window.on = held
+        if state == "off" and window is not None:
+            window.off.setdefault(flag, ns)
         if state == "killed" or (kind == "kill" and state == "on"):
             tools = fields.get("tools")
             named = tuple(one for one in tools if isinstance(one, str)) if isinstance(tools, list) else ()
@@ -423,6 +437,7 @@ class Lines:
             met=dict(total),
             kills=tuple(killed(kill, self.workers, self.last_ns) for kill in self.kills),
             held=HeldAt(from_s=self.held[0], to_s=self.held[1], mean=self.held[2]),
+            loads_ended=tuple(self.loads_ended),
             census=census,
             defects=tuple(self.defects),
             own_defects=self.own_defects,
@@ -461,6 +476,7 @@ _HANDLERS: dict[str, tuple[str, Callable[[Lines, Row, int], None]]] = {
     "step_ended": ("events/missions.jsonl", Lines._step_ended),
     "mission_ended": ("events/missions.jsonl", Lines._mission_ended),
     "held": ("events/missions.jsonl", Lines._held),
+    "load_ended": ("events/missions.jsonl", Lines._load_ended),
     "fault_injected": ("events/flags.jsonl", Lines._fault_injected),
     "fault_lifted": ("events/flags.jsonl", Lines._fault_lifted),
     "flag_switched": ("events/flags.jsonl", Lines._flag_switched),

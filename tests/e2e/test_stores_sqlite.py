@@ -15,8 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from drillmaster.guards.lease import Lease, LeaseDecision, LeaseRequest
 from drillmaster.guards.quota import OutboundCall, Quota
 from drillmaster.stores import Store, decide, decide_async
+from drillmaster.stores.inbox import Arrival, Unkept
+from drillmaster.stores.inbox_opening import open_inbox
 from drillmaster.stores.opening import open_async_store, open_store
 
 pytestmark = [pytest.mark.e2e]
@@ -110,6 +113,64 @@ def test_a_file_that_was_put_in_its_place_is_looked_at_and_not_the_one_that_was_
     path.touch()
     denied_in_time(store)
     store.close()
+
+
+@pytest.mark.parametrize("gone", [("-wal", "-shm"), ("-wal",), ("-shm",)], ids=["log-and-index", "log", "index"])
+def test_two_that_no_longer_share_a_log_hold_no_lease_at_once(path: Path, gone: tuple[str, ...]) -> None:
+    """SQLite goes on writing to a log that was taken away, and whoever comes next makes another one."""
+    lease = Lease(lease="export", ttl_ms=60_000, may_steal=())
+
+    def request(action: str, who: str, token: str | None = None) -> LeaseRequest:
+        return LeaseRequest(action=action, source="lock-client", holder=who, by=who, fencing_token=token)
+
+    here = opened(path)
+    mine = decide(lease, request("acquire", "here"), here)
+    assert isinstance(mine, LeaseDecision) and mine.allowed
+    for end in gone:
+        path.with_name(path.name + end).unlink()
+    script = (
+        "import sys; from drillmaster.guards.lease import Lease, LeaseRequest; from drillmaster.stores import decide;"
+        "from drillmaster.stores.opening import open_store;"
+        "lease = Lease(lease='export', ttl_ms=60_000, may_steal=());"
+        "request = LeaseRequest(action='acquire', source='lock-client', holder='there', by='there');"
+        "print(decide(lease, request, open_store(sys.argv[1], within_s=0.3)).reason)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, f"sqlite:{path}"], capture_output=True, text=True, timeout=60)
+    renewed = decide(lease, request("renew", "here", mine.fencing_token), here)
+    assert (done.stdout.strip() == "granted") + renewed.allowed <= 1, (done.stdout, renewed)
+
+
+@pytest.mark.parametrize("gone", [("-wal", "-shm"), ("-wal",)], ids=["log-and-index", "log"])
+def test_a_log_that_was_taken_away_while_nobody_else_came_is_not_lost(path: Path, gone: tuple[str, ...]) -> None:
+    store = opened(path)
+    assert decide(LIMITS, CALL, store).left == 29
+    for end in gone:
+        path.with_name(path.name + end).unlink()
+    assert decide(LIMITS, CALL, store).left == 28
+    store.close()
+    assert asked(path) == ["within-quota 27 0"]
+
+
+def test_an_inbox_whose_log_was_taken_away_writes_over_nothing_that_another_kept_since(tmp_path: Path) -> None:
+    path = tmp_path / "i.db"
+    inbox = open_inbox(str(path), within_s=1)
+    inbox.prepare()
+    assert inbox.keep(Arrival(source="s", event_id="e1", digest="d", body=b"{}")) == "new"
+    for beside in ("-wal", "-shm"):
+        (tmp_path / f"i.db{beside}").unlink()
+    script = (
+        "import sys; from drillmaster.stores.inbox import Arrival; from drillmaster.stores.inbox_opening import open_inbox\n"
+        "with open_inbox(sys.argv[1], within_s=1) as inbox:\n"
+        "    print(inbox.keep(Arrival(source='s', event_id='e2', digest='d', body=b'{}')))"
+    )
+    kept = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, timeout=60)
+    assert kept.stdout == "new\n", kept.stderr
+    for _ in range(2):
+        with pytest.raises(Unkept, match="started anew"):
+            inbox.keep(Arrival(source="s", event_id="e3", digest="d", body=b"{}"))
+    inbox.close()
+    again = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, timeout=60)
+    assert again.stdout == "known\n", again.stderr
 
 
 def test_a_file_that_is_none_of_ours_denies(path: Path) -> None:

@@ -14,8 +14,10 @@ import pytest
 
 from drillmaster.errors import Problem
 from drillmaster.guards.quota import OutboundCall, Quota
+from drillmaster.rules import AnyLaw, call_state, fence, later, lease, quota, retry_budget
 from drillmaster.rules.quota import LAW, Limit, Take
 from drillmaster.stores import Store, Unavailable, decide, decide_async
+from drillmaster.stores.carrying import scripts
 from drillmaster.stores.opening import open_async_store, open_store
 from tests.e2e.pglab import Postgres, postgres
 from tests.e2e.redislab import Redis, redis_server
@@ -27,6 +29,15 @@ WITHIN_S = 0.3
 LIMITS = Quota(partner="acme", identity="prod", window_ms=60_000, max_per_window=30, burst=30)
 CALL = OutboundCall(partner="acme", identity="prod")
 SECRET = "hunter2-sesame"
+QUESTIONS: list[tuple[AnyLaw, Any]] = [
+    (call_state.LAW, call_state.Report(what="begin", holder="h", hold_us=1_000, wait_us=0, keep_us=1_000, most=9)),
+    (fence.LAW, fence.FencedWrite(token=7)),
+    (later.LAW, later.Word(what="put", name="job", span_us=1_000)),
+    (lease.LAW, lease.LeaseAsk(action="acquire", holder="h", by="b", token=None, ttl_us=1_000, permitted=True)),
+    (quota.LAW, Take((Limit(name="all", cost=1, window_us=1_000, cap=9, burst=9),))),
+    (retry_budget.LAW, retry_budget.Draw(take_milli=1_000, give_milli=0, full_milli=9_000)),
+]
+"""One of each law that Redis carries."""
 
 
 def denied_in_time(store: Store) -> None:
@@ -267,6 +278,23 @@ def test_redis_that_comes_back_empty_or_was_emptied_denies_until_it_is_prepared(
         denied_in_time(store)
         store.prepare()
         assert decide(LIMITS, CALL, store).left == 29
+        store.close()
+
+
+def test_redis_that_was_emptied_answers_by_no_law_until_it_is_prepared() -> None:
+    """What is empty has seen no token, holds no key in flight and keeps no job: nothing of that may pass for an answer."""
+    import redis
+
+    assert {law.name for law, _ in QUESTIONS} == set(scripts("lua"))
+    with redis_server("--save", "", "--appendonly", "no") as lent:
+        store = open_store(lent.url, within_s=WITHIN_S)
+        for law, question in QUESTIONS:
+            store.prepare()
+            store.ask(law, "k", question)
+            redis.Redis.from_url(lent.url).flushall()  # under a connection that stays
+            for _ in range(2):
+                with pytest.raises(Unavailable, match="not prepared"):
+                    store.ask(law, "k", question)
         store.close()
 
 

@@ -14,11 +14,22 @@ _FLAGS: dict[Any, bool] = {b"t": True, b"f": False, 1: True, 0: False}
 """As PostgreSQL writes them, and as Redis counts."""
 
 
+_IF_PREPARED = """\
+if redis.call('EXISTS', 'drillmaster:prepared') == 0 then
+  return redis.error_reply('NOTPREPARED it is not prepared, or came back without its data')
+end
+"""
+
+
 def scripts(form: str) -> dict[str, str]:
-    """Give the carriers of one form, `lua` or `sql`: a law's name and its text."""
+    """Give the carriers of one form, `lua` or `sql`: a law's name and its text.
+
+    Each of `lua` looks for the mark first: what was emptied under a connection has seen no token and spent nothing.
+    """
     laws = importlib.resources.files(__package__) / "laws"
     files = sorted((one for one in laws.iterdir() if one.name.endswith(f".{form}")), key=lambda one: one.name)
-    return {one.name.removesuffix(f".{form}"): one.read_text(encoding="utf-8") for one in files}
+    begin = _IF_PREPARED if form == "lua" else ""
+    return {one.name.removesuffix(f".{form}"): begin + one.read_text(encoding="utf-8") for one in files}
 
 
 def words(question: Any) -> list[str | None]:

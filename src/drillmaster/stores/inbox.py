@@ -156,6 +156,8 @@ class Backend(Protocol):
     def check(self) -> None:
         """Raise one of its errors where what was connected to is not what its name means any more."""
 
+    def close(self, connection: Connection) -> None: ...
+
     def applying(self, connection: Connection) -> AbstractContextManager[Any]:
         """Inside, the transaction is nobody's to end; it raises where what was written cannot be committed."""
 
@@ -456,7 +458,7 @@ class Inbox:
         connection, self._connection = self._connection, None
         if connection is not None:
             try:
-                connection.close()
+                self._backend.close(connection)
             except Exception as error:
                 if self._backend.fault(error) is None:
                     raise

@@ -84,6 +84,9 @@ class PostgreSQL:
     def check(self) -> None:
         """Find nothing: a connection is a server's, whatever becomes of its name."""
 
+    def close(self, connection: Any) -> None:
+        connection.close()
+
     def applying(self, connection: Any) -> AbstractContextManager[Any]:
         """Set a savepoint: it cannot be released after a statement failed, and psycopg lets nobody commit inside."""
         return connection.transaction()  # type: ignore[no-any-return]  # psycopg's own type says more than is needed here

@@ -3,7 +3,7 @@
 Its clock is the host's, by the function `inbox_ms()` that each connection brings. A transaction holds the write lock from its
 beginning, and is on disk before it ends (WAL, synchronous = FULL).
 
-SQLite goes on writing to a file that was moved, replaced or deleted. Here each call looks whether the name still means the file.
+Each call looks whether the name still means the file and the log that are open (`sqlite_names`).
 """
 
 import os
@@ -16,6 +16,7 @@ from typing import Any
 from drillmaster.clock import Clock, SystemClock
 from drillmaster.errors import one_line
 from drillmaster.stores.inbox import Connection
+from drillmaster.stores.sqlite_names import Names
 
 __all__ = ["SQLite"]
 
@@ -39,8 +40,6 @@ _TABLES = (
   UNIQUE (source, event_id))""",
 )
 
-_Named = tuple[int, int] | None
-
 
 class SQLite:
     mark = "?"
@@ -54,8 +53,7 @@ class SQLite:
         self.place = one_line(f"sqlite:{path}")
         self._within_s = within_s
         self._clock = clock or SystemClock()
-        self._file: _Named = None
-        self._log: _Named = None
+        self._names = Names(self._path)
 
     def connect(self, *, making: bool = False) -> Connection:
         if making:  # bodies are nobody else's to read; what SQLite puts beside the file gets its mode
@@ -63,7 +61,7 @@ class SQLite:
                 os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
             except OSError as error:
                 raise sqlite3.OperationalError(error.strerror) from None
-        self._file, self._log = _named(self._path), None
+        self._names.opens()
         mode = "rwc" if making else "rw"  # rule 5: only `prepare` makes a file
         connection = sqlite3.connect(
             f"{self._path.absolute().as_uri()}?mode={mode}", uri=True, timeout=self._within_s, isolation_level=None
@@ -76,11 +74,11 @@ class SQLite:
         connection.execute("PRAGMA journal_mode = WAL")
 
     def check(self) -> None:
-        log = _named(Path(f"{self._path}-wal"))
-        if self._log is None:
-            self._log = log
-        if self._file is None or _named(self._path) != self._file or log != self._log:
-            raise sqlite3.OperationalError("the file, or its log, was moved or taken away while it was open")
+        self._names.asked()
+        self._names.check()
+
+    def close(self, connection: Any) -> None:
+        self._names.close(connection)
 
     @contextmanager
     def applying(self, connection: Any) -> Iterator[None]:
@@ -92,15 +90,6 @@ class SQLite:
 
     def fault(self, error: BaseException) -> str | None:
         return str(error) if isinstance(error, sqlite3.Error) else None
-
-
-def _named(path: Path) -> _Named:
-    """Say which file a name means; None: none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _no_end(action: int, *_: str | None) -> int:

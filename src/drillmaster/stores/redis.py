@@ -2,8 +2,8 @@
 
 1. A script runs alone, from its first line to its last, and reads the server's TIME.
 2. It speaks to one server. A cluster's answer that the key is elsewhere (MOVED) is unavailable.
-3. `prepare` writes a mark that never expires. Each new connection looks for it once: a server that came back without its data,
-   or another one at the same address, has none and is unavailable. A law may look for it each time.
+3. `prepare` writes a mark that never expires. Each new connection looks for it, and each question does: a server that came back
+   without its data, that was emptied, or another one at the same address, has none and is unavailable.
 4. What Redis has not written to disk is lost with it (`appendfsync`), and a replica may be behind when it takes over. A
    fencing token survives that, since it is never below the server's time; a quota may forget what was spent. `prepare`
    refuses a server that throws keys away when memory is short (`maxmemory-policy`).

@@ -4,9 +4,10 @@
    is answered (synchronous = FULL).
 2. The clock is the host's uptime since its boot, set going at the wall clock's time when the first question after a boot came
    and never before the latest time that was told. A wall clock that is set back or forth moves nothing.
-3. The file has to be there and prepared: SQLite would make an empty one. One that was put in its place since is looked at anew.
+3. The file has to be there and prepared: SQLite would make an empty one. One that was put in its place since is looked at anew, and
+   so is one whose log was taken away (`sqlite_names`); what was asked while that happened has no answer.
 4. A law that changes nothing writes nothing: a storm of refusals costs no disk.
-4. State is JSON, so that a view over it (`laws/NAME.sqlite`) can be joined by a query of the worker's own. What a law has written
+5. State is JSON, so that a view over it (`laws/NAME.sqlite`) can be joined by a query of the worker's own. What a law has written
    down is in `drillmaster_log`, the latest million of it.
 """
 
@@ -25,6 +26,7 @@ from drillmaster.errors import Problem, one_line
 from drillmaster.rules import AnyLaw
 from drillmaster.stores import Unavailable
 from drillmaster.stores.carrying import scripts
+from drillmaster.stores.sqlite_names import Names
 
 __all__ = ["AsyncSQLiteStore", "SQLiteStore"]
 
@@ -54,7 +56,7 @@ class SQLiteStore:
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._held = self._lost = False
-        self._file = (0, 0)
+        self._names = Names(self._path)
         self._boot = _boot()
         self._coders: dict[str, tuple[msgspec.json.Encoder, Any]] = {}
         _watch_forks(self)
@@ -71,11 +73,13 @@ class SQLiteStore:
             connection.execute(f"PRAGMA busy_timeout = {max(1, int((ends - time.monotonic()) * 1_000))}")
             connection.execute("BEGIN IMMEDIATE")
             try:
+                self._names.asked()
                 told = self._answer(connection, law, key, question, now_us)
             except BaseException:
                 connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
+            self._names.check()
             return told
         except (sqlite3.Error, OSError) as error:
             self._drop()
@@ -182,11 +186,11 @@ class SQLiteStore:
 
     def connected(self) -> sqlite3.Connection:
         """Give the connection to the file that lies there now. Raises OSError, sqlite3.Error."""
-        there = self._path.stat()
-        if self._file != (there.st_dev, there.st_ino):  # another file lies there now; two would count apart
+        self._path.stat()
+        if self._names.moved():  # two would count apart
             self._drop()
-            self._file = there.st_dev, there.st_ino
         if self._connection is None:
+            self._names.opens()
             # `mode=rw`: a file that is not there is an error, and no new one.
             uri = f"{self._path.absolute().as_uri()}?mode=rw"
             connection = sqlite3.connect(
@@ -197,9 +201,9 @@ class SQLiteStore:
         return self._connection
 
     def _drop(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._names.close(connection)
 
     def _unavailable(self, found: str) -> Unavailable:
         return Unavailable(

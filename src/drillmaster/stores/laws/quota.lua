@@ -2,9 +2,6 @@
 -- the oldest and the newest one was granted), and a list of when and cost, oldest first; packed, since texts take longer. ARGV: limits as "name,cost,window_us,cap,burst;...", and now_us ("": this server's clock).
 -- Replies allowed, wait_us, left, limit.
 local read, pack = struct.unpack, struct.pack
-if redis.call('EXISTS', 'drillmaster:prepared') == 0 then
-  return redis.error_reply('NOTPREPARED it is not prepared, or came back without its data')
-end
 
 local now_us = tonumber(ARGV[2])
 local given = now_us ~= nil

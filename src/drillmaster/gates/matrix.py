@@ -4,7 +4,8 @@
    flags were injected and lifted, are off again, and met missions while the load went on; every flag is proven on by calls that met
    it, and every worker that asked for flags saw them.
 2. A row is judged on the window that it names and on its own probe. A probe that did not run refuses the row, and so does load that
-   was not held: of so many in flight `HELD` of them on average, weighted by time.
+   was not held: of so many in flight `HELD` of them on average, weighted by time, and all of them at once at some time. Time in a
+   chaos window in which the row's own flags were off, because another injection makes it longer, refuses the row.
 3. A latency counts from when a mission was due. What was observed fails a row; what passes it is the 95 % upper bound, and where
    the two disagree the row is refused, with how many missions would settle it. Failed missions are in no latency: where there
    are some, another row has to say how many may.
@@ -109,6 +110,12 @@ class MatrixGate(Gate[Friday], frozen=True, kw_only=True, tag="matrix"):
                 if (one.id, one.cause) not in told:
                     told.add((one.id, one.cause))
                     yield one
+        for ended in evidence.loads_ended:
+            yield Finding(
+                id="load-ended",
+                cause=f"{ended.source} began no more missions from {ended.at_s:.1f} s on: {ended.why}",
+                next="raise max_missions or the permit's caps, or have the profile last for the whole drill",
+            )
         if evidence.refused_deliveries:
             yield Finding(
                 id="delivery-refused",

@@ -1,5 +1,6 @@
 """A team's own prometheus.yml, rules files and alertmanager.yml."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -147,3 +148,14 @@ def test_two_of_a_name_are_refused_until_one_file_is_named(tmp_path: Path) -> No
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(Problem, match="prometheus"):
         read_facts(tmp_path / "prometheus.yml", tmp_path / "alertmanager.yml", "R")
+
+
+def test_a_pipe_or_what_is_ten_thousand_deep_is_refused_at_once(tmp_path: Path) -> None:
+    other = tmp_path / "alertmanager.yml"
+    other.write_text(ALERTMANAGER)
+    pipe, deep = tmp_path / "pipe.yml", tmp_path / "deep.yml"
+    os.mkfifo(pipe)
+    deep.write_text("[" * 10_000)
+    for path, found in ((pipe, "named pipe"), (deep, "too deep")):
+        with pytest.raises(Problem, match=found):
+            read_facts(path, other, "ToolFailures")

@@ -121,8 +121,11 @@ def translate(file: Path, as_json: bool) -> None:
     from drillmaster.adapters.drill.artillery import translate as translated
     from drillmaster.cli import say_json
     from drillmaster.friday.missions import arriving
+    from drillmaster.intake import read_bytes
+    from drillmaster.strict import CAP_BYTES
 
-    found = translated(file.read_bytes(), place=str(file), read=lambda name: (file.parent / name).read_bytes())
+    cap = CAP_BYTES["json"]
+    found = translated(read_bytes(file, cap), place=str(file), read=lambda name: read_bytes(file.parent / name, cap))
     total, seconds = arriving(found.arrivals), sum(part.for_s for part in found.arrivals)
     if as_json:
         say_json(

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from drillmaster.errors import Problem, Refused
+from drillmaster.intake import read_bytes
 from drillmaster.rules.alert_delay import At, Facts, Inhibit, Matcher, Recording, Route, Rule, duration_s
+from drillmaster.strict import MAX_DEPTH
 
 __all__ = ["read_facts", "rule_names"]
 
@@ -27,6 +29,15 @@ _SCRAPE = At(60, "Prometheus' default")
 _EVALUATION = At(60, "Prometheus' default")
 
 
+def _deepest(data: bytes) -> int:
+    """How deep brackets lie in each other, those in text counted too: a parser takes a minute for what is ten thousand deep."""
+    deepest = depth = 0
+    for found in re.finditer(rb"[\[{\]}]", data):
+        depth = depth + 1 if found[0] in b"[{" else max(0, depth - 1)
+        deepest = max(deepest, depth)
+    return deepest
+
+
 class _File:
     """One YAML file, with the lines of what is in it."""
 
@@ -35,17 +46,9 @@ class _File:
         from ruamel.yaml.error import YAMLError
 
         self.name = str(path)
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise Problem(
-                self.name,
-                found=error.strerror or "an error",
-                wanted="a file to read",
-                remedy="name the file that the program runs with",
-            ) from None
-        if len(data) > CAP_BYTES:
-            raise self.wrong(None, f"{len(data):,} bytes", f"at most {CAP_BYTES:,}")
+        data = read_bytes(path, CAP_BYTES)
+        if _deepest(data) > MAX_DEPTH:
+            raise self.wrong(None, "a nesting that is too deep", f"at most {MAX_DEPTH} levels")
         try:
             self.root = YAML(typ="rt").load(data)
         except YAMLError as error:

@@ -28,6 +28,7 @@ from drillmaster.friday.missions import (
     read_missions,
     section_problems,
 )
+from drillmaster.intake import read_bytes
 from drillmaster.missions.settings import BOOK, PAYLOADS, ArtilleryLoad, Book, BookLoad, LocustLoad, OwnLoad, Settings
 from drillmaster.sanity import fill_in
 from drillmaster.screen import screen_text
@@ -94,12 +95,11 @@ def read_loads(
 
 def _content(path: Path, load: Load, *, place: str) -> bytes:
     try:
-        with path.open("rb") as file:
-            return file.read(CAP_BYTES["json"] + 1)
-    except OSError as error:
+        return read_bytes(path, CAP_BYTES["json"])
+    except Problem as problem:
         raise Problem(
             place,
-            found=f"{path}: {error.strerror or 'not read'}",
+            found=f"{path}: {problem.found}",
             wanted="the file that the load is in",
             remedy="drillmaster init friday writes a missions.yaml" if isinstance(load, Held) else "name the file",
         ) from None
@@ -217,11 +217,11 @@ def _arrivals_said(name: str, total: int, seconds: float, section: Missions) -> 
 
 def _csv(path: Path, place: str) -> bytes:
     try:
-        return path.read_bytes()
-    except OSError as error:
+        return read_bytes(path, CAP_BYTES["json"])
+    except Problem as problem:
         raise Problem(
             place,
-            found=f"{path}: {error.strerror or 'not read'}",
+            found=f"{path}: {problem.found}",
             wanted="the payload's file",
             remedy="correct its path",
         ) from None

@@ -12,9 +12,11 @@ import msgspec
 
 from drillmaster.errors import Problem
 from drillmaster.friday.missions import Arrivals, Artillery, Held, Load, Locust, Missions
+from drillmaster.intake import read_bytes
 from drillmaster.missions.preparing import prepare, read_loads
 from drillmaster.missions.process import Driver, DriverLost
 from drillmaster.missions.settings import OwnLoad
+from drillmaster.strict import CAP_BYTES
 
 __all__ = ["Trial", "TriedMission", "TriedStep", "load_of", "try_missions"]
 
@@ -58,12 +60,7 @@ def load_of(path: Path, count: int) -> Load:
     """The load that a file is: Locust's by its ending, ours and Artillery's by what it says it is. Raises Problem."""
     if path.suffix == ".py":
         return Locust(file=path.name, users=min(count, 5), users_per_s=5, stop_s=5)
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise Problem(
-            str(path), found=error.strerror or "not read", wanted="a file of missions", remedy="name another file"
-        ) from None
+    content = read_bytes(path, CAP_BYTES["json"])
     if any(line.startswith(b"config:") for line in content.splitlines()):
         return Artillery(file=path.name, max_arrivals=9_000_000, max_open=5)
     return Held(file=path.name, concurrent=min(count, 5), ramp_s=0)

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drillmaster.asked import is_address
 from drillmaster.flags.answers import Access, Answers, Disable, Enable, Lifts, Orders, switched
-from drillmaster.flags.doors import Asked, Client, Reply, from_loopback, is_address, said
+from drillmaster.flags.doors import Asked, Client, Reply, from_loopback, said
 from drillmaster.flags.roster import Roster
 from tests.flags.test_board import Told
 

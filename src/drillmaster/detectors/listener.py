@@ -23,6 +23,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
+from drillmaster.asked import listening, peer_uid
 from drillmaster.clock import SystemClock, rfc3339
 from drillmaster.detectors.door import Answer, Visitors
 from drillmaster.detectors.reading import Acknowledged, Received, Told, found_in, read
@@ -31,7 +32,6 @@ from drillmaster.detectors.watching import FileWatch, LogTail, refuse_odd
 from drillmaster.errors import Exit, Problem
 from drillmaster.friday.detectors import File, Log, PagerDuty, Slack, Standard, Web, web_receivers
 from drillmaster.http1 import RequestHead
-from drillmaster.proxy.control import peer_uid
 from drillmaster.proxy.means import listen_unix
 from drillmaster.rules.webhook_schemes import SCHEMES, check
 from drillmaster.strict import load
@@ -97,24 +97,14 @@ class Listener:
 
     def _listen(self) -> socket.socket:
         settings = self._settings
-        if settings.listen_fd is not None:
-            sock = socket.socket(fileno=settings.listen_fd)
-        else:
-            sock = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET, socket.SOCK_STREAM)
-            try:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                sock.bind(("127.0.0.1" if settings.host == "localhost" else settings.host, settings.port))
-                sock.listen(_BACKLOG)
-            except OSError as error:
-                sock.close()
-                raise Problem(
-                    f"detectors: listen {settings.host}:{settings.port}",
-                    found=error.strerror or "an error",
-                    wanted="a free port on an address of this machine",
-                    remedy=f"see who holds it (ss -ltnp 'sport = :{settings.port}'), or choose another in the plan",
-                ) from None
-        sock.setblocking(False)
-        return sock
+        return listening(
+            settings.host,
+            settings.port,
+            fd=settings.listen_fd,
+            backlog=_BACKLOG,
+            place="detectors: listen",
+            other="another in the plan",
+        )
 
     @property
     def address(self) -> str | None:

@@ -18,9 +18,10 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
+from drillmaster.asked import is_address
 from drillmaster.errors import Problem
 from drillmaster.flags.board import Board, Conflict
-from drillmaster.flags.doors import Asked, Client, Reply, is_address, said
+from drillmaster.flags.doors import Asked, Client, Reply, said
 from drillmaster.flags.flagd import flagd
 from drillmaster.flags.roster import Poll, Roster
 from drillmaster.friday.flags import Count, Share, Switched, plain, unknown_flag

@@ -6,10 +6,8 @@
    that no page whose name was made to lead here reads or switches anything.
 """
 
-import functools
 import ipaddress
 import socket
-import struct
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -19,7 +17,7 @@ import msgspec
 from drillmaster.http1 import ChunkedBody, HeadReader, LengthBody, Malformed, RequestHead, cut_head, request_body
 from drillmaster.wire import Wire
 
-__all__ = ["MAX_BODY_BYTES", "Asked", "Client", "Hub", "Reply", "from_loopback", "is_address", "peer_uid", "said"]
+__all__ = ["MAX_BODY_BYTES", "Asked", "Client", "Hub", "Reply", "from_loopback", "said"]
 
 MAX_BODY_BYTES = 65_536
 MAX_HEAD_BYTES = 16_384
@@ -265,25 +263,3 @@ def from_loopback(peer: object) -> bool:
         return False
     mapped = getattr(address, "ipv4_mapped", None)
     return bool((mapped or address).is_loopback)
-
-
-def peer_uid(sock: socket.socket) -> int:
-    """The uid at the other end of a Unix socket (SO_PEERCRED)."""
-    _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
-    return int(uid)
-
-
-@functools.lru_cache(64)
-def is_address(host: bytes) -> bool:
-    """Whether a Host field, its port left aside, is an address or `localhost`: no page's name can be made to lead to these."""
-    text = host.decode("latin-1").strip().lower()
-    name, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal():
-        name = text
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        ipaddress.ip_address(name[1:-1] if name[:1] == "[" and name[-1:] == "]" else name)
-    except ValueError:
-        return False
-    return True

@@ -17,12 +17,13 @@ from typing import Any
 
 import msgspec
 
+from drillmaster.asked import listening, peer_uid
 from drillmaster.clock import SystemClock
 from drillmaster.errors import Problem, one_line
 from drillmaster.flags.answers import Access, Answers, Disable, Enable, Lifts, Orders, switched
 from drillmaster.flags.board import MAX_TTL_S, Board, On, Window
 from drillmaster.flags.control import Control, Inject, Lift, Renew
-from drillmaster.flags.doors import Client, Reply, Serve, from_loopback, peer_uid
+from drillmaster.flags.doors import Client, Reply, Serve, from_loopback
 from drillmaster.flags.flagd import flagd
 from drillmaster.flags.killing import Killing
 from drillmaster.flags.roster import Roster
@@ -123,25 +124,9 @@ class Server(Orders):
 
     def _listen(self) -> socket.socket:
         settings = self.settings
-        if settings.listen_fd is not None:
-            sock = socket.socket(fileno=settings.listen_fd)
-        else:
-            host = "127.0.0.1" if settings.host == "localhost" else settings.host
-            sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-            try:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                sock.bind((host, settings.port))
-                sock.listen(BACKLOG)
-            except OSError as error:
-                sock.close()
-                raise Problem(
-                    f"--listen {settings.host}:{settings.port}",
-                    found=error.strerror or "an error",
-                    wanted="a free port on an address of this machine",
-                    remedy=f"see who holds it (ss -ltnp 'sport = :{settings.port}'), or choose another port",
-                ) from None
-        sock.setblocking(False)
-        return sock
+        return listening(
+            settings.host, settings.port, fd=settings.listen_fd, backlog=BACKLOG, place="--listen", other="another port"
+        )
 
     @property
     def address(self) -> tuple[str, int]:

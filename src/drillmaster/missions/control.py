@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import msgspec
 
+from drillmaster.asked import peer_uid
 from drillmaster.errors import Problem
 from drillmaster.http1 import HeadReader, Malformed, answer_head, cut_head
-from drillmaster.proxy.control import peer_uid
 from drillmaster.strict import load_as
 
 __all__ = ["Control", "Orders"]

@@ -7,7 +7,6 @@ client of another uid than ours and root's is not heard. Every error body is `{"
 import hmac
 import os
 import socket
-import struct
 import time
 from typing import Annotated, Any, Protocol, TypeVar
 
@@ -30,7 +29,7 @@ from drillmaster.strict import load_as
 from drillmaster.targeting import Rule
 from drillmaster.wire import Wire
 
-__all__ = ["ControlClient", "Orders", "peer_uid"]
+__all__ = ["ControlClient", "Orders"]
 
 MAX_BODY_BYTES = 131_072
 DEADLINE_S = 10.0
@@ -92,12 +91,6 @@ class Orders(Protocol):
     def lift(self, order: Lift) -> dict[str, Any]: ...
 
     def quit(self) -> dict[str, Any]: ...
-
-
-def peer_uid(sock: socket.socket) -> int:
-    """The uid at the other end of a Unix socket (SO_PEERCRED)."""
-    _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
-    return int(uid)
 
 
 class ControlClient:

@@ -24,12 +24,13 @@ from typing import Any
 
 import msgspec
 
+from drillmaster.asked import listening, peer_uid
 from drillmaster.clock import SystemClock
 from drillmaster.errors import Problem
 from drillmaster.faults import Cx
 from drillmaster.proxy.client import Client
 from drillmaster.proxy.connection import ConnectionDrive
-from drillmaster.proxy.control import ControlClient, Inject, Lift, Renew, peer_uid
+from drillmaster.proxy.control import ControlClient, Inject, Lift, Renew
 from drillmaster.proxy.door import BACKLOG, Door, PortDrive
 from drillmaster.proxy.hub import NEVER_NS, EventSink, Hub, NullSink
 from drillmaster.proxy.loop import make_loop
@@ -122,25 +123,14 @@ class Server:
 
     def _listen(self) -> socket.socket:
         settings = self.settings
-        if settings.listen_fd is not None:
-            sock = socket.socket(fileno=settings.listen_fd)
-        else:
-            family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-            sock = socket.socket(family, socket.SOCK_STREAM)
-            try:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                sock.bind(("127.0.0.1" if settings.host == "localhost" else settings.host, settings.port))
-                sock.listen(BACKLOG)
-            except OSError as error:
-                sock.close()
-                raise Problem(
-                    f"--listen {settings.host}:{settings.port}",
-                    found=error.strerror or "an error",
-                    wanted="a free port on an address of this machine",
-                    remedy=f"see who holds it (ss -ltnp 'sport = :{settings.port}'), or choose another --port",
-                ) from None
-        sock.setblocking(False)
-        return sock
+        return listening(
+            settings.host,
+            settings.port,
+            fd=settings.listen_fd,
+            backlog=BACKLOG,
+            place="--listen",
+            other="another --port",
+        )
 
     async def start(self) -> None:
         """Resolve the upstream, open the doors, say so in the evidence. Raises Problem."""

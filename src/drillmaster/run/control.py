@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import os
 import socket
-import struct
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from drillmaster.asked import peer_uid
 from drillmaster.errors import Problem, Refused
 
 __all__ = ["Asked", "Told", "ask", "serve"]
@@ -92,7 +92,7 @@ async def serve(path: Path, handler: Handler) -> asyncio.Server:
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler) -> Told:
     sock = writer.get_extra_info("socket")
-    _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    uid = peer_uid(sock)
     if uid not in (os.getuid(), 0):
         await _swallow(reader)
         return _refusal(

@@ -14,7 +14,6 @@ import contextlib
 import fcntl
 import functools
 import hmac
-import ipaddress
 import os
 import socket
 import stat
@@ -25,6 +24,7 @@ from pathlib import Path
 import msgspec
 
 from drillmaster import http1
+from drillmaster.asked import is_address
 from drillmaster.errors import Problem
 
 __all__ = ["BODY_BYTES", "Asked", "Bounds", "Reply", "Server", "listen", "spoken"]
@@ -298,7 +298,7 @@ class _Connection(asyncio.Protocol):
         named = head.named
         if b"origin" in named or named.get(b"sec-fetch-site", b"").strip().lower() in _OF_A_PAGE:
             raise _Turned(403, "a page in a browser is no worker")
-        if not self._server.names and head.host and not _is_address(head.host):
+        if not self._server.names and head.host and not is_address(head.host):
             raise _Turned(421, "called by a name: by its address, or localhost")
         token = self._server.token
         if token and head.path != "/healthz":
@@ -386,22 +386,6 @@ class _Connection(asyncio.Protocol):
 @functools.cache
 def _status_line(status: int) -> str:
     return f"HTTP/1.1 {status} {_STATUS.get(status, 'Status')}"
-
-
-@functools.lru_cache(64)
-def _is_address(host: bytes) -> bool:
-    """Whether a Host field, its port left aside, is an address or `localhost`: no page's name can be made to lead to these."""
-    text = host.decode("latin-1").strip().lower()
-    name, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal():
-        name = text
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        ipaddress.ip_address(name[1:-1] if name[:1] == "[" and name[-1:] == "]" else name)
-    except ValueError:
-        return False
-    return True
 
 
 def _date() -> str:

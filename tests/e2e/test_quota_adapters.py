@@ -90,6 +90,20 @@ def test_each_attempt_and_each_redirect_is_counted_and_retries_have_their_own_bu
     assert len(server.sent) == 2
 
 
+@pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
+def test_a_redirect_is_a_call_and_no_retry(library: Any, server: Api, guarding: Guarding) -> None:
+    spender = Spender(guarding, "ledger")
+    transport = limiting(library.HTTPTransport(), spender, tokens=1)
+    with library.Client(transport=transport, follow_redirects=True) as client:
+        server.plan(*[(302, {"location": "/there"}, b"")] * 3, (200, {}, b"{}"))
+        assert client.get(server.url).status_code == 200  # of retries one may be made at once, and these are none
+        assert len(server.sent) == 4
+        server.plan((302, {"location": "/there"}, b""), (200, {}, b"{}"))
+        with pytest.raises(QuotaDenied, match="of requests"):
+            client.get(server.url)
+    assert len(server.sent) == 1
+
+
 def test_an_sdk_that_retries_by_itself_sends_no_more_than_is_granted(server: Api, guarding: Guarding) -> None:
     import openai
 

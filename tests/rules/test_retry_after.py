@@ -1,6 +1,7 @@
 """The law of Retry-After against its table of cases, which every other carrier of it is tested against too."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +79,24 @@ def test_a_date_is_written_in_english_and_cut_to_the_second() -> None:
 )
 def test_what_decides_on_a_retry_reads_retry_info_and_no_prose(body: str, wait_s: float | None) -> None:
     assert retry_info(body.encode()) == (None if wait_s is None else Told(wait_s, "body", False))
+
+
+@pytest.mark.parametrize(
+    ("ms", "seconds", "wait_s"),
+    [("0", "1", 1.0), ("0", "2", 2.0), ("100", "2", 2.0), ("1000", "2", 2.0), ("1000", "1", 1.0), ("1001", "2", 1.001)],
+)
+def test_seconds_that_are_no_rounding_of_the_milliseconds_beside_them_hold(
+    ms: str, seconds: str, wait_s: float
+) -> None:
+    told = read([("retry-after-ms", ms), ("retry-after", seconds)], now_s=0.0)
+    assert isinstance(told, Told) and told.wait_s == wait_s
+
+
+def test_two_digits_of_a_year_mean_the_latest_moment_that_is_at_most_fifty_years_ahead() -> None:
+    now_s = datetime(2026, 12, 1, 9, 0, 0, tzinfo=UTC).timestamp()
+    ahead, behind = datetime(2076, 12, 1, 9, 0, 0, tzinfo=UTC), datetime(1976, 12, 1, 9, 0, 1, tzinfo=UTC)
+    for at in (ahead, behind):
+        assert parse_http_date(f"{at:%A, %d-%b-%y %H:%M:%S} GMT", now_s=now_s) == at.timestamp()
+    turn_s = datetime(2099, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
+    for at in (datetime(2100, 1, 1, tzinfo=UTC), datetime(2149, 12, 31, tzinfo=UTC), datetime(2050, 1, 1, tzinfo=UTC)):
+        assert parse_http_date(f"{at:%A, %d-%b-%y %H:%M:%S} GMT", now_s=turn_s) == at.timestamp()

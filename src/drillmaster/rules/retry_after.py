@@ -3,12 +3,12 @@
 1. `Retry-After` has two forms (RFC 9110, 10.2.3): whole seconds, or an HTTP-date. Seconds with a decimal fraction are
    read too, since gateways send them and SDKs obey them, and are marked as no standard.
 2. An HTTP-date has three spellings, all in GMT (RFC 9110, 5.6.7): `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94
-   08:49:37 GMT`, `Sun Nov  6 08:49:37 1994`. Names are case-sensitive; two digits of a year mean the one that is at
-   most 50 years ahead. A day of the week that is not the date's makes it none: nobody knows which of the two was meant.
+   08:49:37 GMT`, `Sun Nov  6 08:49:37 1994`. Names are case-sensitive; two digits of a year mean the latest such moment that is
+   at most 50 years ahead. A day of the week that is not the date's makes it none: nobody knows which of the two was meant.
 3. A date counts from the answer's own `Date`, which the same clock wrote; without a readable one, from our time. A date
    that has passed asks for no wait.
-4. `retry-after-ms` (OpenAI, Azure) is finer, and goes first. Beside it `Retry-After` is the same wait, rounded to seconds; one that
-   is longer by more than that is another, and holds.
+4. `retry-after-ms` (OpenAI, Azure) is finer, and goes first. Beside it `Retry-After` is the same wait, rounded up: longer by less
+   than a second, or as a date by two at most. One that is longer is another, and holds.
 5. Bodies count where no field can be read: `google.rpc.RetryInfo` (Gemini sends nothing else), then the error's own
    message in the wordings of `_SAID`. What decides on a retry reads no prose: `retry_info` reads the first of these alone.
 6. Of several values the longest holds: nobody may come too early. No sign, exponent, unit or name of a number is read.
@@ -30,7 +30,7 @@ MAX_WAIT_S = 2_147_483_648.0
 """2^31 seconds, which RFC 9111 (1.2.2) reads for what is too large to be held."""
 MAX_BODY_BYTES = 65_536
 _ROUNDED_S = 2.0
-"""By so much at most a wait is longer in whole seconds: a date and the `Date` beside it are rounded each."""
+"""By so much at most a wait is longer as a date: it and the `Date` beside it are rounded each."""
 
 By = Literal["ms", "seconds", "date", "body"]
 
@@ -83,15 +83,13 @@ def parse_http_date(text: str, *, now_s: float) -> float | None:
         match = spelling.fullmatch(text)
         if match is None:
             continue
-        year = int(match["year"])
+        year, second = int(match["year"]), int(match["second"])
         if len(match["year"]) == 2:
-            now_year = datetime.fromtimestamp(now_s, UTC).year
-            year += now_year - now_year % 100
-            if year > now_year + 50:
+            now = datetime.fromtimestamp(now_s, UTC)
+            rest = _MONTHS.index(match["month"]) + 1, int(match["day"]), match["hour"], match["minute"], match["second"]
+            year += now.year - now.year % 100 + 100
+            while (year, *rest) > (now.year + 50, now.month, now.day, *f"{now:%H:%M:%S}".split(":")):
                 year -= 100
-            elif year <= now_year - 50:
-                year += 100
-        second = int(match["second"])
         try:
             at = datetime(
                 year,
@@ -129,8 +127,14 @@ def read(fields: Iterable[tuple[str, str]], body: bytes = b"", *, now_s: float) 
                 dates.append(value.strip(" \t"))
     told = [Told(_cap(seconds / 1e3), "ms", False) for text in fine if (seconds := _decimal(text)) is not None]
     coarse = [one for text in plain if (one := _plain(text, dates, now_s)) is not None]
-    least_s = max((one.wait_s + _ROUNDED_S for one in told), default=-1.0)
-    told += [one for one in coarse if one.wait_s > least_s]
+    if told:
+        fine_s = max(one.wait_s for one in told)
+        coarse = [
+            one
+            for one in coarse
+            if one.wait_s > fine_s + _ROUNDED_S or (one.by == "seconds" and one.wait_s >= fine_s + 1)
+        ]
+    told += coarse
     if told:
         return max(told, key=lambda one: one.wait_s)
     in_body = _body(body)

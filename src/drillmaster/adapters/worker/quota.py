@@ -17,6 +17,7 @@ import asyncio
 import functools
 import inspect
 import time
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
@@ -187,7 +188,11 @@ class _Asking:
         self._route, self._tokens = route, tokens
 
     def _cost(self, request: Any) -> dict[str, Any]:
-        retry = _SENT in request.extensions or request.headers.get("x-stainless-retry-count", "0").strip() != "0"
+        # A redirect is another request, which a client gives the extensions of the one before it.
+        sent = request.extensions.get(_SENT)
+        retry = (sent is not None and sent() is request) or request.headers.get(
+            "x-stainless-retry-count", "0"
+        ).strip() != "0"
         return {
             "route": self._route(request) if callable(self._route) else self._route,
             "tokens": self._tokens(request) if callable(self._tokens) else self._tokens,
@@ -199,7 +204,7 @@ class QuotaTransport(_Asking):
     def handle_request(self, request: Any) -> Any:
         """Send a request that is granted. Raises QuotaDenied, and what the transport inside raises."""
         self._spender.take(**self._cost(request))
-        request.extensions[_SENT] = True
+        request.extensions[_SENT] = weakref.ref(request)
         response = self._inner.handle_request(request)
         self._spender.answered(response.status_code)
         return response
@@ -219,7 +224,7 @@ class AsyncQuotaTransport(_Asking):
     async def handle_async_request(self, request: Any) -> Any:
         """Send a request that is granted. Raises QuotaDenied, and what the transport inside raises."""
         await self._spender.take_async(**self._cost(request))
-        request.extensions[_SENT] = True
+        request.extensions[_SENT] = weakref.ref(request)
         response = await self._inner.handle_async_request(request)
         self._spender.answered(response.status_code)
         return response

@@ -139,7 +139,7 @@ class Answers:
         self._orders = orders
         self._lease_s = lease_s
         self._seed = seed
-        self._single: dict[str, Reply] = {}
+        self._single: dict[tuple[str, bool], Reply] = {}
         self._bulk: Reply | None = None
         self._listing: Reply | None = None
         self.evaluations = 0
@@ -389,16 +389,14 @@ class Answers:
             return self._ofrep_bulk(asked)
         self.evaluations += 1
         on = self._board.on.get(key)
-        if on is not None and key not in self._board.killed and (on.aim.share or on.aim.first or on.aim.every):
-            return said(200, self._evaluated(key, met=on.hit(mission)))
-        known = self._single.get(key)
+        met = key in self._board.killed or (on is not None and on.hit(mission))
+        known = self._single.get((key, met))
         if known is None:
-            flag = self._board.flags.get(key)
-            if flag is None:
+            if key not in self._board.flags:
                 problem = unknown_flag(key[:100], self._board.flags, place="key")
                 details = f"found {problem.found}, wanted {problem.wanted}"
                 return said(404, {"key": key[:100], "errorCode": "FLAG_NOT_FOUND", "errorDetails": details})
-            known = self._single[key] = said(200, self._evaluated(key, met=self._board.state(key) != "off"))
+            known = self._single[key, met] = said(200, self._evaluated(key, met=met))
         return known
 
     def _ofrep_bulk(self, asked: Asked) -> Reply:

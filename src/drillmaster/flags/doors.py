@@ -94,6 +94,7 @@ class Client:
         self._buf = b""
         self._reader = HeadReader(_NAMED)
         self._head: RequestHead | None = None
+        self._before: RequestHead | None = None
         self._body: LengthBody | ChunkedBody | None = None
         self._content = b""
         self._ended = False
@@ -201,7 +202,8 @@ class Client:
                 raise Malformed("head too large")
             if not end:
                 return None
-            self._head = head = self._reader.request(self._buf[:end])
+            # Heads of one client are the same but for the length of the body, as good as always.
+            self._head = self._before = head = self._reader.request(self._buf[:end], self._before)
             self._buf = self._buf[end:]
             self._body = request_body(head)
             self._content = b""

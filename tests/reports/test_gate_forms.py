@@ -68,6 +68,19 @@ def test_github_says_the_verdict_first_and_never_neutral() -> None:
     assert passed.startswith("::notice ") and passed.count("\n") == 1
 
 
+def test_github_shows_ten_and_each_check_before_any_twice() -> None:
+    """The host shows ten errors a step and drops the rest: places of one check must not hide another."""
+    many = tuple(Cite("events/missions.jsonl", n) for n in range(1, 9))
+    told = verdict(*(check(name, "fail", cites=many) for name in ("a", "b", "c")), status="fail")
+    said = reports.form("github").render(told).splitlines()
+    assert [line.partition("title=")[2].split()[1] for line in said[1:4]] == ["a", "b", "c"]
+    assert len(said) == 10
+    crowd = verdict(*(check(f"c{n}", "fail", cites=many) for n in range(30)), status="fail")
+    said = reports.form("github").render(crowd).splitlines()
+    assert len(said) == 10
+    assert said[-1] == "::error title=canary::22 more checks did not pass"
+
+
 @pytest.mark.parametrize("tag", ["github", "markdown", "sarif", "junit"])
 def test_text_from_evidence_gives_no_command_and_no_markup(tag: str) -> None:
     nasty = verdict(check("p95", "fail", why=NASTY, remedy=NASTY, cites=(Cite(NASTY, 2),)), subject=NASTY)

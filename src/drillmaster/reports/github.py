@@ -1,6 +1,7 @@
 """GitHub: a verdict as workflow commands, which stand beside the lines of a pull request.
 
-1. The host shows ten errors a step: the verdict comes first, then the checks that did not pass, in their order.
+1. The host shows ten errors a step and drops the rest: the verdict comes first, then each check that did not pass, in their order,
+   then further places of theirs, ten in all. Where checks are left out, the last line says how many.
 2. Text from evidence cannot give a command of its own: percent, line ends, colons and commas are escaped as the runner
    asks, no line begins with what came from outside, and the older form of a command is broken up.
 3. Pass, fail and refused are told as notice and error. There is no `neutral` and no `skipped`, which count as success.
@@ -13,6 +14,7 @@ from drillmaster.verdict import Check, Cite, Verdict
 __all__ = ["render"]
 
 _CITES = 5
+_MOST = 10
 _TEXT_CHARS = 1_000
 
 
@@ -21,9 +23,17 @@ def render(verdict: Verdict) -> str:
     level = "notice" if verdict.status == "pass" else "error"
     title = _property(f"drillmaster {verdict.gate}: {verdict.status}")
     out = [f"::{level} title={title}::{_message(last_line(verdict))}"]
-    for check in verdict.checks:
-        if check.status != "pass":
-            out += [_command(check, cite, verdict.gate) for cite in check.cites[:_CITES] or (None,)]
+    missed = [check for check in verdict.checks if check.status != "pass"]
+    room = _MOST - len(out)
+    if len(missed) > room:
+        out += [_command(check, next(iter(check.cites), None), verdict.gate) for check in missed[: room - 1]]
+        out.append(f"::error title={_property(verdict.gate)}::{len(missed) - room + 1} more checks did not pass")
+    else:
+        places = sorted(
+            ((at, check, cite) for check in missed for at, cite in enumerate(check.cites[:_CITES] or (None,))),
+            key=lambda one: one[0],
+        )
+        out += [_command(check, cite, verdict.gate) for _, check, cite in places[:room]]
     return "\n".join(out) + "\n"
 
 

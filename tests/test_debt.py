@@ -261,3 +261,11 @@ def test_the_version_that_a_lock_file_pins(name: str, text: str, found: tuple[st
 def test_what_is_no_lock_file_is_refused(name: str, data: bytes) -> None:
     with pytest.raises(Problem, match="lock file"):
         versions_of("openai", data, file=name)
+
+
+def test_a_team_that_has_no_list_yet_is_told_how_to_begin_one(tmp_path: Path) -> None:
+    from drillmaster.cli.debt import command
+
+    refused = CliRunner().invoke(command, [str(tmp_path / "drill-debt.yaml")])
+    assert isinstance(refused.exception, Problem)
+    assert refused.exception.remedy.startswith(f"drillmaster debt --template > {tmp_path / 'drill-debt.yaml'}")

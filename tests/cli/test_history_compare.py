@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from drillmaster.cli.history import command
+from drillmaster.cli.history import _number, command
 from drillmaster.history import Entry, open_history
 
 
@@ -98,3 +98,11 @@ def test_options_go_behind_the_word(history: str) -> None:
     result = CliRunner().invoke(command, ["--last", "3", "compare"])
     assert result.exit_code == 2
     assert "options go behind the word" in result.output
+
+
+@pytest.mark.parametrize(
+    ("value", "cut", "shown"),
+    [(0.0254, False, "0.0254"), (42_092.0, False, "42,092"), (999.0, True, ">= 999"), (1e6, True, ">= 1,000,000")],
+)
+def test_a_figure_is_written_as_people_write_numbers(value: float, cut: bool, shown: str) -> None:
+    assert _number(value, cut) == shown

@@ -30,8 +30,8 @@ def test_a_form_name_that_is_an_attack_is_refused_in_one_short_line() -> None:
 
 def test_forms_are_listed_by_file_name() -> None:
     assert reports.forms() == [
-        "card", "csv", "github", "hdr", "html", "interview", "interview_html", "interview_json", "issues", "json", "junit",
-        "markdown", "prometheus", "sarif", "text",
+        "card", "csv", "friday_card", "friday_html", "github", "hdr", "html", "interview", "interview_html", "interview_json",
+        "issues", "json", "junit", "markdown", "prometheus", "sarif", "text",
     ]  # fmt: skip
 
 

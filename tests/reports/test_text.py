@@ -41,6 +41,7 @@ def test_a_refused_check_is_followed_by_what_makes_it_go_away() -> None:
 def test_the_reason_stands_only_on_lines_that_did_not_pass() -> None:
     assert check_line(_check(why="found by trace")) == "PASS fallback within 60 s"
     assert check_line(_check("fail", why="it never came")) == "FAIL fallback within 60 s: it never came"
+    assert check_line(_check("fail", why="within 60 s")) == "FAIL fallback within 60 s"  # the title says it already
 
 
 def test_a_finding_has_its_cause_and_what_to_do() -> None:

@@ -24,7 +24,7 @@ def listen(plan: Path, out: Path, environ: Mapping[str, str]) -> int:
     import time
 
     from drillmaster.detectors.listener import run
-    from drillmaster.detectors.settings import of_section
+    from drillmaster.detectors.settings import of_section, secrets_of
     from drillmaster.friday.detectors import Detectors
     from drillmaster.strict import as_type, load
 
@@ -44,6 +44,7 @@ def listen(plan: Path, out: Path, environ: Mapping[str, str]) -> int:
     settings = of_section(
         section, events=str(out), mono0_ns=time.monotonic_ns(), control_path=None, folder=str(plan.absolute().parent)
     )
+    secrets_of(settings.receivers, environ)  # a secret that is missing is said before anything sounds as if it listened
     for one in section.receivers:
         path = getattr(one, "path", None) or getattr(one, "file", "")
         click.echo(f"{one.name}: {path}", err=True)

@@ -1,5 +1,6 @@
 """`drillmaster debt`: what is named to be drilled, and has no pass that still counts."""
 
+import shlex
 import sys
 from collections.abc import Callable
 from importlib import resources
@@ -78,15 +79,22 @@ def command(
     from drillmaster.clock import rfc3339
     from drillmaster.debt import DebtFile, check_file, named_in, owed
     from drillmaster.entries import Taken, take_in
-    from drillmaster.errors import Exit
+    from drillmaster.errors import Exit, Problem
     from drillmaster.history import open_history
-    from drillmaster.intake import read_strict
+    from drillmaster.intake import is_there, read_strict
     from drillmaster.intake.written import STDOUT, write_whole
 
     if template:
         text = resources.files("drillmaster.kits").joinpath("friday").joinpath("debt.yaml").read_text("utf-8")
         click.echo(text, nl=False)
         return
+    if not is_there(file):
+        raise Problem(
+            str(file),
+            found="no such file",
+            wanted="what you promised to drill",
+            remedy=f"drillmaster debt --template > {shlex.quote(str(file))}, and fill it in",
+        )
     said = named_in(read_strict(file, DebtFile), file.parent, place=str(file))
     at_ns = now_ns(now)
     check_file(said, place=str(file), now_ns=at_ns)

@@ -415,4 +415,4 @@ def _figures(entry: "Entry") -> str:
 
 
 def _number(value: float, cut: bool) -> str:
-    return f"{'>= ' if cut else ''}{value:.3g}"
+    return f"{'>= ' if cut else ''}{f'{value:,.0f}' if abs(value) >= 1000 else f'{value:.3g}'}"

@@ -38,8 +38,8 @@ def colour_wanted(environ: Mapping[str, str], *, is_terminal: bool) -> bool:
 
 
 def check_line(check: Check) -> str:
-    """Write the one line of a check, without colour. The reason stands on it only where the check did not pass."""
-    why = f": {check.why}" if check.why and check.status != "pass" else ""
+    """Write the one line of a check, without colour. The reason stands on it once, and only where the check did not pass."""
+    why = f": {check.why}" if check.why and check.status != "pass" and not check.title.endswith(check.why) else ""
     return one_line(f"{_WORD[check.status]} {check.title}{why}")
 
 

@@ -150,7 +150,9 @@ def test_the_page_shows_what_the_last_drill_said(here: Path, capsys: pytest.Capt
     said(capsys, "gate", "matrix", run, "--now", NOW)
     code, out, _ = said(capsys, "matrix", "render", "--out", "-")
     assert code == 0
-    assert re.search(r"\| Mission latency \| `p95 < 2.5 s` \| \*\*FAIL\*\* at [0-9.]+ s on 20[0-9-]+ \| `F` \|", out), out
+    assert re.search(r"\| Mission latency \| `p95 < 2.5 s` \| \*\*FAIL\*\* at [0-9.]+ s on 20[0-9-]+ \| `F` \|", out), (
+        out
+    )
     assert "| Replay availability | `>= 100 %` | pass" in out
     assert Entry.__struct_fields__.count("proved") == 1
 

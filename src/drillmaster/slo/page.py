@@ -115,7 +115,8 @@ def _lines(matrix: DrillMatrix, results: Mapping[str, Sequence[Result]]) -> Iter
     yield ""
     yield (
         "A row whose probe did not run is refused, and a refused row is no pass. So many missions in flight means 95 % of them on "
-        "average over all of the row's window, weighted by time, and all of them at once at some time. `<` is strict. Judge a run again:"
+        "average over all of the row's window, weighted by time, and all of them at once at some time. `<` is strict. Judge a run "
+        "again:"
     )
     yield ""
     yield "```"

@@ -23,7 +23,13 @@ from tests.e2e.flagslab import TOKENS, lab, until
 pytestmark = pytest.mark.e2e
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "chaos-flags.md"
-PACKAGES = ["@openfeature/server-sdk@1.23", "@openfeature/ofrep-provider@0.1", "@openfeature/ofrep-core@0.1"]
+PACKAGES = [
+    "@openfeature/server-sdk@1.23",
+    "@openfeature/ofrep-provider@0.1",
+    "@openfeature/ofrep-core@0.1",
+    "@openfeature/web-sdk@1.10",
+    "@openfeature/ofrep-web-provider@0.4",
+]
 NODE_SDK = """
 import { OpenFeature } from "@openfeature/server-sdk";
 import { OFREPProvider } from "@openfeature/ofrep-provider";
@@ -199,6 +205,50 @@ console.log(JSON.stringify([value, errorCode]));
 await OpenFeature.close();
 """
     assert _node(packages, "alone.mjs", ask, CHAOS_URL="http://127.0.0.1:9") == [True, "PROVIDER_NOT_READY"]
+
+
+@pytest.mark.needs("node", "npm")
+def test_the_node_web_sdk_keeps_what_it_read_and_does_not_let_chaos_end(short_dir: Path, packages: Path) -> None:
+    """Why the page gives another provider: a flag is on for everybody, and stays on where its server died."""
+    with lab(short_dir) as server:
+        server.enable("tenfold", first=1)
+        ask = """
+import { OpenFeature } from "@openfeature/web-sdk";
+import { OFREPWebProvider } from "@openfeature/ofrep-web-provider";
+import { createInterface } from "node:readline";
+
+const headers = [["Authorization", `Bearer ${process.env.CHAOS_TOKEN}`]];
+const options = { baseUrl: process.env.CHAOS_URL, headers, pollInterval: 100, cacheMode: "disabled" };
+await OpenFeature.setProviderAndWait(new OFREPWebProvider(options));
+const client = OpenFeature.getClient();
+for await (const _ of createInterface({ input: process.stdin })) {
+  console.log(JSON.stringify(["tenfold", "refund"].map((flag) => client.getBooleanValue(flag, false))));
+}
+await OpenFeature.close();
+"""
+        (packages / "web.mjs").write_text(ask)
+        env = {"PATH": "/usr/bin:/bin", "CHAOS_URL": server.url, "CHAOS_TOKEN": TOKENS["read"]}
+        argv = [str(find_program("node")), "web.mjs"]
+        with subprocess.Popen(
+            argv, cwd=packages, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as node:
+            assert node.stdin is not None
+            assert node.stdout is not None
+            stdin, stdout = node.stdin, node.stdout
+
+            def both() -> Any:
+                stdin.write("\n")
+                stdin.flush()
+                return json.loads(stdout.readline())
+
+            assert [both(), both()] == [[True, False], [True, False]]  # nobody's retry recovers
+            server.kill("refund")
+            until(lambda: both() == [True, True], what="the kill")
+            server.signal(signal.SIGKILL)
+            time.sleep(1.5)  # longer than the lease
+            assert both() == [True, True]
+            stdin.close()
+            assert node.wait(timeout=10) == 0
 
 
 @pytest.mark.needs("node")

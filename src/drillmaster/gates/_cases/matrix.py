@@ -249,6 +249,7 @@ def _refused(held: Friday) -> Iterator[Case]:
         (few, _with(held, tools=_with(held.tools, missions=held.tools.missions[600:650]))),
         (few, _with(held, tools=_with(held.tools, missions=()))),
         (few, _with(held, worker_defects=1)),
+        (few, _with(held, chaos=(*held.chaos, _with(held.chaos[0], id="enabled-1", injected_s=280.0, lifted_s=282.0)))),
         (ROWS[5], _with(held, census=None)),
         (ROWS[6], _with(held, kills=())),
         (ROWS[6], _with(held, kills=(_with(held.kills[0], refused=0),))),

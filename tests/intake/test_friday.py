@@ -456,3 +456,24 @@ def test_a_flag_that_somebody_else_put_on_before_makes_the_chaos_no_longer(tmp_p
     paper.event("flags", 6, "fault_lifted", window="enabled-a-1", why="expired")
     told = check(judged(paper.write()), "row.tool-success")
     assert (told.status, "another injection stretches it" in told.why) == ("refused", True)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"t": "2026-12-04T14:00:50", "event": "held", "ns": 1}',
+        '{"t": "2026-12-04T14:00:50Z", "event": "held", "ns": 1, "mean": NaN}',
+    ],
+)
+def test_a_time_without_a_zone_and_a_number_that_is_none_cannot_be_read(tmp_path: Path, line: str) -> None:
+    paper = Paper(tmp_path / "run")
+    paper.files["events/missions.jsonl"].append(line)
+    assert statuses(judged(paper.write())) == {"lines-usable": "refused"}
+
+
+def test_a_kill_that_no_worker_is_known_to_hold_has_not_come(tmp_path: Path) -> None:
+    paper = Paper(tmp_path / "run")
+    name = "events/flags.jsonl"
+    assert any('"kill_drained"' in line for line in paper.files[name])
+    paper.files[name] = [line for line in paper.files[name] if '"kill_drained"' not in line]
+    assert check(judged(paper.write()), "row.kill-switch").status == "fail"

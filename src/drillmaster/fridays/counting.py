@@ -145,7 +145,7 @@ def kill(one: "Killed") -> Measure:
         return AtLeast(max(one.last_end_s - one.killed_s, 0.0), n=one.ran)
     if not one.refused:
         return Absent(f"no call of {one.capability} was refused after the kill: nothing called it, or nothing refused")
-    if one.drained_s and one.undrained:
+    if one.undrained:
         return AtLeast(one.over_s, n=one.refused + one.ran)
     ran_s = 0.0 if one.last_end_s is None else one.last_end_s - one.killed_s
     return Exact(max(ran_s, *one.drained_s.values(), 0.0), n=one.refused + one.ran)

@@ -25,6 +25,8 @@ class Kill(msgspec.Struct):
     refused: int = 0
     ran: int = 0
     drained: dict[str, float] = {}
+    durable: bool = True
+    """Not the flag of a window: of that no worker says when it held it."""
 
 
 class Window(msgspec.Struct):
@@ -105,7 +107,7 @@ def killed(kill: Kill, workers: Mapping[str, Worker], last_ns: int) -> Killed:
         refused=kill.refused,
         ran=kill.ran,
         drained_s=kill.drained,
-        undrained=tuple(sorted(there - kill.drained.keys())),
+        undrained=tuple(sorted(there - kill.drained.keys())) if kill.durable or kill.drained else (),
         over_s=(over_ns - kill.killed_ns) / 1e9,
         cite=kill.cite,
     )

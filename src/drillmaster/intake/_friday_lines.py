@@ -241,7 +241,7 @@ class Lines:
         if state == "killed" or (kind == "kill" and state == "on"):
             tools = fields.get("tools")
             named = tuple(one for one in tools if isinstance(one, str)) if isinstance(tools, list) else ()
-            self.kills.append(Kill(flag, named, ns, Cite(row.file, row.line), drained={}))
+            self.kills.append(Kill(flag, named, ns, Cite(row.file, row.line), drained={}, durable=state == "killed"))
         elif state == "restored" or kind == "kill":
             for kill in self.kills:
                 if kill.capability == flag and kill.restored_ns is None:

@@ -29,12 +29,13 @@ from drillmaster.flags.killing import Killing
 from drillmaster.flags.roster import Roster
 from drillmaster.flags.settings import Settings
 from drillmaster.friday.flags import Registry, Switched, load_registry, unknown_flag
+from drillmaster.intake import read_bytes
 from drillmaster.proxy.loop import make_loop
 from drillmaster.proxy.means import listen_unix, raise_descriptors, read_token
 from drillmaster.pulse import Pulse
 from drillmaster.screen import screen_text
+from drillmaster.strict import CAP_BYTES
 from drillmaster.timeline import Writer
-from drillmaster.timeline.opening import complaint
 
 __all__ = ["Server", "read_registry", "run"]
 
@@ -50,12 +51,7 @@ ROOM_BYTES = 3_000
 
 def read_registry(path: str | Path) -> Registry:
     """Read a registry from its file. Raises Problem."""
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        found, remedy = complaint(error)
-        raise Problem(str(path), found=found, wanted="a registry of flags", remedy=remedy) from None
-    return load_registry(data, place=str(path))
+    return load_registry(read_bytes(path, CAP_BYTES["yaml"]), place=str(path))
 
 
 class Server(Orders):

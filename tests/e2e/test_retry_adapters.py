@@ -482,3 +482,26 @@ def test_stamina_sends_nothing_again_when_the_worker_stopped_in_its_wait(server:
     with pytest.raises(Refused, match="stopped"):
         ask_stamina(retries, "GET", server.url)
     assert len(server.sent) == 1
+
+
+class HeldUp(Retries):
+    """A worker that is stopped for a while behind each decision."""
+
+    def decide(self, facts: Any) -> Any:
+        decision = super().decide(facts)
+        time.sleep(0.3)
+        return decision
+
+    async def decide_async(self, facts: Any) -> Any:
+        decision = await super().decide_async(facts)
+        time.sleep(0.3)  # of a process that is stopped no task runs
+        return decision
+
+
+@pytest.mark.parametrize("name", ["tenacity", "tenacity-async", "stamina"])
+def test_a_loop_that_was_held_up_past_the_deadline_sends_nothing_again(server: Api, name: str) -> None:
+    retries = HeldUp(msgspec.structs.replace(LIMITS, deadline_ms=250), OneProcess())
+    server.plan(failing(503))
+    with pytest.raises(Refused, match="deadline"):
+        ALL[name](retries, "GET", server.url)
+    assert len(server.sent) == 1 and retries.ledger.counts()["deadline"] == 1

@@ -126,7 +126,7 @@ def lease(held: Held | None, asked: LeaseAsk, now_us: int) -> Step[Held, LeaseTo
 
 def is_name(value: object) -> bool:
     """Whether this can name a holder, a worker or a person: 1 to 200 characters, none of which acts on a terminal or a store."""
-    return isinstance(value, str) and 0 < len(value) <= _MOST_NAME and one_line(value) == value
+    return type(value) is str and 0 < len(value) <= _MOST_NAME and one_line(value) == value
 
 
 def _granted(last: int, asked: LeaseAsk, now_us: int) -> Step[Held, LeaseTold]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from drillmaster.adapters.worker.lease import AsyncHeldLease, HeldLease, LeaseLost, hold, hold_async
-from drillmaster.guards.lease import Lease
+from drillmaster.guards.lease import Lease, LeaseRequest
 from drillmaster.rules import AnyLaw
 from drillmaster.stores.one_process import OneProcess
 
@@ -101,3 +101,28 @@ def test_what_is_over_is_renewed_for_nobody() -> None:
 def test_a_wait_that_is_no_number_is_refused() -> None:
     with pytest.raises(ValueError, match="nan"), hold(GUARD, OneProcess(), by="a", wait_s=float("nan")):
         pass
+
+
+def test_a_renewal_that_somebody_cancels_does_not_end_unsaid() -> None:
+    async def go() -> None:
+        store = AsyncWatched()
+        told: list[str] = []
+        async with hold_async(GUARD, store, by="a", on_lost=told.append) as lease:
+            await asyncio.sleep(0)
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+            assert await asyncio.wait_for(lease.wait_lost(), 1) == "store-unavailable"
+            assert not lease.held
+        assert told == ["store-unavailable"]
+
+    asyncio.run(go())
+
+
+def test_a_name_that_is_no_plain_text_is_denied_in_every_store() -> None:
+    class Name(str):
+        pass
+
+    request = LeaseRequest(action="acquire", source="lock-client", holder=Name("h"), by="b")
+    assert GUARD.step(None, request, 1)[1].reason == "facts-unusable"
+    request = LeaseRequest(action="acquire", source="lock-client", holder="h", by="b", item=Name("i"))
+    assert GUARD.step(None, request, 1)[1].reason == "facts-unusable"

@@ -339,7 +339,7 @@ class AsyncHeldLease(_Held):
 
     def __init__(self, term: _Term, store: AsyncStore, on_lost: OnLost | None) -> None:
         self._term, self._store, self._on_lost = term, store, on_lost
-        self._done = False
+        self._done = self._cut = False
         self._lost = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._renew(), name=f"drillmaster {term.place}")
 
@@ -366,7 +366,7 @@ class AsyncHeldLease(_Held):
         self._task.cancel()
         try:
             await asyncio.wait((self._task,))  # who is cancelled meanwhile is, and the lease ends at its deadline
-            if self._term.ended():
+            if self._term.ended() and not self._cut:
                 return False
         finally:
             self._term.lost = self._term.lost or "released"
@@ -376,8 +376,12 @@ class AsyncHeldLease(_Held):
         term = self._term
         try:
             await self._renewing()
-        except Exception:
-            term.lost = term.lost or "store-unavailable"
+        except BaseException:
+            if (
+                not self._done
+            ):  # or somebody who cancels all tasks has cancelled this one, and it may still be given back
+                self._cut = not term.ended()
+                term.lost = term.lost or "store-unavailable"
             raise
         finally:
             if term.lost:

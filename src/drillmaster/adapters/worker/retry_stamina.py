@@ -3,8 +3,8 @@
 stamina shows a hook the exception and nothing else, so that a hook is one call's: `retry_context(**one_call(retries))` around a
 block, or `@retry(retries)` around a function, which makes one each time. The hook says no, or the wait in seconds. stamina has no
 hook for results, so that a function has to raise (`raise_for_status`). It asks the store without an event loop: for a coroutine
-each decision holds the loop for one round trip. stamina sleeps by itself: `stop` does not wake it, but `retry` sends nothing then;
-around a block of your own look at `retries.stopped`.
+each decision holds the loop for one round trip. stamina sleeps by itself: `stop` does not wake it, but `retry` sends nothing then,
+and nothing behind the deadline; around a block of your own look at `retries.stopped`.
 """
 
 import functools
@@ -47,11 +47,11 @@ def retry(retries: Retries, *, method: str = "", idempotency_key: str = "") -> C
 
             @functools.wraps(function)
             async def awaited(*args: Any, **options: Any) -> Any:
+                began_s = time.monotonic()
                 async for attempt in stamina.retry_context(
                     **one_call(retries, method=method, idempotency_key=idempotency_key)
                 ):
-                    if attempt.num > 1 and retries.stopped:
-                        raise retries.stops()
+                    _check(retries, attempt.num, began_s)
                     with attempt:
                         result = await function(*args, **options)
                         await retries.good_async(first=attempt.num == 1)
@@ -62,9 +62,9 @@ def retry(retries: Retries, *, method: str = "", idempotency_key: str = "") -> C
 
         @functools.wraps(function)
         def called(*args: Any, **options: Any) -> Any:
+            began_s = time.monotonic()
             for attempt in stamina.retry_context(**one_call(retries, method=method, idempotency_key=idempotency_key)):
-                if attempt.num > 1 and retries.stopped:
-                    raise retries.stops()
+                _check(retries, attempt.num, began_s)
                 with attempt:
                     result = function(*args, **options)
                     retries.good(first=attempt.num == 1)
@@ -74,3 +74,11 @@ def retry(retries: Retries, *, method: str = "", idempotency_key: str = "") -> C
         return called  # type: ignore[return-value]  # it is called as the function is
 
     return decorate
+
+
+def _check(retries: Retries, attempt: int, began_s: float) -> None:
+    """Raise Refused where what waited is not to be sent any more."""
+    if attempt > 1 and retries.stopped:
+        raise retries.stops()
+    if attempt > 1 and time.monotonic() - began_s >= retries.guard.deadline_ms / 1_000:  # the worker was held up
+        raise retries.late()

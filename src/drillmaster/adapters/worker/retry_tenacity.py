@@ -5,6 +5,7 @@ the call's method and key from the request that the exception's answer holds (ht
 Exceptions without an answer are never retried. Keys in flight are not kept by a loop; a transport does that.
 """
 
+import time
 from typing import Any
 
 import tenacity
@@ -31,7 +32,7 @@ def policy(retries: Retries, *, method: str = "", idempotency_key: str = "") -> 
         if not retries.sleep(round(seconds * 1_000)):
             raise retries.stops()
 
-    return {"retry": retry, "wait": _wait, "stop": tenacity.stop_never, "sleep": sleep, "reraise": True}
+    return {"retry": retry, "sleep": sleep, **_common(retries)}
 
 
 def policy_async(retries: Retries, *, method: str = "", idempotency_key: str = "") -> dict[str, Any]:
@@ -48,7 +49,16 @@ def policy_async(retries: Retries, *, method: str = "", idempotency_key: str = "
         if not await retries.sleep_async(round(seconds * 1_000)):
             raise retries.stops()
 
-    return {"retry": retry, "wait": _wait, "stop": tenacity.stop_never, "sleep": sleep, "reraise": True}
+    return {"retry": retry, "sleep": sleep, **_common(retries)}
+
+
+def _common(retries: Retries) -> dict[str, Any]:
+    def before(state: tenacity.RetryCallState) -> None:
+        late_s = time.monotonic() - state.start_time - retries.guard.deadline_ms / 1_000
+        if state.attempt_number > 1 and late_s >= 0:  # the worker was held up
+            raise retries.late()
+
+    return {"before": before, "wait": _wait, "stop": tenacity.stop_never, "reraise": True}
 
 
 def _facts(retries: Retries, state: tenacity.RetryCallState, method: str, key: str) -> FailedCall | None:

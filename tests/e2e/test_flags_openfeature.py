@@ -129,6 +129,18 @@ def test_the_python_sdk_decides_in_the_process_and_is_a_worker(short_dir: Path, 
         assert any(line["flag"] == "refund" and line["n"] == 3 for line in server.lines("flag_met"))
 
 
+def test_the_python_sdk_ends_in_order_without_a_complaint(
+    short_dir: Path, sdk: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with lab(short_dir) as server:
+        api.set_provider_and_wait(ChaosProvider(server.url))
+        until(lambda: server.get("/workers")[1]["workers"], what="the worker")
+        time.sleep(0.2)  # its next question is held
+        api.shutdown()
+        until(lambda: not server.get("/workers")[1]["workers"], what="its leave")
+    assert caplog.text == ""
+
+
 @pytest.mark.needs("node", "npm")
 def test_the_node_sdk_reads_the_same(short_dir: Path, packages: Path) -> None:
     with lab(short_dir) as server:

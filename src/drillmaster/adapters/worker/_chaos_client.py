@@ -345,7 +345,7 @@ class Client:
                 self._over.wait(AGAIN_S * 10)
             except (OSError, ValueError) as error:
                 self._off_if_over()
-                if not self._quiet:
+                if not self._quiet and not self._over.is_set():  # its end hangs up a question that is held
                     self._quiet = True
                     _log.warning("the flag server does not answer (%s); flags end with their lease, kills stay", error)
                 self._over.wait(AGAIN_S)

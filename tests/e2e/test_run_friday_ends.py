@@ -215,3 +215,34 @@ def test_flags_are_switched_from_outside_only_where_the_plan_names_a_control_lis
     on = [row["flag"] for row in friday.lines("events/flags.jsonl") if row.get("state") == "on"]
     assert ("toolError" in on) is outside
     assert friday.gone_within(5) == []
+
+
+def test_a_kill_that_people_need_is_not_ended_by_a_drill(lab: Any) -> None:
+    friday = lab(kill="{capability: refund, for_s: 2}")
+    # A drill whose conductor dies in the rehearsal of the kill leaves it in place, as whoever kills by hand does.
+    process = friday.start("--yes")
+    friday.wait_for("events/flags.jsonl", "flag_switched", state="killed")
+    process.kill()
+    process.communicate(timeout=10)
+    friday.clear()
+    (kills,) = (friday.folder / "state").glob("kills-*.json")
+    before = kills.read_bytes()
+    code, out = friday.verb("run", "friday", "friday-plan.yaml", "--yes", "--runs", "others")
+    assert code == 2, out
+    assert "killed: refund by" in out
+    assert f"rm {kills}" in out
+    assert kills.read_bytes() == before
+
+
+def test_two_drills_of_one_service_at_two_targets_go_on_side_by_side(lab: Any, tmp_path: Path) -> None:
+    one = lab(phases=(2, 4, 2), concurrent=5)
+    (tmp_path / "other").mkdir()
+    two = Friday(tmp_path / "other", phases=(2, 4, 2), concurrent=5)
+    two.env["DRILLMASTER_STATE"] = one.env["DRILLMASTER_STATE"]
+    try:
+        both = [one.start("--yes"), two.start("--yes")]
+        for process in both:
+            out, err = process.communicate(timeout=80)
+            assert process.returncode == 0, out + err
+    finally:
+        two.clear()

@@ -26,16 +26,11 @@ def listen(plan: Path, out: Path, environ: Mapping[str, str]) -> int:
     from drillmaster.detectors.listener import run
     from drillmaster.detectors.settings import of_section, secrets_of
     from drillmaster.friday.detectors import Detectors
-    from drillmaster.strict import as_type, load
+    from drillmaster.intake import read_bytes
+    from drillmaster.strict import CAP_BYTES, as_type, load
 
     place = str(plan)
-    try:
-        data = plan.read_bytes()
-    except OSError as error:
-        raise Problem(
-            place, found=error.strerror or "an error", wanted="a plan", remedy="drillmaster init friday makes one"
-        ) from None
-    found = load(data, place=place, fmt="yaml")
+    found = load(read_bytes(plan, CAP_BYTES["yaml"]), place=place, fmt="yaml")
     if not isinstance(found, dict) or "detectors" not in found:
         raise Problem(
             place, found="no section detectors", wanted="detectors: {receivers: [...]}", remedy="write it into the plan"

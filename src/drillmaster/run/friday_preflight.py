@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import secrets
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,7 +20,8 @@ import msgspec
 
 from drillmaster import http1
 from drillmaster.clock import Clock
-from drillmaster.errors import Refused
+from drillmaster.errors import Problem, Refused, one_line
+from drillmaster.flags.kills import read_kills
 from drillmaster.friday.plan import FridayPlan
 from drillmaster.missions.flows import MissionPlans, recorded
 from drillmaster.missions.preparing import Understood
@@ -76,6 +78,7 @@ class Checkup(msgspec.Struct, frozen=True, kw_only=True):
     descriptors: int
     addresses: tuple[str, ...]
     flags_url: str
+    kills_path: Path
     agent_wait_s: float | None
 
 
@@ -92,6 +95,8 @@ async def execute_friday(checkup: Checkup, flags: Answers, listener: Answers, cr
     record(crew, lines)
     with on_record(crew, "detectors_ready"):
         crew.line(await _listens(listener))
+    with on_record(crew, "nothing_killed"):
+        crew.line(await _nothing_killed(flags, checkup.kills_path))
     if plan.worker is not None:
         with on_record(crew, "target_free"):
             crew.line(await nobody_there(plan, checkup.addresses))
@@ -129,6 +134,30 @@ async def _listens(listener: Answers) -> Line:
             remedy="see detectors.log in the run",
         )
     return Line(check="detectors_ready", status="pass", why=f"{names} at {said.get('listen')}")
+
+
+async def _nothing_killed(flags: Answers, path: Path) -> Line:
+    """See that nobody has killed a capability: the drill would measure that, and its own rehearsal would take it back."""
+    try:
+        killed = (await flags.state()).get("killed") or ()
+    except InjectorLost as lost:
+        raise Refused(
+            "nothing_killed", found=lost.why, wanted="a flag server", remedy="see flags.log in the run"
+        ) from None
+    if not killed:
+        return Line(check="nothing_killed", status="pass", why="no capability is killed")
+    with contextlib.suppress(Problem):
+        told = {
+            one.capability: f"{one.capability} by {one.by} at {one.at} ({one.why or 'no reason'})"
+            for one in read_kills(path)
+        }
+        killed = [told.get(name, name) for name in killed]
+    raise Refused(
+        "nothing_killed",
+        found=one_line(f"killed: {', '.join(killed)}")[:400],
+        wanted="nothing killed before a drill, which would end the kill with its own",
+        remedy=f"when nobody needs it any more: rm {shlex.quote(str(path))}",
+    )
 
 
 async def _answers(checkup: Checkup, crew: Crew, mission: str, clock: Clock) -> Line:

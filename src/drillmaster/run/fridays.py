@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -316,6 +317,7 @@ class _FridayDrill:
             descriptors=site.soft_limit,
             addresses=site.addresses,
             flags_url=site.url,
+            kills_path=self._kills_path(),
             agent_wait_s=site.options.agent_wait_s,
         )
 
@@ -373,7 +375,6 @@ class _FridayDrill:
     def _flags_part(self, site: Site) -> FlagsPart:
         plan, seats = self.plan, site.seats
         outside = plan.control is not None and plan.control.lead
-        service = re.sub(r"[^A-Za-z0-9]+", "-", plan.service)[:60]
         settings = FlagsSettings(
             registry=str(site.folder.path / "flags.yaml"),
             listen_fd=site.listener.fileno(),
@@ -381,7 +382,7 @@ class _FridayDrill:
             lead_token_file=str(seats.folder / "lead.token") if outside else None,
             kill_token_file=str(seats.further_token("kill")),
             read_token_file=str(seats.further_token("read")),
-            kills_path=str(state_root() / f"kills-{service}.json"),
+            kills_path=str(self._kills_path()),
             events=str(site.folder.events / "flags.jsonl"),
             mono0_ns=site.folder.mono0_ns,
             seed=plan.seed,
@@ -391,6 +392,12 @@ class _FridayDrill:
         return FlagsPart(
             settings, seats.socket("flags"), log=site.folder.path / "flags.log", env=os.environ, url=site.url
         )
+
+    def _kills_path(self) -> Path:
+        """Where kills of this service's workers at this target lie: two targets' drills know nothing of each other's."""
+        service = re.sub(r"[^A-Za-z0-9]+", "-", self.plan.service)[:60]
+        where = strict.digest(urlsplit(self.target_url).netloc.lower()).removeprefix("sha256:")[:12]
+        return state_root() / f"kills-{service}-{where}.json"
 
     def _listener_part(self, site: Site) -> ListenerPart:
         control = site.seats.socket("detectors")

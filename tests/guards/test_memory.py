@@ -150,6 +150,7 @@ def test_a_free_lane_writes_drafts_and_plans_that_nobody_rereads() -> None:
         # one spelling, one name
         ({"path": "memory.json "}, "path-unsafe"),
         ({"path": "memory.ｊson"}, "path-unsafe"),
+        ({"path": "drafts/memory%2ejson", "leads": "drafts/memory%2ejson"}, "path-unsafe"),
         ({"path": "memory.json:x"}, "path-unsafe"),
         ({"path": "a\\memory.json"}, "path-unsafe"),
         ({"path": "../memory.json"}, "path-unsafe"),

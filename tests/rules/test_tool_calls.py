@@ -152,6 +152,10 @@ def labels(**more: Any) -> dict[str, Any]:
         ({"type": "object", "properties": {"x": {"allOf": [{"items": PATH}]}}}, {"x": [{"path": "a"}]}, (0, 0)),
         (PAIR, {"l": [{"path": "a"}, {"y": 1}]}, (0, 1)),
         (PAIR, {"l": [{"path": "a"}, 5]}, (0, 0)),
+        # what is written out whole has the names that are in it
+        ({"type": "object", "properties": {"x": {"const": {"y": 1}}}}, {"x": {"y": 1}}, (0, 0)),
+        ({"type": "object", "properties": {"x": {"enum": [{"y": 1}, [{"z": 1}]]}}}, {"x": [{"z": 1}]}, (0, 0)),
+        ({"type": "object", "properties": {"x": {"enum": [{"y": 1}]}}}, {"x": {"y": 1, "z": 2}}, (0, 1)),
         # an `if` decides, and makes no name known
         (PATH | {"if": {"additionalProperties": True}}, {"path": "a", "mode": "w"}, (1, 0)),
         (IF, {"path": "a", "mode": "w"}, (1, 0)),

@@ -11,6 +11,7 @@
 5. To move a file is to write its target and to take away its source: both are asked about.
 """
 
+import re
 import unicodedata
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -44,6 +45,7 @@ ARTICLE_GRANTS: dict[str, frozenset[Class]] = {
 HALF = ".drillmaster-half-"
 """What a write under way is called: whoever cleans up after one takes such files away, so nobody else writes them."""
 _MOST = 2**53 - 1
+_ENCODED = re.compile("%[0-9A-Fa-f]{2}")
 
 _Durable = Literal[
     "memory", "cache", "transcript", "vectors", "plan", "identity", "store", "pointer", "control", "draft", "other"
@@ -129,6 +131,7 @@ def plain(path: object) -> bool:
         and part.isprintable()
         and unicodedata.normalize("NFKC", part) == part
         and not set(part) & set("\\:")
+        and _ENCODED.search(part) is None
         and not part.casefold().startswith(HALF)
         and len(part.encode()) <= 255
         for part in _steps(path)

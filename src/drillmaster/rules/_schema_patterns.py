@@ -4,6 +4,8 @@ import re
 
 __all__ = ["anchored", "whole"]
 
+_OF_WORDS = r"(?:[LN]|\{(?:[LN][a-z]?|L&|Letter|Number|Alphabetic|(?:Script|sc)=\w+)\})"
+"""Properties of characters that words are made of. Another one, such as of punctuation, takes what nobody spells."""
 _ESCAPE = r"\\x([0-9A-Fa-f]{2})|\\u([0-9A-Fa-f]{4})|\\u\{([0-9A-Fa-f]{1,6})\}|\\(.)|(.)"
 
 
@@ -31,7 +33,7 @@ def anchored(pattern: str) -> bool:
     if not (pattern.startswith("^") and pattern.endswith("$") and not pattern.endswith("\\$")):
         return False
     plain = re.sub(r"\\\\", "", pattern)
-    if re.search(r"\\[SWDPB]|\[\^|\\s\\S|\\p\{(Any|ASCII|Assigned)\}", plain) or _wide(plain):
+    if re.search(r"\\[SWDPB]|\[\^|\\s\\S", plain) or re.search(rf"\\p(?!{_OF_WORDS})", plain) or _wide(plain):
         return False
     in_class = False
     previous = ""
@@ -53,13 +55,15 @@ def anchored(pattern: str) -> bool:
 
 
 def _wide(plain: str) -> bool:
-    """Whether a class has a range from below the digits to beyond the letters of ASCII, as `[ -~]` and `[\\x00-\\x7f]` have."""
+    """Whether a class has a range over more than one alphabet: from below ASCII's digits to beyond its letters, as `[ -~]` has, or
+    from within ASCII to beyond it, as `[0-\\uffff]` has.
+    """
     for body in re.findall(r"\[((?:\\.|[^\]\\])*)\]", plain):
         chars = []
         for byte, unit, point, escaped, literal in re.findall(_ESCAPE, body, re.DOTALL):
             code = int(byte or unit or point or "0", 16)
             chars.append((chr(min(code, 0x10FFFF)) if byte or unit or point else escaped or literal, not literal))
         for low, dash, high in zip(chars, chars[1:], chars[2:], strict=False):
-            if dash == ("-", False) and low[0] < "0" and high[0] >= "z":
+            if dash == ("-", False) and ((low[0] < "0" and high[0] >= "z") or low[0] < "\x7f" < high[0]):
                 return True
     return False

@@ -97,6 +97,8 @@ def _closed(schema: Any, *, place: bool) -> Any:
         return {"$ref": _NAMELESS}
     if not isinstance(schema, dict):
         return schema
+    if place and schema.keys() & {"enum", "const"}:  # it writes out whole values, with every name that is in them
+        return dict(schema)
     made: dict[str, Any] = {}
     for word, inner in schema.items():
         if word == "patternProperties" and isinstance(inner, dict):

@@ -4,6 +4,7 @@ import json
 import re
 from typing import Any
 
+import msgspec
 import pytest
 
 from drillmaster.slo import Result, is_stale, load_matrix, render
@@ -18,8 +19,11 @@ def read(value: dict[str, Any] = MATRIX) -> tuple[DrillMatrix, str]:
 def results(*statuses: str, values: tuple[float | None, ...] = ()) -> list[Result]:
     return [
         Result(
-            run=f"r{n}", ended_at=f"2026-12-{n + 1:02}T14:00:00Z", status=status, value=values[n] if values else None
-        )  # type: ignore[arg-type]
+            run=f"r{n}",
+            ended_at=f"2026-12-{n + 1:02}T14:00:00Z",
+            status=status,  # type: ignore[arg-type]
+            value=values[n] if values else None,
+        )
         for n, status in enumerate(statuses)
     ]
 
@@ -49,6 +53,13 @@ def test_a_row_shows_its_last_result_and_its_trend() -> None:
     )
     assert "| Replay availability | `>= 100 %` | never judged |  |" in page
     assert "Not every promise held in the last drill (2026-12-03, `r2`): 1 fail, 4 not judged." in page
+
+
+def test_a_rehearsal_is_never_shown_as_a_drill() -> None:
+    stamped = [msgspec.structs.replace(results("pass")[0], stamps=("COMPRESSED 9x", "REHEARSAL"))]
+    page = render(*read(), {row["id"]: stamped for row in MATRIX["rows"]})
+    assert "Every promise held in the last drill (2026-12-01, `r0`, COMPRESSED 9x, REHEARSAL): 5 pass." in page
+    assert "pass on 2026-12-01, COMPRESSED 9x, REHEARSAL |" in line(page, "| Tool success |")
 
 
 def test_a_share_is_cut_and_not_rounded_and_more_is_better() -> None:

@@ -422,6 +422,7 @@ def _results(matrix: "DrillMatrix", runs: Path, named: str | None) -> "dict[str,
                     status=status,
                     value=entry.metrics.get(figure),
                     at_least=figure in entry.at_least,
+                    stamps=entry.stamps,
                 )
                 found.setdefault(row.id, []).append(result)
     return found

@@ -45,6 +45,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     value: float | None = None
     """In seconds, or a share; None: there was none."""
     at_least: bool = False
+    stamps: tuple[str, ...] = ()
+    """What makes it worth less, such as REHEARSAL."""
 
 
 def render(matrix: DrillMatrix, digest: str, results: Mapping[str, Sequence[Result]] | None = None) -> str:
@@ -90,7 +92,10 @@ def _lines(matrix: DrillMatrix, results: Mapping[str, Sequence[Result]]) -> Iter
         told = results.get(row.id, ())
         yield f"| {_cell(row.name)} | {_code(row.objective)} | {_last(row, told)} | {_trend(row, told)} |"
     yield ""
-    yield "A trend is the last eight drills, the newest on the right: p pass, F fail, r refused (no answer), - not judged."
+    yield (
+        "A trend is the last eight drills, the newest on the right: p pass, F fail, r refused (no answer), - not judged. Better "
+        "and worse are against the first of them that has a figure."
+    )
     yield ""
     yield "## For engineers"
     yield ""
@@ -140,14 +145,18 @@ def _sentence(matrix: DrillMatrix, results: Mapping[str, Sequence[Result]]) -> s
     newest = max(last.values(), key=lambda one: one.ended_at)
     ready = all(one.status == "pass" for one in last.values()) and not missing
     answer = "Every promise held" if ready else "Not every promise held"
-    return f"{answer} in the last drill ({newest.ended_at[:10]}, `{_cell(newest.run)}`): {', '.join(parts)}."
+    return f"{answer} in the last drill ({newest.ended_at[:10]}, `{_cell(newest.run)}`{_stamped(newest)}): {', '.join(parts)}."
 
 
 def _last(row: Row, told: Sequence[Result]) -> str:
     if not told:
         return "never judged"
     one = told[-1]
-    return f"{_MARKS[one.status]}{_valued(row, one)} on {one.ended_at[:10]}"
+    return f"{_MARKS[one.status]}{_valued(row, one)} on {one.ended_at[:10]}{_stamped(one)}"
+
+
+def _stamped(one: Result) -> str:
+    return f", {_cell(', '.join(one.stamps))}" if one.stamps else ""
 
 
 def _trend(row: Row, told: Sequence[Result]) -> str:

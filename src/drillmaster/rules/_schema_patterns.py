@@ -55,8 +55,9 @@ def anchored(pattern: str) -> bool:
 
 
 def _wide(plain: str) -> bool:
-    """Whether a class has a range over more than one alphabet: from below ASCII's digits to beyond its letters, as `[ -~]` has, or
-    from within ASCII to beyond it, as `[0-\\uffff]` has.
+    """Whether a class has a range over more than one alphabet.
+
+    That is one from below ASCII's digits to beyond its letters, as `[ -~]`, or from within ASCII to beyond it, as `[0-\\uffff]`.
     """
     for body in re.findall(r"\[((?:\\.|[^\]\\])*)\]", plain):
         chars = []

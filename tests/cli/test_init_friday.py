@@ -106,3 +106,10 @@ def test_the_registry_of_a_kit_is_one(tmp_path: Path) -> None:
     typed("--dir", tmp_path)
     text = (tmp_path / "flags.yaml").read_text().replace("service:\n", "service: x\n")
     assert load_registry(text.encode(), place="flags.yaml").capabilities == ("refund",)
+
+
+@pytest.mark.parametrize("host", ["github", "gitlab"])
+def test_a_pipeline_is_never_said_to_have_no_blank_left(host: str, tmp_path: Path) -> None:
+    said = typed("--dir", tmp_path, "--ci", host).stdout.splitlines()
+    (line,) = [one for one in said if one.endswith("docs/howto/friday-pipeline.md")]
+    assert "yours to write" in line

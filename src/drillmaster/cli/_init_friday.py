@@ -27,6 +27,8 @@ _QUESTIONS = (
     ("/seats/verifier", "Who is the Verifier (judges)?"),
 )
 _PLAN, _MATRIX = "friday-plan.yaml", "drill-matrix.yaml"
+_GITLAB = "friday.gitlab-ci.yml"
+_PIPELINES = (GITHUB, _GITLAB)
 
 
 def write_friday(
@@ -50,7 +52,7 @@ def write_friday(
     if ci == "github":
         texts[GITHUB] = workflow(cron=cron)
     elif ci == "gitlab":
-        texts["friday.gitlab-ci.yml"] = gitlab()
+        texts[_GITLAB] = gitlab()
     written = {name: write_new(folder / name, text) for name, text in texts.items()}
     open_blanks = {
         name: list(blanks(text if written[name] else read_bytes(folder / name, 1 << 20).decode("utf-8", "replace")))
@@ -69,6 +71,8 @@ def write_friday(
         left = open_blanks.get(name, [])
         state = "written" if new else "was there and is left as it is"
         said_left = f", {len(left)} blank{'s' if len(left) != 1 else ''} to fill in" if left else ", no blank left"
+        if name in _PIPELINES:
+            said_left = "; how staging starts and stops is yours to write, and keys and wheel too: docs/howto/friday-pipeline.md"
         click.echo(f"{folder / name}: {state}{said_left}")
         if left:
             click.echo(f"  {' '.join(left)}")

@@ -477,3 +477,9 @@ def test_a_kill_that_no_worker_is_known_to_hold_has_not_come(tmp_path: Path) -> 
     assert any('"kill_drained"' in line for line in paper.files[name])
     paper.files[name] = [line for line in paper.files[name] if '"kill_drained"' not in line]
     assert check(judged(paper.write()), "row.kill-switch").status == "fail"
+
+
+def test_calls_under_a_name_like_a_probes_are_of_nobody(tmp_path: Path) -> None:
+    paper = Paper(tmp_path / "run")
+    paper.worker(45, "tool_finished", mission="probe-zz", tool="refund", attempts=1, ok=False, ms=5)
+    assert "calls-of-nobody" in {finding.id for finding in judged(paper.write()).findings}

@@ -188,19 +188,17 @@ def _rows(path: Path, name: str, limit: int | None, digests: dict[str, str]) -> 
 def _tools(path: Path, limit: int | None, digests: dict[str, str], lines: Lines) -> Recovery:
     """Read the workers' timeline once: tools go to their law, the rest is taken on the way."""
 
+    probe = (
+        f"probe-{lines.manifest.run[-4:]}"  # of the mission that the pre-flight sends to see whether the agent is there
+    )
+
     def passing() -> Iterator[Row]:
         for row in _rows(path, _TIMELINE, limit, digests):
             lines.take_worker(row)
-            if isinstance(row, Row) and row.event in _TOOLS and not _of_a_probe(row):
+            if isinstance(row, Row) and row.event in _TOOLS and row.fields.get("mission") != probe:
                 yield row
 
     return recovery(passing(), started=lines.ids)
-
-
-def _of_a_probe(row: Row) -> bool:
-    """Whether a line is of the mission that the pre-flight sends to see whether the agent is there."""
-    mission = row.fields.get("mission")
-    return isinstance(mission, str) and mission.startswith("probe-")
 
 
 def _census(path: Path, seal: Seal | None, manifest: Manifest, lines: Lines) -> Any:

@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 from drillmaster.rules import AnyLaw
+from drillmaster.stores.forking import renewed_in_a_child
 
 __all__ = ["OneProcess"]
 
@@ -15,9 +16,13 @@ class OneProcess:
     place = "this process"
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self.forked()
+        renewed_in_a_child(self)
         self._states: dict[tuple[str, str], tuple[Any, int | None]] = {}
         self._base_us = time.time_ns() // 1_000 - time.monotonic_ns() // 1_000
+
+    def forked(self) -> None:
+        self._lock = threading.Lock()
 
     def ask(self, law: AnyLaw, key: str, question: Any) -> Any:
         name = (law.name, key)

@@ -21,6 +21,7 @@ from drillmaster.errors import Problem
 from drillmaster.guards import Ask, Decision
 from drillmaster.intake.guards_files import AnyGuard, Guards, Kind, kind_of, read_guards
 from drillmaster.stores import AsyncStore, Store
+from drillmaster.stores.forking import renewed_in_a_child
 
 __all__ = ["MOST_SESSIONS", "REASONS", "Guarding", "no_store"]
 
@@ -55,10 +56,14 @@ class Guarding:
         self.recorder = recorder or Recorder()
         self._store = store
         self._async_store = async_store
-        self._lock = threading.Lock()
+        self.forked()
+        renewed_in_a_child(self)
         self._states: dict[tuple[str, str], Any] = {}
         self._kinds: dict[str, Kind] = {}
         self._take(self._guards)
+
+    def forked(self) -> None:
+        self._lock = threading.Lock()
 
     @classmethod
     def open(

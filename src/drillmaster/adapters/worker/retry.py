@@ -32,6 +32,7 @@ from drillmaster.guards import Ask, Decision
 from drillmaster.guards.retry import CALLS, PINNED, REASONS, FailedCall, Retry
 from drillmaster.rules import AnyLaw, later, retry_after, retry_budget
 from drillmaster.stores import AsyncStore, Store, Unavailable
+from drillmaster.stores.forking import renewed_in_a_child
 from drillmaster.stores.later import check_queue
 from drillmaster.stores.one_process import OneProcess
 
@@ -83,10 +84,14 @@ class Ledger:
     """Counts decisions by reason, calls, and how many of these were retries. One for a process."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._reasons: Counter[str] = Counter()
         self.requests = 0
         self.retries = 0
+        self.forked()
+        renewed_in_a_child(self)
+
+    def forked(self) -> None:
+        self._lock = threading.Lock()
 
     def counts(self) -> dict[str, int]:
         """Give every reason of the guard and how often it stood in a decision."""
@@ -172,10 +177,17 @@ class Retries:
         self.key_field = key_field.lower()
         self._queue, self._name = queue, name
         self._recorder = recorder
-        self._lock = threading.Lock()
         self._good = 0
         self._owes = round(guard.refund * 1_000)
         self._stopped = threading.Event()
+        self.forked()
+        renewed_in_a_child(self)
+
+    def forked(self) -> None:
+        self._lock, stopped = threading.Lock(), self._stopped.is_set()
+        self._stopped = threading.Event()
+        if stopped:
+            self._stopped.set()
 
     def stop(self) -> None:
         """End all waits: the worker goes down, and sends nothing again."""

@@ -77,7 +77,8 @@ class MissionsPart:
         """Have missions begin, keep count, and wait for the ends. Raises Refused where the driver ends or goes silent by itself."""
         await self._driver.begin(self._start_ns)
         told = False
-        silent_s = 0.0
+        clock = asyncio.get_running_loop()
+        heard_s = clock.time()
         while not self._ended.is_set():
             if self._no_more.is_set() and not told:
                 with contextlib.suppress(DriverLost):
@@ -85,10 +86,10 @@ class MissionsPart:
                 told = True
             try:
                 self._count(await self._driver.state())
-                silent_s = 0.0
+                heard_s = clock.time()
             except DriverLost as lost:
-                silent_s += LOOK_S
-                if silent_s > DEAF_S and not self._ended.is_set():
+                # By the clock: an answer that does not come is waited for much longer than the next look.
+                if clock.time() - heard_s > DEAF_S and not self._ended.is_set():
                     raise self._gone(f"no answer: {lost.why}") from None
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):

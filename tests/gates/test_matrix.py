@@ -352,3 +352,10 @@ def test_a_load_that_ended_before_it_was_told_to_is_a_finding() -> None:
     seen = _with(GOOD, loads_ended=(LoadEnded(source="missions.yaml", at_s=120.0, why="max_missions"),))
     told = [one.cause for one in verdict(seen).findings if one.id == "load-ended"]
     assert told == ["missions.yaml began no more missions from 120.0 s on: max_missions"]
+
+
+def test_chaos_that_somebody_ended_early_is_not_the_drill_that_was_planned() -> None:
+    """The phase lasts on when a Lead's token switches the only flag off, and its window with it."""
+    seen = _with(GOOD, chaos=(_with(GOOD.chaos[0], lifted_s=130.0, why="disabled by somebody"),))
+    (told,) = [one for one in matrix().checks(seen) if one.id == "chaos"]
+    assert (told.status, told.why) == ("refused", "they were on for 30.0 s of the 100 s that were planned")

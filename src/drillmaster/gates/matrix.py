@@ -238,19 +238,24 @@ def _missions(seen: Friday) -> Check:
 def _chaos(seen: Friday) -> Check:
     named = sorted({one.flag for chaos in seen.chaos for one in chaos.flags})
     open_ = [one.id for one in seen.chaos if one.lifted_s is None]
+    on_s = sum(one.lifted_s - one.injected_s for one in seen.chaos if one.lifted_s is not None)
+    planned_s = seen.planned_s.get("fault_s", 0.0)
+    short = on_s < HELD * planned_s
     return looked_at(
         "chaos",
-        "refused" if not seen.chaos or open_ or not named else "pass",
+        "refused" if not seen.chaos or open_ or not named or short else "pass",
         f"flags were on, and lifted: {', '.join(named) or 'none'}",
         role="admission",
         observed=Exact(float(len(seen.chaos))),
         limit=1,
-        why=f"no lift of {open_[0]} is told"
+        why="no injection is told"
+        if not seen.chaos
+        else f"no lift of {open_[0]} is told"
         if open_
         else "no injection names a flag"
-        if seen.chaos
-        else "no injection is told",
-        remedy="name flags in the plan (flags: on), and let the drill inject them: drillmaster run friday",
+        if not named
+        else f"they were on for {on_s:.1f} s of the {planned_s:g} s that were planned",
+        remedy="name flags in the plan (flags: on), and let the drill inject and lift them: drillmaster run friday",
         cites=tuple(one.cite for one in seen.chaos if one.cite is not None)[:_SHOWN],
     )
 

@@ -201,6 +201,7 @@ def _admissions(held: Friday, whole: MatrixGate) -> Iterator[Case]:
         ("chaos", _with(held, chaos=())),
         ("chaos", _with(held, chaos=(_with(chaos, lifted_s=None),))),
         ("chaos", _with(held, chaos=(_with(chaos, flags=()),))),
+        ("chaos", _with(held, chaos=(_with(chaos, lifted_s=130.0),))),
         ("overlap", _load_until(held, 100.0)),
         ("gone", _with(held, chaos=(_with(chaos, gone=None),))),
         ("gone", _with(held, chaos=(_with(chaos, gone=False),))),

@@ -238,3 +238,8 @@ def test_what_is_sent_again_is_told_how_long_it_may_take() -> None:
     first, second = (step.left_ms for step in steps if isinstance(step, Send))
     assert first is None
     assert second is not None and 0 < second <= LIMITS.deadline_ms
+
+
+def test_blanks_around_a_key_which_the_wire_takes_away_make_no_other_key() -> None:
+    retries = Retries(LIMITS, None)
+    assert {retries.key_of({"idempotency-key": key}) for key in ("k-1", "k-1 ", "\tk-1")} == {"k-1"}

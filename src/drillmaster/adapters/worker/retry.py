@@ -216,9 +216,9 @@ class Retries:
         return not self._stopped.is_set()
 
     def key_of(self, fields: Mapping[str, Any]) -> str:
-        """Find the caller's key among a request's fields."""
+        """Find the caller's key among a request's fields, as it arrives: blanks around a field's value are none of it."""
         value = fields.get(self.key_field)
-        return value if isinstance(value, str) else ""
+        return value.strip(" \t") if isinstance(value, str) else ""
 
     def check_nested(self, fields: Mapping[str, Any]) -> None:
         """Refuse a call that the library above says is a retry of its own. Raises Refused."""

@@ -517,7 +517,9 @@ class Client:
             with contextlib.suppress(OSError):
                 line.sock.shutdown(socket.SHUT_RDWR)  # the thread waits for an answer that is held
         thread.join(LEAVE_S)
-        self._line = None
+        line, self._line = self._line, None
+        if line is not None and not thread.is_alive():
+            line.close()
         try:
             self._ask(wait_s=0.0, within_s=LEAVE_S)
         except (OSError, ValueError, Problem):

@@ -101,6 +101,38 @@ def test_what_locust_calls_a_success_is_looked_at_again(
     _run(course())
 
 
+_MANY = """
+from locust import HttpUser, between, task
+
+
+class Customer(HttpUser):
+    wait_time = between(0.0, 0.02)
+
+    @task
+    def ask(self):
+        self.client.get("/ok")
+
+    def on_stop(self):
+        self.client.get("/ok?bye")
+"""
+
+
+def test_users_who_wake_as_the_end_is_ordered_are_not_ended_within_a_request(tmp_path: Path) -> None:
+    (tmp_path / "locustfile.py").write_text(_MANY)
+
+    async def course() -> None:
+        load = Locust(file="locustfile.py", users=100, users_per_s=1_000, stop_s=10)
+        async with agent() as seen, driving(tmp_path, load, url=seen.url) as drive:
+            await drive.driver.begin()
+            await drive.until(lambda state: state["started"] > 500)
+            assert await drive.finish() == 0
+        assert {row["result"] for row in drive.rows("mission_ended")} == {"ok"}
+        assert len(drive.rows("mission_ended")) == len(seen.requests)
+        assert sum(path.endswith("?bye") for path, *_ in seen.requests) == 100  # what a file does at its end is done
+
+    _run(course())
+
+
 def test_requests_in_flight_at_the_end_are_not_lost(tmp_path: Path) -> None:
     load = _file(tmp_path, path="/hang", look='self.client.get("/hang")')
 

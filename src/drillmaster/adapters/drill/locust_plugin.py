@@ -5,7 +5,8 @@ It runs in a Python of its own, perhaps without drillmaster, so it imports Locus
 1. A line when a request is sent, and one when it is over. One that is under way when Locust ends, or is killed, has a line.
 2. Each request carries the mission's name and a trace, as a mission of ours does.
 3. A connection to an address that is neither loopback nor the target's is refused before a byte is sent, and said.
-4. Locust ends, in order, when its standard input does: nobody who could stop it is there any more.
+4. Locust ends, in order, when its standard input does: nobody who could stop it is there any more. From then on Locust
+   ends who waits, and a user that had just woken would be ended within a request: so one that runs waits for Locust's word.
 """
 
 import ipaddress
@@ -23,6 +24,7 @@ from gevent import socket as green
 from locust import events
 from locust.clients import HttpSession
 from locust.contrib.fasthttp import FastHttpSession
+from locust.user.task import LOCUST_STATE_RUNNING
 
 _SAID: dict[str, Any] = json.loads(os.environ.get("DRILLMASTER_LOCUST", "{}"))
 """Empty where this is imported by anything but a Locust of ours: then nothing happens."""
@@ -34,6 +36,10 @@ _TELLING = re.compile(
 )
 _numbers = itertools.count(1)
 _open: set[int] = set()
+_ending: list[bool] = []
+"""Anything in here: the order to end has come."""
+_ended: set[int] = set()
+"""Users whom Locust ended before a request: what they ask now is their `on_stop`."""
 _ALLOWED = frozenset(_SAID.get("addresses", ()))
 
 
@@ -90,6 +96,8 @@ def _error_in(response: Any) -> bool:
 
 def _watched(request: Any) -> Any:
     def watched(self: Any, method: Any, url: Any, *given: Any, **named: Any) -> Any:
+        if _ending:
+            _hear(getattr(self, "user", None))
         number = next(_numbers)
         mission = f"m{_SAID['first'] + number:06d}-{_SAID['run']}"
         trace, span = secrets.token_hex(16), secrets.token_hex(8)
@@ -109,6 +117,16 @@ def _watched(request: Any) -> Any:
             raise
 
     return watched
+
+
+def _hear(user: Any) -> None:
+    """Wait until Locust has told a running user to finish its task, or has ended it: it does one of the two with each."""
+    try:
+        while getattr(user, "_state", None) == LOCUST_STATE_RUNNING and id(user) not in _ended:
+            gevent.sleep(0.005)
+    except gevent.GreenletExit:
+        _ended.add(id(user))
+        raise
 
 
 def _over(
@@ -174,6 +192,7 @@ def _watch_owner(environment: Any, **_: Any) -> None:
         green.wait_read(0)
         while os.read(0, 1_024):
             green.wait_read(0)
+        _ending.append(True)
         if environment.runner is not None:
             environment.runner.stop()  # lets tasks under way end, within --stop-timeout
             environment.runner.quit()

@@ -359,3 +359,15 @@ def test_chaos_that_somebody_ended_early_is_not_the_drill_that_was_planned() -> 
     seen = _with(GOOD, chaos=(_with(GOOD.chaos[0], lifted_s=130.0, why="disabled by somebody"),))
     (told,) = [one for one in matrix().checks(seen) if one.id == "chaos"]
     assert (told.status, told.why) == ("refused", "they were on for 30.0 s of the 100 s that were planned")
+
+
+def test_what_a_kill_refused_is_not_taken_for_the_calls_that_flags_made_fail() -> None:
+    told = tuple(
+        _with(one, outcome="killed", attempts=1, recovered=0, failed=1, killed=1)
+        if due_s >= 200
+        else _with(one, outcome="ok", attempts=1, recovered=0)
+        for one, due_s in zip(GOOD.tools.missions, GOOD.missions.due_s, strict=True)
+    )
+    said = row(_with(GOOD, tools=_with(GOOD.tools, missions=told)), BY_ID["tool-success"])
+    assert said.status == "refused"
+    assert "workers tell of 0 attempts" in (said.why or "")

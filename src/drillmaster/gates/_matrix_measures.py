@@ -17,7 +17,7 @@ __all__ = ["judge_row"]
 
 _CONFIDENCE = 0.95
 _SHOWN = 3
-_TOLD = 0.25
+_TOLD = 0.1
 """Of the calls that flags made fail, so many at least stand in the workers' lines: one attempt may meet two flags, or be cut."""
 _RUN = "drillmaster run friday"
 _HOLD = "have the plan hold as many for all of that window, by a shorter ramp_s, a longer phase or more of them"
@@ -297,7 +297,7 @@ def _met_and_told(row: Row, seen: Friday) -> tuple[int, int]:
         if one.flag in row.probe.flags and any(word in one.kind for word in FAILING)
     }
     met = sum(n for key, n in seen.met.items() if key in failing)
-    told = sum(one.attempts - one.calls + one.failed for one in seen.tools.missions)
+    told = sum(one.attempts - one.calls + one.failed - one.killed for one in seen.tools.missions)
     return met, told
 
 

@@ -93,7 +93,7 @@ class Paper:
         """Of each mission, in the order of their due: what an independent count goes by."""
         self.dues: list[float] = []
         self._conductor()
-        self._flags()
+        self._flags(met=round(users * 30 / each_s / 10))
         self._detectors()
         n = 0
         at = 0.0
@@ -163,7 +163,8 @@ class Paper:
         self.event("conductor", 90, "phase_started", phase="drain", planned_s=5)
         self.event("conductor", 95, "drill_ended", status="completed", why="")
 
-    def _flags(self) -> None:
+    def _flags(self, *, met: int) -> None:
+        """What the flag server wrote: each of two workers met each flag so often, which is each call that is tried again."""
         flags = [
             {"flag": "toolTimeout", "kind": "timeout", "share": 0.2},
             {"flag": "refundError", "kind": "error", "share": 0.2},
@@ -178,8 +179,8 @@ class Paper:
         for worker, at_s in (("a", 30.2), ("b", 30.4)):
             self.event("flags", at_s, "flag_read", worker=worker, revision="s1-2")
             for flag in ("toolTimeout", "refundError"):
-                self.event("flags", 40, "flag_met", worker=worker, flag=flag, window="w1", n=10)
-                self.event("flags", 60, "flag_met", worker=worker, flag=flag, window="w1", n=40)
+                self.event("flags", 40, "flag_met", worker=worker, flag=flag, window="w1", n=met // 4)
+                self.event("flags", 60, "flag_met", worker=worker, flag=flag, window="w1", n=met)
         self.event("flags", 60, "fault_lifted", window="w1", why="ordered", lifted_ns=60 * 10**9)
         self.event(
             "flags",

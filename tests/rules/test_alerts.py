@@ -88,7 +88,14 @@ def test_a_teams_own_word_goes_before_the_tables() -> None:
 
 
 @pytest.mark.parametrize(
-    "extra", [{"least": "high"}, {"severities": {"page": "critical"}}, {"clocks_s": -1}, {"least": ""}]
+    "extra",
+    [
+        {"least": "high"},
+        {"severities": {"page": "critical"}},
+        {"severities": {"Sev5": "sev0"}},
+        {"clocks_s": -1},
+        {"least": ""},
+    ],
 )
 def test_a_row_that_cannot_be_judged_is_none(extra: dict[str, Any]) -> None:
     with pytest.raises(msgspec.ValidationError):

@@ -96,6 +96,8 @@ def test_a_matrix_is_read_with_its_digest() -> None:
         (1, {"alert": {"rule": "x"}}, "/rows/1/alert/least: found nothing"),
         (1, {"alert": {"rule": "x", "least": "sev9"}}, "sev0 to sev5"),
         (1, {"window": "all"}, "/rows/1/window: found 'all' for detector_delay, wanted chaos"),
+        (2, {"window": "recovery"}, "/rows/2/window: found 'recovery' for a row whose probe is chaos"),
+        (2, {"window": "baseline"}, "/rows/2/window: found 'baseline' for a row whose probe is chaos"),
         (
             1,
             {"probe": {"kind": "load", "in_flight": 5}},

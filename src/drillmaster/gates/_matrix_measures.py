@@ -17,7 +17,7 @@ __all__ = ["judge_row"]
 
 _CONFIDENCE = 0.95
 _SHOWN = 3
-_TOLD = 0.1
+_TOLD = 0.5
 """Of the calls that flags made fail, so many at least stand in the workers' lines: one attempt may meet two flags, or be cut."""
 _RUN = "drillmaster run friday"
 _HOLD = "have the plan hold as many for all of that window, by a shorter ramp_s, a longer phase or more of them"

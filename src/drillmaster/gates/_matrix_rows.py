@@ -202,6 +202,12 @@ def _must_fit(row: Row, objective: Objective) -> None:
     _must_belong(row, "block_s", ("mission_latency",), needed=False)
     if row.measure in _ALERTS and row.window != "chaos":
         raise ValueError(f"window: found {row.window!r} for {row.measure}, wanted chaos: it counts from the injection")
+    if isinstance(row.probe, ChaosProbe) and (
+        row.window == "baseline" or (row.measure == "tool_success" and row.window == "recovery")
+    ):
+        raise ValueError(
+            f"window: found {row.window!r} for a row whose probe is chaos, wanted one that its flags are on in"
+        )
     if row.measure == "kill_switch" and row.window != "all":
         raise ValueError(f"window: found {row.window!r} for kill_switch, wanted all: it counts from the kill")
 

@@ -65,6 +65,9 @@ whose words mean something else says so in its row.
 _NUMBERED = re.compile(r"(?:sev(?:erity)?|p(?:rio(?:rity)?)?)[ _-]?([0-5])", re.ASCII)
 
 
+_SEV = re.compile(r"sev(?:erity)?[ _-]?[0-5]", re.ASCII)
+
+
 def severity_rank(word: str, own: Mapping[str, str] | None = None) -> int | None:
     """Give where a severity stands, 0 the worst; None: nowhere. `own` maps a team's words to sev0 to sev5."""
     low = word.strip().casefold()
@@ -103,6 +106,10 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         for word, to in self.severities.items():
             if _NUMBERED.fullmatch(to.strip().casefold()) is None:
                 raise ValueError(f"severities: {word!r} is {to!r}; wanted sev0 to sev5")
+            if _SEV.fullmatch(word.strip().casefold()) is not None:
+                raise ValueError(
+                    f"severities: {word!r} is {to!r}; wanted words of your own, sev0 to sev5 say themselves"
+                )
         if severity_rank(self.least, self.severities) is None:
             raise ValueError(f"a severity of sev0 to sev5, or one of {', '.join(SEVERITIES)}; found {self.least!r}")
         if not 0 <= self.clocks_s <= 3_600:

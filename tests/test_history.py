@@ -264,7 +264,7 @@ def test_a_friday_drills_row_has_the_articles_figures_and_what_each_row_came_to(
     assert (before.drill, before.status, before.proved) == ("friday", "unjudged", {})
     assert before.metrics["p95_latency"] == 1.5
     assert before.metrics["detector_delay_ms"] == 17_500
-    assert "pager_ack_seconds" in before.at_least  # nobody acknowledged while somebody looked
+    assert before.missing["pager_ack_seconds"] == "nobody acknowledged"  # no figure that a page could take for one
     keep(judge_friday(folder, folder / "policy.yaml", now_ns=paper.NOW_NS), folder)
     one = entry_of(folder)
     assert one.status == "pass"

@@ -7,7 +7,7 @@ import pytest
 
 from drillmaster.fridays import FlagOn
 from drillmaster.slo import impossible, load_matrix
-from drillmaster.slo.possible import Planned
+from drillmaster.slo.possible import Planned, too_short
 from tests.fridays.paper import MATRIX
 
 GOOD: dict[str, Any] = {
@@ -59,11 +59,18 @@ def test_a_plan_that_can_answer_every_row_is_told_nothing() -> None:
         ),
         ({"missions": {"all": 50}}, "mission-latency", "50 missions are expected in all, and it takes 59"),
         ({"missions": {"chaos": 298}}, "tool-success", "298 missions are expected in chaos, and it takes 299"),
-        ({"listen_s": 30}, "detector-time", "less than < 60 s"),
         ({"kills": ()}, "kill-switch", "refund is not killed"),
-        ({"time_limit_s": 2.5}, "mission-latency", "before they could break"),
         ({"transcripts": False}, "replay", "no transcripts are recorded"),
     ],
 )
 def test_a_row_that_the_plan_cannot_answer_is_named_with_the_reason(planned: Any, row: str, why: str) -> None:
     assert why in said(**planned)[row]
+
+
+def test_a_row_that_would_be_refused_where_it_should_fail_is_told_apart() -> None:
+    matrix, _ = load_matrix(json.dumps(MATRIX).encode(), place="m", fmt="json")
+    found = dict(too_short(matrix, Planned(**{**GOOD, "listen_s": 30, "time_limit_s": 2.5})))
+    assert found.keys() == {"detector-time", "mission-latency"}
+    assert found["detector-time"] == "alerts are listened for 30 s, less than < 60 s"
+    assert found["mission-latency"] == "missions are cut at 2.5 s, before they could break p95 < 2.5 s"
+    assert too_short(matrix, Planned(**GOOD)) == []

@@ -259,8 +259,10 @@ def metrics(runs: Path, named: str | None, read_only: bool, textfile: Path | Non
     from drillmaster.cli._history_metrics import page
     from drillmaster.intake.written import write_whole
 
-    entries, taken, _ = rows(runs, named, read_only=read_only)
+    entries, taken, place = rows(runs, named, read_only=read_only)
     text = page(entries)
+    if not entries:
+        click.echo(f"no runs in {place}: drillmaster demo makes two", err=True)
     if textfile is None:
         click.echo(text, nl=False)
     else:

@@ -361,7 +361,7 @@ class Friday(msgspec.Struct, frozen=True, kw_only=True):
         delay = max((one.delay for one in detections), key=_span_s, default=nobody)
         ack = max((one.ack for one in detections), key=_span_s, default=nobody)
         found["detector_delay_ms"] = _scaled(delay, 1_000.0)
-        found["pager_ack_seconds"] = ack
+        found["pager_ack_seconds"] = ack if self.acks or isinstance(ack, Absent) else Absent("nobody acknowledged")
         for window in ("baseline", "chaos", "recovery"):
             found[f"{window}.p95_latency_s"] = self.latency(self.places(window), 0.95)
         recovered = self.recovered(self.places("chaos"))

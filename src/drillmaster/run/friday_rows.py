@@ -14,7 +14,7 @@ from drillmaster.intake.alerting import read_facts
 from drillmaster.missions.preparing import Understood
 from drillmaster.rules.alert_delay import against, estimate
 from drillmaster.slo import DrillMatrix, impossible
-from drillmaster.slo.possible import Planned
+from drillmaster.slo.possible import Planned, too_short
 
 __all__ = ["rows_said"]
 
@@ -42,6 +42,7 @@ def rows_said(
         transcripts=None,
     )
     lines = [f"row {row} cannot pass: {why}" for row, why in impossible(matrix, planned)]
+    lines += [f"row {row} cannot be seen broken, only refused: {why}" for row, why in too_short(matrix, planned)]
     attempts = plan.tool_attempts
     if attempts is not None:
         share = expected_success(registry, plan.flags.on, attempts)

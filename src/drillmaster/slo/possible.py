@@ -12,7 +12,7 @@ from drillmaster.interviews import QUANTILES
 from drillmaster.slo.files import DrillMatrix
 from drillmaster.stats import samples_for_bound
 
-__all__ = ["Planned", "impossible"]
+__all__ = ["Planned", "impossible", "too_short"]
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +42,18 @@ def impossible(matrix: DrillMatrix, planned: Planned) -> list[tuple[str, str]]:
     return [(row.id, why) for row in matrix.rows for why in (*_by_chaos(row, planned), *_by_load(row, planned))]
 
 
+def too_short(matrix: DrillMatrix, planned: Planned) -> list[tuple[str, str]]:
+    """List rows that the planned drill cannot see broken, as (id, why): what is late or never comes is refused there, not failed."""
+    found = []
+    listened, limit_s = planned.listen_s, planned.time_limit_s
+    for row in matrix.rows:
+        if row.alert is not msgspec.UNSET and listened is not None and listened < row.asks.limit:
+            found.append((row.id, f"alerts are listened for {listened:g} s, less than {row.objective}"))
+        if row.measure == "mission_latency" and limit_s is not None and limit_s <= row.asks.limit:
+            found.append((row.id, f"missions are cut at {limit_s:g} s, before they could break {row.objective}"))
+    return found
+
+
 def _by_chaos(row: Row, planned: Planned) -> Iterator[str]:
     flags = planned.flags
     if isinstance(row.probe, ChaosProbe):
@@ -54,9 +66,6 @@ def _by_chaos(row: Row, planned: Planned) -> Iterator[str]:
         yield why
     if isinstance(row.probe, KillProbe) and row.probe.capability not in planned.kills:
         yield f"{row.probe.capability} is not killed in the plan"
-    listened = planned.listen_s
-    if row.alert is not msgspec.UNSET and listened is not None and listened < row.asks.limit:
-        yield f"alerts are listened for {listened:g} s, less than {row.objective}"
 
 
 def _by_load(row: Row, planned: Planned) -> Iterator[str]:
@@ -81,8 +90,5 @@ def _by_load(row: Row, planned: Planned) -> Iterator[str]:
     counts = row.alert is msgspec.UNSET and row.measure != "kill_switch"
     if expected is not None and counts and expected < least:
         yield f"{expected:,.0f} missions are expected in {row.window}, and it takes {least:,}"
-    limit_s = planned.time_limit_s
-    if row.measure == "mission_latency" and limit_s is not None and limit_s <= objective.limit:
-        yield f"missions are cut at {limit_s:g} s, before they could break {row.objective}"
     if row.measure == "replay_availability" and planned.transcripts is False:
         yield "no transcripts are recorded"

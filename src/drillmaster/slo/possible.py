@@ -43,7 +43,7 @@ def impossible(matrix: DrillMatrix, planned: Planned) -> list[tuple[str, str]]:
 
 
 def too_short(matrix: DrillMatrix, planned: Planned) -> list[tuple[str, str]]:
-    """List rows that the planned drill cannot see broken, as (id, why): what is late or never comes is refused there, not failed."""
+    """List rows that the planned drill cannot see broken, as (id, why): what is late or never comes is refused, not failed."""
     found = []
     listened, limit_s = planned.listen_s, planned.time_limit_s
     for row in matrix.rows:

@@ -57,6 +57,13 @@ def test_a_translated_profile_as_json(tmp_path: Path) -> None:
     assert said["missions"]["flows"][0]["weight"] == 2
 
 
+def test_a_locust_file_is_told_where_it_goes(tmp_path: Path) -> None:
+    (tmp_path / "locustfile.py").write_text("from locust import HttpUser\n")
+    told = _typed("translate", tmp_path / "locustfile.py")
+    assert isinstance(told.exception, Problem)
+    assert "run: locust, file: " in told.exception.remedy
+
+
 def test_a_profile_that_means_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "artillery.yml").write_text(_PROFILE.replace("$uuid", "uuid"))
     ran = _typed("translate", tmp_path / "artillery.yml")

@@ -112,6 +112,18 @@ def test_a_row_that_cannot_pass_is_said_and_refuses_nothing(folder: Path) -> Non
     assert "row kill-switch cannot pass: refund is not killed in the plan" in said
 
 
+def test_users_of_a_locust_file_who_wait_are_said_to_hold_fewer(folder: Path) -> None:
+    (folder / "locustfile.py").write_text("")
+    plan = (folder / "friday-plan.yaml").read_text()
+    section = plan[plan.index("missions:") :].partition("\nflags:")[0]
+    edit(
+        folder / "friday-plan.yaml",
+        section,
+        "missions:\n  loads: [{run: locust, file: locustfile.py, users: 50}]\n  time_limit_s: 10",
+    )
+    assert any("50 users of locustfile.py hold fewer than 50" in line for line in ready(folder).warnings)
+
+
 def test_the_arithmetic_of_the_alert_is_said_before_the_drill(folder: Path) -> None:
     for name, text in (("prometheus.yml", PROMETHEUS), ("rules.yml", RULES), ("alertmanager.yml", ALERTMANAGER)):
         (folder / name).write_text(text)

@@ -118,6 +118,16 @@ def translate(file: Path, as_json: bool) -> None:
       drillmaster missions translate drills/artillery.yml > missions.yaml
       drillmaster missions translate drills/artillery.yml --json
     """
+    from drillmaster.errors import Problem, one_line
+
+    if file.suffix == ".py":
+        place = one_line(str(file))
+        raise Problem(
+            place,
+            found="a Python file",
+            wanted="an Artillery profile",
+            remedy=f"a Locust file is run as it is: loads: [{{run: locust, file: {place}, users: 200}}] under missions in the plan",
+        )
     from drillmaster.adapters.drill.artillery import translate as translated
     from drillmaster.cli import say_json
     from drillmaster.friday.missions import arriving

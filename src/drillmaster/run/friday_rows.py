@@ -7,7 +7,7 @@ import msgspec
 
 from drillmaster.friday.checking import planned_s
 from drillmaster.friday.flags import Registry, expected_success
-from drillmaster.friday.missions import Held
+from drillmaster.friday.missions import Held, Locust
 from drillmaster.friday.plan import Alerting, FridayPlan
 from drillmaster.fridays import FlagOn
 from drillmaster.intake.alerting import read_facts
@@ -43,6 +43,11 @@ def rows_said(
     )
     lines = [f"row {row} cannot pass: {why}" for row, why in impossible(matrix, planned)]
     lines += [f"row {row} cannot be seen broken, only refused: {why}" for row, why in too_short(matrix, planned)]
+    lines += [
+        f"{load.users} users of {load.file} hold fewer than {load.users} missions in flight: they wait between two, as it says"
+        for load in plan.missions.loads
+        if isinstance(load, Locust)
+    ]
     attempts = plan.tool_attempts
     if attempts is not None:
         share = expected_success(registry, plan.flags.on, attempts)

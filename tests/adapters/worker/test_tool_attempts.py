@@ -65,6 +65,12 @@ def test_what_is_not_to_be_retried_goes_up_at_once(log: Path) -> None:
     assert counted(log).attempts == 1
 
 
+def test_a_kill_is_not_tried_again_whatever_is_to_be_retried(log: Path) -> None:
+    with pytest.raises(Killed):
+        run([Killed()], retry_on=(Exception,))
+    assert (counted(log).missions[0].outcome, counted(log).attempts) == ("killed", 1)
+
+
 def test_without_a_mission_nothing_is_told_and_the_loop_retries(log: Path) -> None:
     tries = 0
     for attempt in tool_call("refund", attempts=2):

@@ -1,7 +1,8 @@
 """Attempts at tools, told to the drill: four lines around a retry loop, or a loop that tells by itself.
 
 1. Without a drill (no DRILL_LOG) and without a mission nothing is written; the loop retries all the same.
-2. Which exceptions are retried is the worker's: `retry_on`. What is not in it goes up at once, and the call has failed.
+2. Which exceptions are retried is the worker's: `retry_on`. What is not in it goes up at once, and the call has failed. A kill is
+   never tried again, whatever stands there: somebody wants the capability off.
 3. A result that the worker itself takes for wrong is an attempt that failed: raise `WrongResult`.
 4. The law by which the lines are counted is in `rules/tool_recovery.py`.
 """
@@ -48,10 +49,11 @@ class ToolCall:
 
     def tell(self, error: BaseException | None, ms: float) -> bool:
         """Tell how an attempt ended; True where it is to be tried again."""
-        again = error is not None and isinstance(error, self._retry_on) and self.attempt < self._most
+        result = _result(error)
+        again = isinstance(error, self._retry_on) and result != "killed" and self.attempt < self._most
         if self._mission:
             fields = {"mission": self._mission, "tool": self._tool, **self._more}
-            mark("tool_attempted", attempt=self.attempt, result=_result(error), ms=ms, **fields)
+            mark("tool_attempted", attempt=self.attempt, result=result, ms=ms, **fields)
             if not again:
                 took_ms = round((monotonic_ns() - self._began_ns) / 1e6, 3)
                 mark("tool_finished", attempts=self.attempt, ok=error is None, ms=took_ms, **fields)

@@ -483,3 +483,12 @@ def test_calls_under_a_name_like_a_probes_are_of_nobody(tmp_path: Path) -> None:
     paper = Paper(tmp_path / "run")
     paper.worker(45, "tool_finished", mission="probe-zz", tool="refund", attempts=1, ok=False, ms=5)
     assert "calls-of-nobody" in {finding.id for finding in judged(paper.write()).findings}
+
+
+def test_whoever_waits_is_told_how_far_the_reading_is(tmp_path: Path) -> None:
+    folder = Paper(tmp_path / "run").write()
+    told: list[tuple[int, int]] = []
+    open_friday(folder, heard=lambda files, size: told.append((files, size)))
+    read = [*folder.glob("events/*.jsonl"), folder / "timeline.jsonl", *folder.glob("transcripts/*.ndjson")]
+    assert told == sorted(told)
+    assert told[-1] == (len(read), sum(path.stat().st_size for path in read))

@@ -1,4 +1,4 @@
-"""How far a walk is, on a terminal and nowhere else."""
+"""How far a walk over files is, on a terminal and nowhere else."""
 
 import contextlib
 import sys

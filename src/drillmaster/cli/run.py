@@ -442,9 +442,11 @@ def _judge(run_dir: Path, gate: Literal["eviction", "matrix"]) -> "Verdict":
 
     policy, now_ns = run_dir / "policy.yaml", SystemClock().wall_ns()
     if gate == "matrix":
+        from drillmaster.cli._walking import shown_progress
         from drillmaster.intake.friday import judge_friday
 
-        verdict = judge_friday(run_dir, policy, now_ns=now_ns)
+        with shown_progress() as heard:
+            verdict = judge_friday(run_dir, policy, now_ns=now_ns, heard=heard)
     else:
         from drillmaster.intake.run import open_run
         from drillmaster.intake.verdicts import judge_eviction

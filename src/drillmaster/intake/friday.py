@@ -13,7 +13,7 @@
 import contextlib
 import gc
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,10 @@ from drillmaster.slo import DrillMatrix, gate_of, load_matrix
 from drillmaster.transcripts import read_census
 from drillmaster.verdict import Verdict
 
-__all__ = ["judge_by", "judge_friday", "open_friday", "read_manifest"]
+__all__ = ["Heard", "judge_friday", "judge_seen", "open_friday", "read_manifest", "tools_of"]
+
+Heard = Callable[[int, int], None]
+"""Told how many files were begun and how many bytes were read."""
 
 _MANIFEST_CAP_BYTES = 16 << 20
 _MATRIX_CAP_BYTES = 1 << 20
@@ -44,20 +47,29 @@ _TRANSCRIPTS = "transcripts/"
 _TOOLS = frozenset({ATTEMPTED, FINISHED})
 
 
-def judge_friday(run_dir: Path, policy: Path, *, now_ns: int, version: str | None = None) -> Verdict:
-    """Judge a run folder by a drill matrix. Raises Problem."""
+def judge_friday(
+    run_dir: Path, policy: Path, *, now_ns: int, version: str | None = None, heard: Heard | None = None
+) -> Verdict:
+    """Judge a run folder by a drill matrix. `heard` is told of files and bytes as they are read. Raises Problem."""
     matrix, digest = load_matrix(
         read_bytes(policy, _MATRIX_CAP_BYTES), place=one_line(str(policy)), fmt=format_of(str(policy))
     )
-    return judge_by(run_dir, matrix, digest, now_ns=now_ns, version=version)
+    seen = open_friday(run_dir, tools=tools_of(matrix), heard=heard)
+    return judge_seen(run_dir, seen, matrix, digest, now_ns=now_ns, version=version)
 
 
-def judge_by(run_dir: Path, matrix: DrillMatrix, digest: str, *, now_ns: int, version: str | None = None) -> Verdict:
-    """The same by a matrix that was read already. Raises Problem."""
+def tools_of(matrix: DrillMatrix) -> tuple[str, ...]:
+    """Name the tools that rows ask for by name."""
+    return tuple(dict.fromkeys(row.tool for row in matrix.rows if row.tool is not msgspec.UNSET))
+
+
+def judge_seen(
+    run_dir: Path, seen: Friday, matrix: DrillMatrix, digest: str, *, now_ns: int, version: str | None = None
+) -> Verdict:
+    """Judge what was read of a run folder, with the tools that the matrix asks for. Raises Problem."""
     now_ns -= now_ns % 1_000_000_000
     manifest, _ = read_manifest(run_dir)
-    asked = tuple(dict.fromkeys(row.tool for row in matrix.rows if row.tool is not msgspec.UNSET))
-    friday = open_friday(run_dir, tools=asked).as_of(now_ns)
+    friday = seen.as_of(now_ns)
     return screened(
         judge(
             gate_of(matrix),
@@ -77,8 +89,9 @@ def judge_by(run_dir: Path, matrix: DrillMatrix, digest: str, *, now_ns: int, ve
     )
 
 
-def open_friday(path: Path, *, tools: Iterable[str] = ()) -> Friday:
+def open_friday(path: Path, *, tools: Iterable[str] = (), heard: Heard | None = None) -> Friday:
     """Read a run's folder. `tools` are counted on their own too. Raises Problem where it is none of a Friday drill."""
+    counted = _Counted(heard)
     manifest, raw = read_manifest(path)
     digests = {"manifest.json": hashlib.sha256(raw).hexdigest()}
     seal, problems, late, head = _sealed(path)
@@ -91,16 +104,18 @@ def open_friday(path: Path, *, tools: Iterable[str] = ()) -> Friday:
     with _uncollected():
         for name, limit in limits.items():
             if name != _TIMELINE:
-                for row in _rows(path, name, limit, digests):
+                for row in _rows(path, name, limit, digests, counted):
                     lines.take(row)
         lines.close()
         limit = limits.get(_TIMELINE)
-        found = _tools(path, limit, digests, lines) if _TIMELINE in limits else None
-        census = _census(path, seal, manifest, lines)
+        found = _tools(path, limit, digests, lines, counted) if _TIMELINE in limits else None
+        census = _census(path, seal, manifest, lines, counted)
     by_tool = {}
     for tool in tools if _TIMELINE in limits else ():
         rows_of = (
-            row for row in _rows(path, _TIMELINE, limit, {}) if isinstance(row, Row) and row.fields.get("tool") == tool
+            row
+            for row in _rows(path, _TIMELINE, limit, {}, counted)
+            if isinstance(row, Row) and row.fields.get("tool") == tool
         )
         by_tool[tool] = recovery(rows_of, started=lines.ids)
     if seal is not None and not problems:
@@ -173,11 +188,29 @@ def _named(path: Path) -> list[str]:
     return [name for name in wanted if (path / name).is_file() and not (path / name).is_symlink()]
 
 
-def _rows(path: Path, name: str, limit: int | None, digests: dict[str, str]) -> Iterator[Row | Defect]:
+class _Counted:
+    """Counts what is read, and tells somebody."""
+
+    def __init__(self, heard: Heard | None) -> None:
+        self._heard = heard
+        self._files = self._bytes = 0
+
+    def of(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        self._files += 1
+        for chunk in chunks:
+            self._bytes += len(chunk)
+            if self._heard is not None:
+                self._heard(self._files, self._bytes)
+            yield chunk
+
+
+def _rows(
+    path: Path, name: str, limit: int | None, digests: dict[str, str], counted: _Counted
+) -> Iterator[Row | Defect]:
     sha256 = hashlib.sha256()
 
     def hashed() -> Iterator[bytes]:
-        for chunk in timeline.chunks(path / name, limit_bytes=limit):
+        for chunk in counted.of(timeline.chunks(path / name, limit_bytes=limit)):
             sha256.update(chunk)
             yield chunk
 
@@ -185,7 +218,7 @@ def _rows(path: Path, name: str, limit: int | None, digests: dict[str, str]) -> 
     digests[name] = sha256.hexdigest()
 
 
-def _tools(path: Path, limit: int | None, digests: dict[str, str], lines: Lines) -> Recovery:
+def _tools(path: Path, limit: int | None, digests: dict[str, str], lines: Lines, counted: _Counted) -> Recovery:
     """Read the workers' timeline once: tools go to their law, the rest is taken on the way."""
 
     probe = (
@@ -193,7 +226,7 @@ def _tools(path: Path, limit: int | None, digests: dict[str, str], lines: Lines)
     )
 
     def passing() -> Iterator[Row]:
-        for row in _rows(path, _TIMELINE, limit, digests):
+        for row in _rows(path, _TIMELINE, limit, digests, counted):
             lines.take_worker(row)
             if isinstance(row, Row) and row.event in _TOOLS and row.fields.get("mission") != probe:
                 yield row
@@ -201,7 +234,7 @@ def _tools(path: Path, limit: int | None, digests: dict[str, str], lines: Lines)
     return recovery(passing(), started=lines.ids)
 
 
-def _census(path: Path, seal: Seal | None, manifest: Manifest, lines: Lines) -> Any:
+def _census(path: Path, seal: Seal | None, manifest: Manifest, lines: Lines, counted: _Counted) -> Any:
     there = (
         any(name.startswith(_TRANSCRIPTS) for name in seal.files)
         if seal is not None
@@ -210,7 +243,7 @@ def _census(path: Path, seal: Seal | None, manifest: Manifest, lines: Lines) -> 
     if not there:
         return None
     try:
-        return read_census(path, seal, lines.sent, run=manifest.run)
+        return read_census(path, seal, lines.sent, run=manifest.run, passing=counted.of)
     except Problem:
         if seal is None:
             raise

@@ -8,7 +8,7 @@ from drillmaster.clock import parse_rfc3339
 from drillmaster.errors import Problem, Refused
 from drillmaster.evidence import Manifest
 from drillmaster.intake import format_of, read_bytes, read_strict
-from drillmaster.intake.friday import judge_friday, open_friday
+from drillmaster.intake.friday import judge_seen, open_friday, tools_of
 from drillmaster.intake.written import write_whole
 from drillmaster.reports import form
 from drillmaster.reports._friday_view import FridayView, friday_view
@@ -40,7 +40,8 @@ def judged_friday(run_dir: Path) -> tuple[Verdict, FridayView]:
     if told.gate != "matrix" or now_ns is None:
         raise Refused(str(path), found=f"a verdict of {told.gate}", wanted="one of gate matrix", remedy=command)
     matrix, digest = load_matrix(read_bytes(policy, _CAP_BYTES), place=str(policy), fmt=format_of(str(policy)))
-    verdict = judge_friday(run_dir, policy, now_ns=now_ns, version=told.version)
+    seen = open_friday(run_dir, tools=tools_of(matrix))
+    verdict = judge_seen(run_dir, seen, matrix, digest, now_ns=now_ns, version=told.version)
     # Where the Verifier judged by another matrix than the sealed copy, only that one's words are shown.
     if told.policy_digest == digest and form("json").render(verdict).encode() != said:
         raise Refused(
@@ -54,7 +55,6 @@ def judged_friday(run_dir: Path) -> tuple[Verdict, FridayView]:
             str(path), found="a verdict by another matrix", wanted="one by the run's own copy", remedy=command
         )
     manifest = read_strict(run_dir / "manifest.json", Manifest)
-    seen = open_friday(run_dir)
     owners = {str(name): str(who) for name, who in (manifest.plan.get("owners") or {}).items()}
     view = friday_view(seen, verdict, matrix.rows, seats=manifest.seats, owners=owners, gate_command=command)
     return verdict, view

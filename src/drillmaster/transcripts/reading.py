@@ -3,7 +3,7 @@
 import base64
 import binascii
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -133,9 +133,20 @@ def _traces(run_dir: Path, seal: Seal | None) -> dict[str, str]:
     }
 
 
-def read_census(run_dir: Path, seal: Seal | None, started: Mapping[str, int], *, run: str) -> law.Census:
-    """Hold all transcripts of a run against its missions, each with the number of its steps that were sent. Raises Problem."""
-    found = law.collect(transcript_files(run_dir, seal), run=run)
+def read_census(
+    run_dir: Path,
+    seal: Seal | None,
+    started: Mapping[str, int],
+    *,
+    run: str,
+    passing: Callable[[Iterable[bytes]], Iterable[bytes]] = iter,
+) -> law.Census:
+    """Hold all transcripts of a run against its missions, each with the number of its steps that were sent. Raises Problem.
+
+    What is read goes through `passing`, which may count it.
+    """
+    files = ((name, passing(data)) for name, data in transcript_files(run_dir, seal))
+    found = law.collect(files, run=run)
     by_trace = any(mission.startswith("t.") for mission in found.parts)
     return law.census(found, started, run=run, traces=_traces(run_dir, seal) if by_trace else None)
 

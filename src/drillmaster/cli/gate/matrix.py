@@ -40,6 +40,7 @@ def command(run: str | None, no_record: bool, asked: "Asked", says: Says) -> Non
       drillmaster gate matrix 20261204T14 --policy drill-matrix.yaml --base origin/main --format github
       drillmaster gate matrix 20261204T14 --json
     """
+    from drillmaster.cli._walking import shown_progress
     from drillmaster.gates.matrix import MatrixGate, breaches
     from drillmaster.intake.friday import judge_friday, read_manifest
     from drillmaster.intake.runs import find_run
@@ -59,7 +60,8 @@ def command(run: str | None, no_record: bool, asked: "Asked", says: Says) -> Non
     sealed = path / "policy.yaml"
 
     def judge(policy: Path, lies_at: Path) -> "Verdict":
-        return judge_friday(path, policy, now_ns=asked.now_ns)
+        with shown_progress() as heard:
+            return judge_friday(path, policy, now_ns=asked.now_ns, heard=heard)
 
     said = upheld("matrix", asked, sealed if sealed.is_file() else None, judge)
     if not no_record:

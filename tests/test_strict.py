@@ -453,7 +453,8 @@ def test_yaml_reads_json_as_json_does_or_refuses_it(value: object) -> None:
     ("line", "loaded", "unloaded"),
     [
         ("load(b'{}', place='f', fmt='json')", "json", "ruamel tomllib difflib shlex asyncio ssl socket"),
-        ("load(b'a: 1', place='f', fmt='yaml')", "ruamel", "tomllib asyncio ssl socket"),
+        ("load(b'a: 1', place='f', fmt='yaml')", "drillmaster", "ruamel tomllib difflib shlex asyncio ssl socket"),
+        ("load(b'a: >\\n  1', place='f', fmt='yaml')", "ruamel", "tomllib asyncio ssl socket"),
         ("load(b'a = 1', place='f', fmt='toml')", "tomllib", "ruamel asyncio ssl socket"),
     ],
 )

@@ -106,12 +106,16 @@ def _load(data: bytes, place: str, fmt: Format, cap_bytes: int | None) -> tuple[
             value = strict_json(data)
             return value, lambda path: scan(data.decode(), path)
         text = utf8(data)
-        # Each parser is imported only by whoever has such a file: ruamel costs 50 ms.
+        # Each parser is imported only by whoever has such a file.
         if fmt == "yaml":
-            from drillmaster.strict.yamltext import strict_yaml
+            from drillmaster.strict.yamlplain import plain_yaml
 
-            value, lines = strict_yaml(text)
-            return value, lines.get
+            read = plain_yaml(text)
+            if read is None:
+                from drillmaster.strict.yamltext import strict_yaml
+
+                read = strict_yaml(text)
+            return read[0], read[1].get
         from drillmaster.strict.tomltext import strict_toml
 
         return strict_toml(text), lambda path: None

@@ -313,8 +313,9 @@ def test_a_worker_that_imports_it_pays_for_nothing_else() -> None:
 
 
 def test_the_import_costs_less_than_fifty_milliseconds_of_a_process() -> None:
-    # Of CPU, so that it holds beside other work; the best of a few.
-    assert min(cpu_s("import drillmaster.guards.retry") for _ in range(5)) - min(cpu_s("pass") for _ in range(3)) < 0.05
+    # Of CPU, and the best of many, so that it holds beside other work on the same core.
+    least_s = min(cpu_s("pass") for _ in range(5))
+    assert any(cpu_s("import drillmaster.guards.retry") - least_s < 0.05 for _ in range(40))
 
 
 def cpu_s(code: str) -> float:

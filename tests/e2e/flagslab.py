@@ -257,6 +257,8 @@ class Worker:
                 env={**os.environ, **env},
                 text=True,
             )
+        self._lines: list[bytes] = [b""]
+        """What came and was not asked for yet; the last one is not whole."""
         self.first = self.said()
 
     def tell(self, **order: Any) -> None:
@@ -266,8 +268,16 @@ class Worker:
 
     def said(self, *, within_s: float = 20.0) -> dict[str, Any]:
         assert self.process.stdout is not None
-        assert select.select([self.process.stdout], [], [], within_s)[0], "the worker said nothing"
-        told: dict[str, Any] = json.loads(self.process.stdout.readline() or "{}")
+        # Its own lines: two that come at once would both be in a file's buffer, of which select knows nothing.
+        fd, give_up_s = self.process.stdout.fileno(), time.monotonic() + within_s
+        while len(self._lines) < 2:
+            left_s = give_up_s - time.monotonic()
+            assert left_s > 0 and select.select([fd], [], [], left_s)[0], "the worker said nothing"
+            came = os.read(fd, 65_536)
+            if not came:
+                return {}
+            self._lines[-1:] = (self._lines[-1] + came).split(b"\n")
+        told: dict[str, Any] = json.loads(self._lines.pop(0))
         return told
 
     def call(self, amount: int = 5) -> dict[str, Any]:

@@ -114,7 +114,9 @@ def test_a_drill_whose_clock_jumps_lifts_seals_and_says_so(drill: Drill, phase: 
     began = time.monotonic()
     out, err = process.communicate(timeout=40)
     assert process.returncode == 3, out + err
-    assert "clock jumped" in out and "Traceback" not in err, out + err
+    # Whichever of the two looks first: forward, the traffic's own schedule is an hour late too.
+    assert "clock jumped" in out or (to == "+3600s" and "3600.0 s late" in out), out + err
+    assert "Traceback" not in err, err
     assert time.monotonic() - began < 25
     assert len(drill.events("events/proxy.jsonl", "fault_lifted")) == len(
         drill.events("events/proxy.jsonl", "fault_injected")

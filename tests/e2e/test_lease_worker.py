@@ -459,6 +459,9 @@ def test_renewing_that_ends_by_an_error_is_a_loss_and_is_said() -> None:
         assert lease.wait_lost(10)
         assert not lease.held
     assert lost == ["store-unavailable"]
+    for thread in threading.enumerate():  # its last words are to be heard here, and not in the test that comes next
+        if thread.name.startswith("drillmaster lease"):
+            thread.join(10)
 
 
 def test_in_an_event_loop_renewing_that_ends_by_an_error_is_a_loss_and_is_said() -> None:

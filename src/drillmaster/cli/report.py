@@ -10,6 +10,7 @@ from drillmaster.cli import _completions as completions
 
 if TYPE_CHECKING:
     from drillmaster.passports import Judged
+    from drillmaster.verdict import Verdict
 
 __all__ = ["command"]
 
@@ -164,61 +165,62 @@ def _drill(run: Path, measured_from: str) -> tuple[Renders, Callable[[], dict[st
     """The same of a drill with a fault."""
     import msgspec
 
-    from drillmaster.errors import Problem
     from drillmaster.intake.runs import short
     from drillmaster.intake.written import judged_run
     from drillmaster.reports import form
 
     verdict, view = judged_run(run)
 
-    def no_levels(option: str) -> str:
-        raise Problem(
-            option,
-            found="a drill with a fault, which has no levels",
-            wanted="an interview",
-            remedy=f"take its figures from: drillmaster report {short(run)} --json",
-        )
+    renders = _of_a_drill(
+        measured_from,
+        verdict,
+        view.service,
+        page=lambda: form("html").render(verdict, view),
+        found="a drill with a fault, which has no levels",
+        figures=f"drillmaster report {short(run)} --json",
+    )
+    return renders, lambda: {"retries": msgspec.to_builtins(view.retries)}
+
+
+def _of_a_drill(
+    measured_from: str, verdict: "Verdict", service: str, *, page: Callable[[], str], found: str, figures: str
+) -> Renders:
+    """The forms that any drill has. `found` and `figures` tell who asks for an interview's what this is, and where to look."""
+    from drillmaster.errors import Problem
+    from drillmaster.reports import form
 
     if measured_from:
         raise click.UsageError("--from is for an interview: it says where the load came from")
-    renders: Renders = {
-        "html": lambda: form("html").render(verdict, view),
-        "csv": lambda: no_levels("--csv"),
+
+    def of_levels(option: str) -> str:
+        raise Problem(option, found=found, wanted="an interview", remedy=f"take its figures from: {figures}")
+
+    return {
+        "html": page,
+        "csv": lambda: of_levels("--csv"),
         "json_file": lambda: form("json").render(verdict),
         "junit": lambda: form("junit").render(verdict),
-        "prometheus": lambda: form("prometheus").render(verdict, service=view.service),
-        "hdr": lambda: no_levels("--hdr"),
+        "prometheus": lambda: form("prometheus").render(verdict, service=service),
+        "hdr": lambda: of_levels("--hdr"),
     }
-    return renders, lambda: {"retries": msgspec.to_builtins(view.retries)}
 
 
 def _friday(run: Path, measured_from: str) -> tuple[Renders, Callable[[], dict[str, Any]]]:
     """The same of a Friday drill."""
-    from drillmaster.errors import Problem
     from drillmaster.intake.friday_pages import judged_friday
     from drillmaster.intake.runs import short
     from drillmaster.reports import form
 
     verdict, view = judged_friday(run)
 
-    def none(option: str) -> str:
-        raise Problem(
-            option,
-            found="a Friday drill, whose missions are in events/missions.jsonl",
-            wanted="an interview",
-            remedy=f"take its figures from: drillmaster report {short(run)} --json-file FILE",
-        )
-
-    if measured_from:
-        raise click.UsageError("--from is for an interview: it says where the load came from")
-    renders: Renders = {
-        "html": lambda: form("friday_html").render(verdict, view),
-        "csv": lambda: none("--csv"),
-        "json_file": lambda: form("json").render(verdict),
-        "junit": lambda: form("junit").render(verdict),
-        "prometheus": lambda: form("prometheus").render(verdict, service=view.service),
-        "hdr": lambda: none("--hdr"),
-    }
+    renders = _of_a_drill(
+        measured_from,
+        verdict,
+        view.service,
+        page=lambda: form("friday_html").render(verdict, view),
+        found="a Friday drill, whose missions are in events/missions.jsonl",
+        figures=f"drillmaster report {short(run)} --json-file FILE",
+    )
     rows = {row.id: {"status": row.status, "observed": row.observed, "target": row.objective} for row in view.rows}
     return renders, lambda: {"rows": rows}
 

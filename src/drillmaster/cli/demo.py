@@ -1,6 +1,7 @@
 """`drillmaster demo`: two whole drills against stand-ins, on loopback, in a minute or two."""
 
 import sys
+from collections.abc import Callable
 
 import click
 
@@ -8,6 +9,29 @@ from drillmaster.cli import Verb
 from drillmaster.cli import _completions as completions
 
 __all__ = ["command"]
+
+
+def _of_any_demo(verb: Callable[..., None]) -> Callable[..., None]:
+    """Give a demo what both have: which agents, where to, and how to print."""
+    options = (
+        click.option(
+            "--pass", "only_healthy", is_flag=True, help="The healthy agent alone; exits with the gate's code."
+        ),
+        click.option(
+            "--fail", "only_buggy", is_flag=True, help="The agent with the bug alone; exits with the gate's code."
+        ),
+        click.option(
+            "--runs",
+            metavar="DIR",
+            help="Where run folders go. Default: runs, or a temporary folder.",
+            shell_complete=completions.folders,
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Print what came out as JSON."),
+        click.option("--no-color", is_flag=True, help="No colour, whatever the terminal."),
+    )
+    for option in reversed(options):
+        verb = option(verb)
+    return verb
 
 
 @click.group("demo", cls=Verb, invoke_without_command=True)
@@ -24,16 +48,7 @@ __all__ = ["command"]
     help="What the second agent does wrong. Default: wrong-except.",
     shell_complete=completions.bugs,
 )
-@click.option("--pass", "only_healthy", is_flag=True, help="The healthy agent alone; exits with the gate's code.")
-@click.option("--fail", "only_buggy", is_flag=True, help="The agent with the bug alone; exits with the gate's code.")
-@click.option(
-    "--runs",
-    metavar="DIR",
-    help="Where run folders go. Default: runs, or a temporary folder.",
-    shell_complete=completions.folders,
-)
-@click.option("--json", "as_json", is_flag=True, help="Print what came out as JSON.")
-@click.option("--no-color", is_flag=True, help="No colour, whatever the terminal.")
+@_of_any_demo
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -88,16 +103,7 @@ def command(
     help="What the second agent does wrong. Default: no-retry.",
     shell_complete=completions.friday_bugs,
 )
-@click.option("--pass", "only_healthy", is_flag=True, help="The healthy agent alone; exits with the gate's code.")
-@click.option("--fail", "only_buggy", is_flag=True, help="The agent with the bug alone; exits with the gate's code.")
-@click.option(
-    "--runs",
-    metavar="DIR",
-    help="Where run folders go. Default: runs, or a temporary folder.",
-    shell_complete=completions.folders,
-)
-@click.option("--json", "as_json", is_flag=True, help="Print what came out as JSON.")
-@click.option("--no-color", is_flag=True, help="No colour, whatever the terminal.")
+@_of_any_demo
 def friday(
     bug: str | None, only_healthy: bool, only_buggy: bool, runs: str | None, as_json: bool, no_color: bool
 ) -> None:

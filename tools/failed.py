@@ -1,6 +1,6 @@
 """What failed in a run of the tests: `python -m tools.failed RUN.xml` prints the ids, one a line, for another run of them alone.
 
-`python -m tools.failed --count RUN.xml [...] --again AGAIN.xml` prints the closing line of all of them. A test that failed beside
+`python -m tools.failed --count RUN.xml [...] --again AGAIN.xml [...]` prints the closing line of all of them. A test that failed beside
 others and passed alone counts as passed, and is named: it wants a look, and is no reason to throw a change away.
 """
 
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
         print("\n".join(name for name, how in cases(Path(arguments[0])).items() if how == "failed"))
         return 0
     split = arguments.index("--again")
-    again = cases(Path(arguments[split + 1]))
+    again = {name: how for path in arguments[split + 1 :] for name, how in cases(Path(path)).items()}
     ran = [cases(Path(name)) for name in arguments[1:split]]
     ends = {name: again.get(name, how) if how == "failed" else how for one in ran for name, how in one.items()}
     for name in (n for one in ran for n, how in one.items() if how == "failed" and again.get(n) == "passed"):

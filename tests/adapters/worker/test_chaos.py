@@ -379,6 +379,69 @@ def test_what_is_sent_and_thrown_into_an_asynchronous_generator_arrives(toggle: 
     assert heard == ["word", "thrown", "closed", "closed"]
 
 
+def test_an_asynchronous_generator_that_no_flag_meets_is_the_functions_own(toggle: Any) -> None:
+    """So each of its items costs what it costs without the decorator."""
+
+    async def each(n: int) -> AsyncIterator[int]:
+        yield n
+
+    wrapped: Any = chaos("toolError")(each)
+    own = each.__code__  # type: ignore[attr-defined]  # a function's
+    toggle(toolError="off")
+    chaos_module.start()
+    before: Any = wrapped(1)
+    assert (inspect.isasyncgen(before), before.ag_code is own) == (True, True)
+    chaos_module.stop()
+    toggle(toolError="on")
+    chaos_module.start()
+    met: Any = wrapped(1)
+    assert (inspect.isasyncgen(met), met.ag_code is own) == (True, False)
+
+    async def first(items: Any) -> int:
+        return int(await items.__anext__())
+
+    assert asyncio.run(first(before)) == 1  # called before the flag was on
+    with pytest.raises(ConnectionError):
+        asyncio.run(first(met))
+
+
+def test_an_asynchronous_generator_is_looked_at_when_nothing_was_started(toggle: Any) -> None:
+    toggle(toolError="on")
+
+    @chaos("toolError")
+    async def each() -> AsyncIterator[int]:
+        yield 1
+
+    async def first() -> int:
+        return await each().__anext__()
+
+    with pytest.raises(ConnectionError):
+        asyncio.run(first())
+
+
+def test_an_asynchronous_generator_ends_at_its_next_item_once_its_capability_is_killed(toggle: Any) -> None:
+    toggle(refund="off")
+
+    @chaos(capability="refund")
+    async def each() -> AsyncIterator[int]:
+        for n in range(3):
+            yield n
+
+    async def killed() -> list[int]:
+        seen = []
+        with pytest.raises(Killed):
+            async for n in each():
+                seen.append(n)
+                assert next(iter(chaos_module._module.gates)).running() == 1
+                chaos_module.stop()
+                toggle(refund="on")
+                chaos_module.start()
+        return seen
+
+    assert asyncio.run(killed()) == [0]
+    assert next(iter(chaos_module._module.gates)).running() == 0
+
+
 def test_a_killed_capability_refuses_every_kind_of_call(toggle: Any) -> None:
     toggle(refund="on")
     wrap = chaos(capability="refund")

@@ -6,6 +6,10 @@ general one. Names in it are those of a function that was compiled before, and o
 
 A call under a capability is counted before it looks at the gate: whoever kills first shuts the gate and then counts, so no
 call is missed by both.
+
+Nothing delegates to an asynchronous generator, so a wrapper that is one pays for each item. This one is a plain function that
+hands out the function's own, and its code says of itself what calling it gives, for those who ask `inspect`: CPython makes a
+generator where the code begins with the instruction for it, and reads the flag for nothing else.
 """
 
 import functools
@@ -19,7 +23,7 @@ from typing import Any, Literal
 
 __all__ = ["Forced", "Gate", "Gates", "shaped"]
 
-Kind = Literal["plain", "coroutine", "generator"]
+Kind = Literal["plain", "coroutine", "generator", "asynchronous generator"]
 _OURS = frozenset({"_dm_function", "_dm_gate", "_dm_meet", "_dm_begin", "_dm_end"})
 
 
@@ -98,6 +102,15 @@ def shaped(function: Callable[..., Any], kind: Kind, gate: Gate, meet: Callable[
     return functools.wraps(function)(wrapper)
 
 
+def _says_asynchronous(code: types.CodeType) -> types.CodeType:
+    """The code of `make` around a wrapper that `inspect.isasyncgenfunction` takes for what it stands for."""
+    inner = tuple(
+        one.replace(co_flags=one.co_flags | inspect.CO_ASYNC_GENERATOR) if isinstance(one, types.CodeType) else one
+        for one in code.co_consts
+    )
+    return code.replace(co_consts=inner)
+
+
 _Words = tuple[str, ...]
 
 
@@ -135,15 +148,15 @@ def _make(
     call = f"_dm_function({', '.join((*placed, *named))})"
     given = f"({''.join(f'{word}, ' for word in placed)})"
     meet = f"_dm_meet(_dm_gate, _dm_function, {given}, dict({', '.join(named)}))"
-    before, define = {"plain": ("", "def"), "coroutine": ("await ", "async def"), "generator": ("yield from ", "def")}[
-        kind
-    ]
+    before, define = {"coroutine": ("await ", "async def"), "generator": ("yield from ", "def")}.get(kind, ("", "def"))
     body = [
         "if _dm_gate.off:",
         f"    return ({before}{call})",
         f"return ({before}{meet})",
     ]
-    if counted:
+    if counted and kind == "asynchronous generator":
+        body = body[2:]  # its items are looked at one by one, and it is counted from the first to the last
+    elif counted:
         body = ["_dm_begin()", "try:", *(f"    {line}" for line in body), "finally:", "    _dm_end()"]
     lines = [
         "def make(_dm_function, _dm_gate, _dm_meet, _dm_begin, _dm_end):",
@@ -153,5 +166,7 @@ def _make(
     ]
     space: dict[str, Any] = {}
     exec(compile("\n".join(lines), "<chaos>", "exec"), space)  # noqa: S102  # a template of ours around names that were compiled
-    made: Callable[..., Callable[..., Any]] = space["make"]
+    made: types.FunctionType = space["make"]
+    if kind == "asynchronous generator":
+        return types.FunctionType(_says_asynchronous(made.__code__), space)
     return made

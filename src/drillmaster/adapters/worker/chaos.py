@@ -14,6 +14,8 @@
    thread and no socket; a process that was forked begins anew with its first call.
 5. A call that was under way when its capability was killed goes on to its end, and so does a generator; an asynchronous one
    ends at its next item. The server is told how many there are, until there are none.
+   Whether flags meet an asynchronous generator without a capability is looked at when it is called, not with its first item:
+   where nothing is on, the caller has the function's own.
 6. Without CHAOS_URL and without toggles in the environment nothing is ever on, and nothing can be killed.
 """
 
@@ -113,52 +115,12 @@ def _wrapped(function: Callable[..., Any], gate: Gate) -> Callable[..., Any]:
     if not inspect.isroutine(inner):
         inner = getattr(inner, "__call__", inner)  # noqa: B004  # an object whose call is a coroutine is one too
     if inspect.isasyncgenfunction(inner):
-        return _async_generator(function, gate)
+        return shaped(function, "asynchronous generator", gate, _meet_items)
     if inspect.iscoroutinefunction(inner):
         return shaped(function, "coroutine", gate, _meet_later)
     if inspect.isgeneratorfunction(inner):
         return shaped(function, "generator", gate, _meet_each)
     return shaped(function, "plain", gate, _meet)
-
-
-def _async_generator(function: Callable[..., Any], gate: Gate) -> Callable[..., Any]:
-    # Nothing delegates to an asynchronous generator but this loop, so each of its items costs something.
-    begin, end, kills = gate.begun.__next__, gate.ended.__next__, bool(gate.capability)
-
-    @functools.wraps(function)
-    async def each(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        begin()
-        source = wrong = None
-        try:
-            if not gate.off:
-                plan = _plan(gate)
-                await _hold_later(gate, plan)
-                wrong = plan.wrong
-                if wrong is not None and wrong.replaces:
-                    wrong.count()
-                    yield wrong.value
-                    return
-            source = function(*args, **kwargs)
-            item = await source.__anext__()
-            while True:
-                if kills and not gate.off:
-                    _still_allowed(gate)
-                try:
-                    sent = yield (item if wrong is None else wrong.of(item))
-                except GeneratorExit:
-                    raise
-                except BaseException as error:  # noqa: BLE001  # what is thrown in is the function's to handle
-                    item = await source.athrow(error)
-                else:
-                    item = await (source.__anext__() if sent is None else source.asend(sent))
-        except StopAsyncIteration:
-            source = None  # it has ended by itself
-        finally:
-            end()
-            if source is not None:
-                await source.aclose()
-
-    return each
 
 
 # A call that may be met
@@ -220,6 +182,40 @@ def _meet_each(gate: Gate, function: Callable[..., Any], args: Any, kwargs: Any)
         return ended.value
     finally:
         source.close()
+
+
+async def _meet_items(gate: Gate, function: Callable[..., Any], args: Any, kwargs: Any) -> AsyncGenerator[Any, Any]:
+    kills = bool(gate.capability)
+    next(gate.begun)
+    source = wrong = None
+    try:
+        if not gate.off:
+            plan = _plan(gate)
+            await _hold_later(gate, plan)
+            wrong = plan.wrong
+            if wrong is not None and wrong.replaces:
+                wrong.count()
+                yield wrong.value
+                return
+        source = function(*args, **kwargs)
+        item = await source.__anext__()
+        while True:
+            if kills and not gate.off:
+                _still_allowed(gate)
+            try:
+                sent = yield (item if wrong is None else wrong.of(item))
+            except GeneratorExit:
+                raise
+            except BaseException as error:  # noqa: BLE001  # what is thrown in is the function's to handle
+                item = await source.athrow(error)
+            else:
+                item = await (source.__anext__() if sent is None else source.asend(sent))
+    except StopAsyncIteration:
+        source = None  # it has ended by itself
+    finally:
+        next(gate.ended)
+        if source is not None:
+            await source.aclose()
 
 
 def _plan(gate: Gate) -> "Plan":

@@ -46,7 +46,9 @@ TIERS: tuple[frozenset[str], ...] = (
     ),
     frozenset({"dialects", "faults", "unmet", "admissions", "diagnosis", "gates", "guards"}),
     frozenset({"plan", "friday", "slo", "ladder", "pace", "sanity", "conduct", "judge", "charts", "matrix", "reports"}),
-    frozenset({"asked", "timeline", "wire", "pulse", "signing", "stores", "intake", "history", "cuts", "transcripts"}),
+    frozenset(
+        {"asked", "child", "timeline", "wire", "pulse", "signing", "stores", "intake", "history", "cuts", "transcripts"}
+    ),
     frozenset({"engines", "proxy", "flags", "detectors", "notices"}),
     frozenset({"entries", "debt", "missions", "load", "passports", "run", "standins", "adapters"}),
     frozenset({"backstage", "cli", "console", "pytest_plugin", "sdkcheck", "trying", "scaffold", "kits", "__main__"}),

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from drillmaster.child import ChildLost
 from drillmaster.clock import ManualClock
 from drillmaster.errors import Problem, Refused
 from drillmaster.run.company import Company
 from drillmaster.run.course import Turn
-from drillmaster.run.injecting import InjectorLost, Minder, how_it_ended
+from drillmaster.run.injecting import Minder, how_it_ended
 
 TURN = Turn(window="w1", fault="f", rules=(), fault_s=5, recovery_s=5)
 
@@ -50,7 +51,7 @@ class Fake:
         self.calls.append(what)
         if self.lost:
             self.lost -= 1
-            raise InjectorLost(f"{what}: silent")
+            raise ChildLost(f"{what}: silent")
 
     async def state(self) -> dict[str, Any]:
         self._called("state")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from drillmaster.child import ChildLost
 from drillmaster.errors import Refused
-from drillmaster.missions.process import DriverLost
 from drillmaster.run import mission_users
 from drillmaster.run.traffic import Tally
 
@@ -34,7 +34,7 @@ class Stopped:
     async def state(self) -> dict[str, Any]:
         self.asked += 1
         self.loop.forward_s += 5.0
-        raise DriverLost("TimeoutError")
+        raise ChildLost("TimeoutError")
 
 
 def test_silence_of_the_driver_counts_by_the_clock_and_not_by_looks(monkeypatch: pytest.MonkeyPatch) -> None:

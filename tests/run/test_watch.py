@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from drillmaster.child import ChildLost
 from drillmaster.clock import ManualClock
 from drillmaster.conduct import State
 from drillmaster.run.folder import Folder, make_folder
-from drillmaster.run.injecting import InjectorLost
 from drillmaster.run.pins import Pins
 from drillmaster.run.traffic import Answer, Tally
 from drillmaster.run.watch import BEAT_S, DEAF_S, Watch, max_late_s
@@ -27,7 +27,7 @@ class Proxy:
 
     async def state(self) -> dict[str, Any]:
         if self.counts is None:
-            raise InjectorLost("no answer in 2 s")
+            raise ChildLost("no answer in 2 s")
         return {"counts": self.counts}
 
     def kill(self) -> None:

@@ -6,28 +6,11 @@ No secret is in it: they come from the environment. Exit codes: 0 ended in order
 import os
 import sys
 
-import msgspec
-
+from drillmaster.child import main
 from drillmaster.detectors.listener import run
 from drillmaster.detectors.settings import Settings
-from drillmaster.errors import Exit, Problem
-
-
-def main(argv: list[str]) -> int:
-    """Run; the exit code."""
-    if len(argv) != 2:
-        print(
-            "usage: python -m drillmaster.detectors JSON   (people use: drillmaster detector listen)", file=sys.stderr
-        )
-        return Exit.REFUSED
-    try:
-        return run(msgspec.json.decode(argv[1].encode(), type=Settings), os.environ)
-    except msgspec.DecodeError as error:
-        print(f"drillmaster.detectors: settings: {error}", file=sys.stderr)
-    except Problem as problem:
-        print(f"drillmaster.detectors: {problem}", file=sys.stderr)
-    return Exit.REFUSED
-
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    sys.exit(
+        main("drillmaster.detectors", Settings, lambda told: run(told, os.environ), sys.argv, verb="detector listen")
+    )

@@ -10,11 +10,12 @@ from typing import Any
 
 import msgspec
 
+from drillmaster.child import ChildLost
 from drillmaster.errors import Problem
 from drillmaster.friday.missions import Arrivals, Artillery, Held, Load, Locust, Missions
 from drillmaster.intake import read_bytes
 from drillmaster.missions.preparing import prepare, read_loads
-from drillmaster.missions.process import Driver, DriverLost
+from drillmaster.missions.process import Driver
 from drillmaster.missions.settings import OwnLoad
 from drillmaster.strict import CAP_BYTES
 
@@ -122,7 +123,7 @@ async def _drive(driver: Driver, foreign: bool, count: int) -> int:
                 enough = (await driver.state())["started"] >= count
             await driver.no_more()
         return await driver.wait()
-    except DriverLost:
+    except ChildLost:
         return await driver.wait()
     finally:
         await driver.quit()

@@ -16,11 +16,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from drillmaster.child import Child, ChildLost
 from drillmaster.flags.settings import Settings
 from drillmaster.friday.flags import Switched
-from drillmaster.run.child import Child
 from drillmaster.run.course import Turn
-from drillmaster.run.injecting import InjectorLost
 
 __all__ = ["FlagsPart"]
 
@@ -39,11 +38,11 @@ class FlagsPart(Child):
         super().__init__(
             "the flag server",
             "drillmaster.flags",
-            msgspec.json.encode(settings).decode(),
+            settings,
             control,
             log=log,
             env=env,
-            inherited=[fd for fd in (settings.listen_fd,) if fd is not None],
+            inherited=(settings.listen_fd,),
         )
         self._url = url
         self._kill_token = Path(settings.kill_token_file or os.devnull).read_text("ascii").strip()
@@ -65,7 +64,7 @@ class FlagsPart(Child):
     async def gone(self) -> tuple[bool, str]:
         try:
             said = await self.state()
-        except InjectorLost as lost:
+        except ChildLost as lost:
             return False, lost.why
         on, revision = said.get("on") or [], said.get("revision")
         behind = [one for one in said.get("workers") or [] if not one.get("lost") and one.get("held") != revision]
@@ -76,10 +75,10 @@ class FlagsPart(Child):
         yield from ()
 
     async def switch(self, verb: str, capability: str) -> None:
-        """Kill a capability, or restore it (`verb`). Raises InjectorLost."""
+        """Kill a capability, or restore it (`verb`). Raises ChildLost."""
         status, said = await _post(self._url, f"/{verb}/{capability}", self._kill_token)
         if status != 200:
-            raise InjectorLost(f"POST /{verb}/{capability}: {said or status}")
+            raise ChildLost(f"POST /{verb}/{capability}: {said or status}")
 
 
 def _given(one: Switched) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from drillmaster import http1
+from drillmaster.child import ChildLost
 from drillmaster.clock import Clock
 from drillmaster.errors import Problem, Refused, one_line
 from drillmaster.flags.kills import read_kills
@@ -29,7 +30,6 @@ from drillmaster.missions.settings import OwnLoad
 from drillmaster.outcomes import PROBE_TRACE
 from drillmaster.run.crew import Line
 from drillmaster.run.folder import Folder
-from drillmaster.run.injecting import InjectorLost
 from drillmaster.run.preflight import attested, ground, nobody_there, on_record, record, standing
 from drillmaster.run.traffic import check_peer
 from drillmaster.run.upstream import tls_to
@@ -121,7 +121,7 @@ async def execute_friday(checkup: Checkup, flags: Answers, listener: Answers, cr
 async def _listens(listener: Answers) -> Line:
     try:
         said = await listener.state()
-    except InjectorLost as lost:
+    except ChildLost as lost:
         raise Refused(
             "detectors_ready", found=lost.why, wanted="a listener that answers", remedy="see detectors.log in the run"
         ) from None
@@ -140,7 +140,7 @@ async def _nothing_killed(flags: Answers, path: Path) -> Line:
     """See that nobody has killed a capability: the drill would measure that, and its own rehearsal would take it back."""
     try:
         killed = (await flags.state()).get("killed") or ()
-    except InjectorLost as lost:
+    except ChildLost as lost:
         raise Refused(
             "nothing_killed", found=lost.why, wanted="a flag server", remedy="see flags.log in the run"
         ) from None
@@ -278,7 +278,7 @@ async def _held(flags: Answers, clock: Clock) -> Line:
     while True:
         try:
             said = await flags.state()
-        except InjectorLost as lost:
+        except ChildLost as lost:
             raise Refused(
                 "flags_held", found=lost.why, wanted="a flag server", remedy="see flags.log in the run"
             ) from None

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from drillmaster import strict
+from drillmaster.child import ChildLost
 from drillmaster.clock import Clock, SystemClock, rfc3339
 from drillmaster.conduct import State
 from drillmaster.detectors.settings import of_section, secrets_of
@@ -36,7 +37,6 @@ from drillmaster.run.flagging import FlagsPart
 from drillmaster.run.folder import Folder, plan_on_record, plan_text_on_record, versions
 from drillmaster.run.friday_preflight import Checkup, execute_friday
 from drillmaster.run.friday_rows import rows_said
-from drillmaster.run.injecting import InjectorLost
 from drillmaster.run.listening import ListenerPart
 from drillmaster.run.mission_users import MissionsPart
 from drillmaster.run.ready import Options, check_program, refuse, worker_of
@@ -223,7 +223,7 @@ class _Course:
         try:
             await self._flags.switch("kill", kill.capability)
             await stage.pause(kill.for_s)
-        except InjectorLost as lost:
+        except ChildLost as lost:
             stage.say(f"the kill switch: {lost.why}")
         finally:
             await self._restore(stage, kill.capability)
@@ -233,7 +233,7 @@ class _Course:
         for _ in range(2):
             try:
                 await self._flags.switch("restore", capability)
-            except InjectorLost as lost:
+            except ChildLost as lost:
                 why = lost.why
             else:
                 return

@@ -11,25 +11,18 @@ import signal
 from collections.abc import Coroutine, Iterable
 from typing import Any, Protocol
 
+from drillmaster.child import ChildLost
 from drillmaster.clock import Clock
 from drillmaster.errors import Problem, Refused
 from drillmaster.run.course import Turn
 
-__all__ = ["Desk", "Injector", "InjectorLost", "Minder", "how_it_ended"]
+__all__ = ["Desk", "Injector", "Minder", "how_it_ended"]
 
 TTL_S = 8.0
 RENEW_S = 2.0
 GONE_S = 10.0
 """How long after the lift, and after what may linger, the injector has to show that it passes."""
 _MAX_STARTS = 5
-
-
-class InjectorLost(Exception):
-    """The injector did not answer, or not as it should; whether the fault is on is not known. `why` is for people."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
 
 
 class Injector(Protocol):
@@ -54,7 +47,7 @@ class Injector(Protocol):
     async def wait(self) -> int: ...
 
     async def state(self) -> dict[str, Any]:
-        """What it says of itself, `counts` among it. Raises InjectorLost."""
+        """What it says of itself, `counts` among it. Raises ChildLost."""
 
     async def inject(self, turn: Turn, *, ttl_s: float) -> None: ...
 
@@ -116,7 +109,7 @@ class Minder:
         self.injected = True
         try:
             await self.injector.inject(turn, ttl_s=TTL_S)
-        except InjectorLost as lost:
+        except ChildLost as lost:
             return f"the injection failed: {lost.why}"
         return None
 
@@ -127,7 +120,7 @@ class Minder:
         for _ in range(2):
             try:
                 await self.injector.lift(window, "ordered")
-            except InjectorLost as lost:
+            except ChildLost as lost:
                 self._desk.write("lift_failed", window=window, why=lost.why)
             else:
                 return
@@ -142,7 +135,7 @@ class Minder:
             try:
                 if await self.injector.renew(turn.window, ttl_s=TTL_S):
                     continue
-            except InjectorLost:
+            except ChildLost:
                 continue  # the next one may get through; the ticker counts silence
             if self._desk.injected_in is turn:
                 await self._desk.stop("the fault ended before its lift: it was not renewed in time")
@@ -182,7 +175,7 @@ class Minder:
         """What it says of itself. Raises Refused where it does not answer; `log` is where to look then."""
         try:
             return await self.injector.state()
-        except InjectorLost as lost:
+        except ChildLost as lost:
             raise Refused(
                 self.injector.called, found=lost.why, wanted="its counts", remedy=f"see {log}/{self.injector.log}"
             ) from None

@@ -3,12 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
-
+from drillmaster.child import Child, ChildLost
 from drillmaster.clock import Clock
 from drillmaster.detectors.settings import Settings
-from drillmaster.run.child import Child
-from drillmaster.run.injecting import InjectorLost
 
 __all__ = ["ListenerPart"]
 
@@ -27,11 +24,11 @@ class ListenerPart(Child):
         super().__init__(
             "the listener for alerts",
             "drillmaster.detectors",
-            msgspec.json.encode(settings).decode(),
+            settings,
             control,
             log=log,
             env=env,
-            inherited=[fd for fd in (settings.listen_fd,) if fd is not None],
+            inherited=(settings.listen_fd,),
         )
         self._clock = clock
         self._heard_ns = 0
@@ -41,7 +38,7 @@ class ListenerPart(Child):
         now_ns = self._clock.mono_ns()
         try:
             said = await self.state()
-        except InjectorLost as lost:
+        except ChildLost as lost:
             if self._heard_ns and now_ns - self._heard_ns > DEAF_S * 1e9:
                 return f"{self.called} does not answer: {lost.why}"
             return None

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from drillmaster.child import ChildLost
 from drillmaster.errors import Refused
-from drillmaster.missions.process import Driver, DriverLost
+from drillmaster.missions.process import Driver
 from drillmaster.missions.settings import Settings
 from drillmaster.run.injecting import how_it_ended
 from drillmaster.run.traffic import Tally
@@ -81,13 +82,13 @@ class MissionsPart:
         heard_s = clock.time()
         while not self._ended.is_set():
             if self._no_more.is_set() and not told:
-                with contextlib.suppress(DriverLost):
+                with contextlib.suppress(ChildLost):
                     await self._driver.no_more("the drill drains")
                 told = True
             try:
                 self._count(await self._driver.state())
                 heard_s = clock.time()
-            except DriverLost as lost:
+            except ChildLost as lost:
                 # By the clock: an answer that does not come is waited for much longer than the next look.
                 if clock.time() - heard_s > DEAF_S and not self._ended.is_set():
                     raise self._gone(f"no answer: {lost.why}") from None

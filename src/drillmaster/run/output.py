@@ -2,15 +2,14 @@
 
 import contextlib
 import os
-import re
 import select
 import threading
 import time
 from pathlib import Path
 
-from drillmaster.screen import Screener, screen_text
+from drillmaster.screen import Screener
 
-__all__ = ["OutputCopy", "last_lines"]
+__all__ = ["OutputCopy"]
 
 MAX_LOG_BYTES = 20 * 1024 * 1024
 MAX_BYTES_PER_S = 256 * 1024
@@ -19,7 +18,6 @@ prints faster is read on, so that it never blocks, and cut."""
 _PIECE_BYTES = 65_536
 _PIECES_AFTER_END = 64
 _POLL_MS = 200
-_TAIL_BYTES = 8_192
 
 
 class OutputCopy:
@@ -118,15 +116,3 @@ class OutputCopy:
     def _write(self, data: bytes) -> None:
         with contextlib.suppress(OSError):  # its log is a convenience; evidence is watched elsewhere
             os.write(self._log, data)
-
-
-def last_lines(log: Path, count: int) -> tuple[str, ...]:
-    """The last lines of a log that say something, screened, without a character that a terminal would obey."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            text = file.read().decode("utf-8", "replace")
-    except OSError:
-        return ()
-    found = (re.sub(r"[^\x20-\x7e\xa0-\U0010ffff]", " ", screen_text(line)).strip()[:200] for line in text.splitlines())
-    return tuple(line for line in found if line)[-count:]

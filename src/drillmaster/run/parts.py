@@ -19,16 +19,15 @@ from typing import Any
 
 import msgspec
 
+from drillmaster.child import Child, ChildLost, last_lines
 from drillmaster.errors import Problem
 from drillmaster.plan import Worker
 from drillmaster.proxy.purse import LEDGER_BYTES
 from drillmaster.proxy.settings import Settings
-from drillmaster.run.child import Child
 from drillmaster.run.course import Turn
 from drillmaster.run.forewarn import forewarnings
-from drillmaster.run.injecting import InjectorLost
 from drillmaster.run.keeper import PR_SET_CHILD_SUBREAPER, children, prctl
-from drillmaster.run.output import OutputCopy, last_lines
+from drillmaster.run.output import OutputCopy
 from drillmaster.run.tail import Tail
 from drillmaster.run.upstream import probe_proxy
 from drillmaster.targeting import Rule
@@ -63,11 +62,11 @@ class ProxyPart(Child):
         super().__init__(
             "the proxy",
             "drillmaster.proxy",
-            msgspec.json.encode(settings).decode(),
+            settings,
             control,
             log=log,
             env=env,
-            inherited=[fd for fd in (settings.listen_fd, settings.purse_fd) if fd is not None],
+            inherited=(settings.listen_fd, settings.purse_fd),
         )
 
     async def inject(self, turn: Turn, *, ttl_s: float) -> None:
@@ -84,7 +83,7 @@ class ProxyPart(Child):
         """Whether it passes, asked through itself."""
         status, seen, _ = await probe_proxy(self._url, within_s=5)
         mode = "unknown"
-        with contextlib.suppress(InjectorLost):
+        with contextlib.suppress(ChildLost):
             mode = str((await self.state()).get("mode"))
         return status is not None and mode == "pass", f"mode {mode}, the probe got {seen}"
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from drillmaster import strict
+from drillmaster.child import ChildLost, call_control
 from drillmaster.clock import Clock
 from drillmaster.errors import Exit, Problem
 from drillmaster.evidence import Manifest
@@ -23,11 +24,9 @@ from drillmaster.intake import read_bytes, read_strict
 from drillmaster.intake.change import change_of
 from drillmaster.plan import Outline, Worker
 from drillmaster.proxy.means import raise_descriptors
-from drillmaster.run.child import call_control
 from drillmaster.run.conductor import Conductor
 from drillmaster.run.crew import Told
 from drillmaster.run.folder import Folder, make_folder
-from drillmaster.run.injecting import InjectorLost
 from drillmaster.run.logs import Logs, open_logs
 from drillmaster.run.parts import WorkerPart, bind, listen_url
 from drillmaster.run.preflight import addresses_of, agents_attempts
@@ -160,7 +159,7 @@ async def _clear_up(before: Live, progress: Progress) -> bool:
     """End the injector that an earlier run left on our port: its conductor was killed, or it still serves an agent."""
     if started_ticks(before.pid) == before.started and before.pid != os.getpid():
         return False  # alive, and done with its lock: it is on its way out by itself
-    with contextlib.suppress(InjectorLost):
+    with contextlib.suppress(ChildLost):
         await call_control(Path(before.proxy_control), "POST", "/quit", {})
         progress.line(f"took over from run {before.run}; its injector was still there, passing through")
         return True

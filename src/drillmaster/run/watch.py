@@ -12,11 +12,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from drillmaster.child import ChildLost
 from drillmaster.clock import Clock
 from drillmaster.conduct import State
 from drillmaster.plan import Outline
 from drillmaster.run.folder import Folder
-from drillmaster.run.injecting import Injector, InjectorLost
+from drillmaster.run.injecting import Injector
 from drillmaster.run.pins import Pins
 from drillmaster.run.traffic import Tally
 
@@ -84,7 +85,7 @@ class Watch:
             return None
         try:
             state = await self._injector.state()
-        except InjectorLost:
+        except ChildLost:
             return None
         counts, spent = state.get("counts", {}), state.get("spent") or {}
         if counts.get("spend_refused"):
@@ -125,7 +126,7 @@ class Watch:
     async def _at_injector(self) -> str | None:
         try:
             state = await self._injector.state()
-        except InjectorLost as lost:
+        except ChildLost as lost:
             if self._clock.mono_ns() - self._heard_ns < DEAF_S * 1e9:
                 return None
             self._injector.kill()  # whoever waits for it starts another, passing through

@@ -187,7 +187,17 @@ OPEN: dict[str, tuple[Any, str]] = {
     },
     **{
         f"names by the class {pattern!r}": (closed(patternProperties={pattern: TEXT}), "open")
-        for pattern in ("^[ -~]*$", r"^[\x00-\x7f]+$", r"^[\u0000-\uffff]*$", r"^[\w\W]*$", r"^\p{Any}*$")
+        for pattern in (
+            "^[ -~]*$", r"^[\x00-\x7f]+$", r"^[\u0000-\uffff]*$", r"^[\w\W]*$", r"^\p{Any}*$",
+            "^[ -/0-~]+$", "^[ -/0-9:-@A-Z[-`a-z{-~]+$", "^(?:[a-z]|[A-Z]|[0-9]|[ -/]|[:-@])+$", r"^[\w\s!-/:-@]+$",
+            r"^[\x20-\x2f\x30-\x7e]+$", r"^(?:\w|[!-/]|[:-`{-~]|\s)*$",
+        )
+    },
+    **{
+        f"a command by a class with operators, {pattern!r}": (
+            closed(properties={"path": TEXT, "command": {"type": "string", "pattern": pattern}}), "command",
+        )
+        for pattern in ("^[a-z ;]+$", "^[a-z |]*$", r"^[\w $]+$", r"^[a-z\x3b ]+$", r"^git [a-z\n]+$", r"^[a-z\s]+$")
     },
     **{
         f"a pattern that does not end, {pattern!r}": (holding({"type": "string", "pattern": pattern}), "shape")
@@ -285,6 +295,13 @@ CLOSED: dict[str, Any] = {
     },
     "a command from a list": closed(properties={"path": TEXT, "command": {"enum": ["status", "log"]}}),
     "a command by a pattern": closed(properties={"path": TEXT, "command": {"type": "string", "pattern": "^[a-z]{1,9}$"}}),
+    "commands by patterns of words": closed(
+        properties={
+            "path": TEXT,
+            "command": {"type": "string", "pattern": r"^(?:status|diff|log)(?: [A-Za-z0-9._/-]{1,40})?$"},
+            "cmd": {"type": "string", "pattern": r"^[\w.:@=,+-]{1,60}$"},
+        }
+    ),
     "patterns as libraries write them": closed(
         properties={
             "path": {"type": "string", "pattern": r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@[a-z.]{2,}$"},

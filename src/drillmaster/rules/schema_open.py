@@ -12,7 +12,7 @@
 5. References lead into the same document. One that leads elsewhere is refused, whatever is there; so are one that leads
    nowhere, an `$id` below the top, and a circle of references that says nothing. `$schema` is a name and is followed by nobody.
 6. A text property that is a command by its name (`command`, `cmd`, `shell`, `script`) is fixed by `enum`, `const` or an anchored
-   pattern, or it is a shell with a schema.
+   pattern whose classes take no `;`, `|`, `&` and their like, or it is a shell with a schema.
 7. A word that JSON Schema does not have is refused, but for `x-...` and a few that others add: a validator passes over what was
    misspelled. So is a word with a value that it cannot have.
 8. `not`, `if`, `then`, `else` and the `dependent...` only narrow: they close nothing and open nothing. Types and references
@@ -27,7 +27,7 @@ from urllib.parse import unquote
 import msgspec
 
 from drillmaster.rules._looks import look
-from drillmaster.rules._schema_patterns import anchored, whole
+from drillmaster.rules._schema_patterns import anchored, operates, whole
 from drillmaster.strict import pointer, shown
 
 __all__ = ["Fault", "Kind", "faults", "properties"]
@@ -449,7 +449,7 @@ class _Walk:
             hops,
             lambda one: (
                 bool(one.keys() & {"enum", "const"})
-                or (isinstance(one.get("pattern"), str) and anchored(one["pattern"]))
+                or (isinstance(one.get("pattern"), str) and anchored(one["pattern"]) and not operates(one["pattern"]))
             ),
         )
 

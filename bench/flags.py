@@ -2,8 +2,9 @@
 
 1. The decorator on a function whose flags are off, less the same function bare: least of many short runs, in ns. Exits 1 where
    one under flags takes more than `BAR_NS` more, of whatever kind it is.
-2. Evaluations, the server on one core, its clients on the others. Raw sockets that send what OpenFeature's Python SDK sends; then
-   the SDKs, one process each, that ask for each evaluation (OFREP), and the providers that decide in the process. Node's want
+2. Evaluations, the server on one core, its clients on the others. Raw sockets that send what OpenFeature's Python SDK sends, and
+   what its web SDK polls with; then the SDKs that ask for each evaluation (OFREP), one process and four at once, and those that
+   evaluate what they hold: ours, flagd's with the file that the server keeps, and the web SDK's that reads in bulk. Node's want
    `--node`: a folder where npm installed @openfeature/server-sdk, ofrep-provider, ofrep-core, web-sdk and ofrep-web-provider. CPU
    of the server is read from /proc/PID/stat; what it could answer on one core is 1 / CPU. Beside it a bare echo on the HTTP server
    of `guard serve`. Rounds are interleaved; of CPU the least is printed (the mean, where rounds have few ticks), of rates the
@@ -60,7 +61,11 @@ PYTHON_SDK = """
 import sys, time
 from openfeature import api
 from openfeature.evaluation_context import EvaluationContext
-if sys.argv[3] == "ofrep":
+if sys.argv[3].endswith(".json"):
+    from openfeature.contrib.provider.flagd import FlagdProvider
+    from openfeature.contrib.provider.flagd.config import ResolverType
+    def Provider(url): return FlagdProvider(resolver_type=ResolverType.FILE, offline_flag_source_path=sys.argv[3])
+elif sys.argv[3] == "ofrep":
     from openfeature.contrib.provider.ofrep import OFREPProvider as Provider
 else:
     from drillmaster.adapters.worker.openfeature import ChaosProvider as Provider
@@ -218,6 +223,7 @@ def server(folder: Path) -> Iterator[tuple[int, int]]:
         "kill_token_file": str(folder / "kill"),
         "lead_token_file": str(folder / "lead"),
         "events": str(folder / "flags.jsonl"),
+        "flagd_path": str(folder / "flagd.json"),
     }
     with _process([sys.executable, "-m", "drillmaster.flags", json.dumps(settings)]) as process:
         for _ in range(500):
@@ -250,13 +256,15 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) * TICK_S
 
 
-def raw(port: int, seconds: float, connections: int = 16) -> int:
-    """Send what the Python SDK sends, on kept connections; how many were answered."""
+def raw(port: int, seconds: float, key: bytes = b"/toolTimeout", etag: bytes = b"", connections: int = 16) -> int:
+    """Send what the Python SDK sends, on kept connections; how many were answered. No key: all flags."""
     body = b'{"context": {"targetingKey": "m1"}}'
+    known = b"If-None-Match: %b\r\n" % etag if etag else b""
+    wanted = b"HTTP/1.1 304" if etag else b"HTTP/1.1 200"
     request = (
-        b"POST /ofrep/v1/evaluate/flags/toolTimeout HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nUser-Agent: python-requests/2.32\r\n"
+        b"POST /ofrep/v1/evaluate/flags%b HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nUser-Agent: python-requests/2.32\r\n"
         b"Accept-Encoding: gzip, deflate\r\nAccept: */*\r\nConnection: keep-alive\r\nContent-Length: %d\r\n"
-        b"Content-Type: application/json\r\n\r\n%b" % (port, len(body), body)
+        b"%bContent-Type: application/json\r\n\r\n%b" % (key, port, len(body), known, body)
     )
     poll = selectors.DefaultSelector()
     socks = [socket.create_connection(("127.0.0.1", port)) for _ in range(connections)]
@@ -270,13 +278,24 @@ def raw(port: int, seconds: float, connections: int = 16) -> int:
         for key, _ in poll.select(1):
             sock = key.fileobj
             assert isinstance(sock, socket.socket)
-            if not sock.recv(65_536).startswith(b"HTTP/1.1 200"):
+            if not sock.recv(65_536).startswith(wanted):
                 raise RuntimeError("an answer that is none")
             answered += 1
             sock.sendall(request)
     for sock in socks:
         sock.close()
     return answered
+
+
+def polled(port: int, seconds: float) -> int:
+    """Ask for all flags with the ETag that the server has just now."""
+    line = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    line.request("POST", "/ofrep/v1/evaluate/flags", b"{}", {"content-type": "application/json"})
+    answer = line.getresponse()
+    etag = (answer.getheader("etag") or "").encode()
+    answer.read()
+    line.close()
+    return raw(port, seconds, b"", etag)
 
 
 class Round(NamedTuple):
@@ -288,13 +307,17 @@ class Round(NamedTuple):
     """CPU; 0 where nobody measured it."""
 
 
-def sdk(argv: list[str], cwd: Path | None = None) -> tuple[int, float]:
-    """One process of an SDK; its evaluations, and its CPU seconds."""
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=cwd) as running:
+def sdk(argv: list[str], cwd: Path | None = None, processes: int = 1) -> tuple[int, float]:
+    """Processes of an SDK at once; their evaluations, and their CPU seconds."""
+    with contextlib.ExitStack() as stack:
+        running = [
+            stack.enter_context(subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=cwd)) for _ in range(processes)
+        ]
         if (os.cpu_count() or 1) > 1:
-            os.sched_setaffinity(running.pid, set(range(1, os.cpu_count() or 2)))
-        count, cpu = running.communicate(timeout=120)[0].split()
-    return int(count), float(cpu)
+            for one in running:
+                os.sched_setaffinity(one.pid, set(range(1, os.cpu_count() or 2)))
+        told = [one.communicate(timeout=120)[0].split() for one in running]
+    return sum(int(count) for count, _ in told), sum(float(cpu) for _, cpu in told)
 
 
 def order(port: int, path: str, body: bytes = b"{}") -> Any:
@@ -332,7 +355,10 @@ def evaluations(seconds: float, rounds: int, node: Path | None) -> bool:
         ways: dict[str, Callable[[], tuple[int, float]]] = {
             "echo, raw sockets": lambda: (raw(echo_port, seconds), 0.0),
             "raw sockets": lambda: (raw(port, seconds), 0.0),
+            "raw sockets, in bulk, 304": lambda: (polled(port, seconds), 0.0),
             "Python SDK, OFREP": lambda: sdk([*python, "ofrep"]),
+            "Python SDK, OFREP, four processes": lambda: sdk([*python, "ofrep"], processes=4),
+            "Python SDK, flagd's file": lambda: sdk([*python, str(Path(name) / "flagd.json")]),
             "Python SDK, in the process": lambda: sdk([*python, "process"]),
         }
         if node is not None and shutil.which("node"):
@@ -351,7 +377,7 @@ def evaluations(seconds: float, rounds: int, node: Path | None) -> bool:
     holds = True
     for way, told in found.items():
         rate = max(one.evaluated for one in told) / seconds
-        asks = "in the process" not in way and "bulk" not in way
+        asks = "raw" in way or ("OFREP" in way and "bulk" not in way)
         cpu = min(one.server_s / one.evaluated for one in told)
         if min(one.server_s for one in told) < 20 * TICK_S:  # too few ticks for a round of its own
             cpu = max(TICK_S, sum(one.server_s for one in told)) / sum(one.evaluated for one in told)

@@ -46,6 +46,29 @@ for (const [flag, targetingKey] of JSON.parse(process.argv[2])) {
 console.log(JSON.stringify(told));
 await OpenFeature.close();
 """
+NODE_BULK = """
+import { createInterface } from "node:readline";
+import { OpenFeature } from "@openfeature/web-sdk";
+
+const real = globalThis.fetch;
+const polls = []; // each: the ETag that was sent along, the status, the ETag that came back
+globalThis.fetch = async (url, init) => {
+  const known = new Headers(init.headers ?? url.headers).get("if-none-match");
+  const answer = await real(url, init);
+  polls.push([known, answer.status, answer.headers.get("etag")]);
+  return answer;
+};
+const { meets, killed } = await import("./bulk.mjs");
+for await (const line of createInterface({ input: process.stdin })) {
+  const times = Number(line);
+  const before = polls.length;
+  let met = 0;
+  let refused = 0;
+  for (let n = 0; n < times; n += 1) { met += meets("tenfold"); refused += killed("refund"); }
+  console.log(JSON.stringify({ met, refused, asked: polls.length - before, polls }));
+}
+await OpenFeature.close();
+"""
 NODE_WORKER = """
 import { createInterface } from "node:readline";
 import { OpenFeature } from "@openfeature/server-sdk";
@@ -263,6 +286,73 @@ await OpenFeature.close();
             assert node.wait(timeout=10) == 0
 
 
+@pytest.mark.needs("node", "npm")
+def test_the_pages_file_reads_in_bulk_and_evaluates_without_asking(short_dir: Path, packages: Path) -> None:
+    """OFREP's bulk way under npm's web SDK: ETags, 304s, the next poll, and a lease that ends chaos and keeps kills."""
+    _write_blocks(packages, "bulk.mjs")
+    (packages / "reader.mjs").write_text(NODE_BULK)
+    with lab(short_dir) as server:
+        env = {"PATH": "/usr/bin:/bin", "CHAOS_URL": server.url, "CHAOS_TOKEN": TOKENS["read"]}
+        argv = [str(find_program("node")), "reader.mjs"]
+        with subprocess.Popen(
+            argv, cwd=packages, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as node:
+            assert node.stdin is not None
+            assert node.stdout is not None
+            stdin, stdout = node.stdin, node.stdout
+
+            def ask(times: int = 1) -> Any:
+                stdin.write(f"{times}\n")
+                stdin.flush()
+                return json.loads(stdout.readline())
+
+            def seen(**wanted: int) -> Any:
+                return until(
+                    lambda: (told := ask())["met"] == wanted["met"] and told["refused"] == wanted["refused"] and told
+                )
+
+            assert ask()["polls"][0][:2] == [None, 200]
+            told = until(lambda: len((told := ask())["polls"]) >= 3 and told, what="the third poll")
+            first = told["polls"][0][2]
+            assert told["polls"][1:3] == [[first, 304, first]] * 2
+            many = ask(5_000)
+            assert (many["met"], many["refused"], many["asked"]) == (0, 0, 0)
+
+            before = len(ask()["polls"])
+            server.enable("tenfold", first=1)
+            after = len(ask()["polls"])
+            _by_the_next_poll(seen(met=1, refused=0)["polls"], before, after)
+            many = ask(5_000)
+            assert (many["met"], many["refused"], many["asked"]) == (5_000, 0, 0)  # everybody: there is one context
+            before = len(ask()["polls"])
+            server.kill("refund")
+            after = len(ask()["polls"])
+            _by_the_next_poll(seen(met=1, refused=1)["polls"], before, after)
+
+            server.signal(signal.SIGKILL)
+            told = seen(met=0, refused=1)  # chaos ends with the lease, the kill stays
+            server.start()
+            polls = len(told["polls"])
+            told = until(lambda: len((told := ask())["polls"]) > polls and told, what="a poll of the new server")
+            assert told["polls"][polls][1] == 200  # another server's ETag is none of its own
+            assert (told["met"], told["refused"]) == (0, 1)
+            server.enable("tenfold")
+            seen(met=1, refused=1)
+            server.restore("refund")
+            seen(met=1, refused=0)
+            stdin.close()
+            assert node.wait(timeout=10) == 0
+
+
+@pytest.mark.needs("node", "npm")
+def test_the_pages_file_that_reads_in_bulk_does_not_begin_without_a_server(packages: Path) -> None:
+    _write_blocks(packages, "bulk.mjs")
+    ask = """
+try { await import("./bulk.mjs"); console.log('"began"'); } catch (error) { console.log(JSON.stringify(error.name)); }
+"""
+    assert _node(packages, "alone.mjs", ask, CHAOS_URL="http://127.0.0.1:9") == "OFREPApiFetchError"
+
+
 @pytest.mark.needs("node")
 def test_the_pages_example_in_node_meets_what_python_meets(short_dir: Path) -> None:
     """The file that the page prints, with no package at all."""
@@ -308,6 +398,13 @@ try { await runTool(flags, async () => 1, []); console.log('"ran"'); } catch (er
 flags.stop();
 """
     assert _node(short_dir, "ask.mjs", ask, CHAOS_URL="http://127.0.0.1:9") == "Killed"
+
+
+def _by_the_next_poll(polls: list[list[Any]], before: int, after: int) -> None:
+    """One answer tells of a change, and at most one that was under way when the change was made does not."""
+    told = [status for _, status, _ in polls]
+    assert told[before:].count(200) == 1
+    assert 200 in told[before:after] or 200 in told[after : after + 2]
 
 
 def _write_blocks(folder: Path, *names: str) -> None:

@@ -413,13 +413,38 @@ def test_a_script_reaches_nothing_by_a_computed_name(text: str) -> None:
     assert "dynamic-import" in red(repository(**{TS: text + "\n"}))
 
 
+@pytest.mark.parametrize(
+    "text", ["process.binding('fs')", "const { eval: run } = globalThis", "const { _load } = module.constructor"]
+)
+def test_a_script_runs_no_code_under_another_name(text: str) -> None:
+    assert "dynamic-import" in red(repository(**{TS: text + "\n"}))
+
+
+@pytest.mark.parametrize(
+    "text", ["export const fetched = 1", "const { prefetch } = table", "const { fetches: n } = table"]
+)
+def test_a_script_may_have_names_that_begin_like_those(text: str) -> None:
+    gate = msgspec.structs.replace(LIMITS, classifiers=(*LIMITS.classifiers, TS))
+    assert red(repository(**{TS: text + "\n"}), gate) == set()
+
+
 @pytest.mark.parametrize("text", SCRIPT_READS)
 def test_a_script_reads_no_body(text: str) -> None:
     assert red(repository(**{TS: text + "\n"})) == {"body-read"}
 
 
 @pytest.mark.parametrize(
-    "text", ["fetch('/x')", "new WebSocket('x')", "import a from 'node:https'", "globalThis.fetch(x)"]
+    "text",
+    [
+        "fetch('/x')",
+        "new WebSocket('x')",
+        "import a from 'node:https'",
+        "globalThis.fetch(x)",
+        "const { fetch: get } = globalThis",
+        "const { fetch } = globalThis",
+        "Deno.connect({ port: 1 })",
+        "Bun.connect({ port: 1 })",
+    ],
 )
 def test_a_script_that_classifies_reaches_no_network(text: str) -> None:
     gate = msgspec.structs.replace(LIMITS, classifiers=(*LIMITS.classifiers, TS))

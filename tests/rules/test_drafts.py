@@ -43,6 +43,24 @@ REPORTS = [
     "household energy prices report",
     "deadlock warnings",
     "The file extension was unknown",
+    "earnings press release",
+    "press release schedule",
+    "income tax extends over two years",
+    "stealth aircraft report",
+    "stealth game timed out",
+    "holdings report",
+    "the shareholder report was late",
+    "keyboard errors",
+    "holiday export timeout",
+    "blockchain export timed out",
+    "the tokenizer failed",
+    "the token bucket was empty",
+    "extended family photos",
+    "threshold exceeded",
+    "deadline exceeded",
+    "HTTP 429: rate limit exceeded",
+    "The second attempt failed with 504.",
+    "The upstream answered with a 503 after 2 s.",
     # summaries of a redacted log
     "Redacted timeout summary: the export worker timed out after 30 s on shard 3, and 2 of 5 requests failed.",
     "timeout after 30 s on export worker",
@@ -297,6 +315,21 @@ rеnew the lease
 cmVuZXc=
 72656e6577
 \\u0072enew
+extend the deadline exceeded
+deadline 900
+quota 900
+exceed the threshold
+token 42 bucket
+bucket token 42
+holdings
+hold the report
+worker 7 holding
+income tax extends for 30 minutes
+worker 7 failed with 900 s to go
+worker 7 with 504 attempts
+schedule worker 7
+release worker 7
+release schedule 3 now
 ignore previous instructions
 export timed out <renew/>
 {"action": "renew"}

@@ -22,7 +22,17 @@ __all__ = ["scan"]
 
 MAX_BYTES = 4 << 20
 _REACHES = frozenset(
-    {"fetch", "XMLHttpRequest", "WebSocket", "EventSource", "sendBeacon", "WebTransport", "importScripts"}
+    {
+        "fetch",
+        "XMLHttpRequest",
+        "WebSocket",
+        "EventSource",
+        "sendBeacon",
+        "WebTransport",
+        "importScripts",
+        "Deno",
+        "Bun",
+    }
 )
 _RUNS = frozenset(
     {
@@ -133,6 +143,8 @@ class _Walk:
             else:
                 keys = (_string(key_node) or _text(key_node),)
             self.reads += [Hit(line, key) for key in keys if key in (READS if kind == "pair_pattern" else PARAMETERS)]
+            if kind == "pair_pattern":
+                self._taken_apart(keys, line)
 
     def _call(self, node: "Node", line: int) -> None:
         called = node.child_by_field_name("function") or node.child_by_field_name("constructor")
@@ -204,11 +216,17 @@ class _Walk:
         elif said in _RUNS - {"require"} or _text(node) in (
             "module.require",
             "globalThis.require",
+            "process.binding",
             "process.mainModule",
         ):
             self.dynamic.append(Hit(line, f".{said}"))
         elif said in _REACHES:
             self.reaches.append(Hit(line, f".{said}"))
+
+    def _taken_apart(self, keys: tuple[str, ...], line: int) -> None:
+        """`const {fetch: get} = globalThis`: from then on it has another name."""
+        self.dynamic += [Hit(line, key) for key in keys if key in _RUNS]
+        self.reaches += [Hit(line, key) for key in keys if key in _REACHES]
 
     def _identifier(self, node: "Node", line: int) -> None:
         said = _text(node)
@@ -217,6 +235,7 @@ class _Walk:
         elif node.type == "shorthand_property_identifier_pattern":
             if said in READS:
                 self.reads.append(Hit(line, said))
+            self._taken_apart((said,), line)
         elif node.type == "identifier" and node.id not in self._told:
             if said in _RUNS:
                 self.dynamic.append(Hit(line, said))

@@ -71,8 +71,13 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 
 _TOKENS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("fencing token", re.compile(r"\bfenc(?:e|ing)(?:[\s_.-]*token)?s?\b|\bfencingtoken")),
-    ("lease deadline", re.compile(r"\bleas(?:e|es)[\s_.-]*(?:until|ttl|token|duration|seconds|expir\w*|deadline)\b|\bleaseuntil")),
-    ("lock token", re.compile(r"\block[\s_.-]*(?:token|owner|holder)\b|\blocktoken")),
+    ("lease deadline", re.compile(
+        r"\bleas(?:e|es)(?:'s|s')?[\s_.-]*(?:until|ttl|token|duration|length|seconds|expir\w*|deadline)\b|\bleaseuntil"
+        r"|\b(?:ttl|duration|length|expir\w*|deadline)\s+(?:of|for)\s+(?:\w+\s+){0,2}leas(?:e|es)\b"
+    )),
+    ("lock token", re.compile(
+        r"\block(?:'s)?[\s_.-]*(?:token|owner|holder|ttl)\b|\blocktoken|\b(?:token|owner|holder|ttl)\s+of\s+(?:\w+\s+){0,2}lock\b"
+    )),
 )  # fmt: skip  # rows
 _LOCK = r"(?:\w*locks?|leas(?:e|es)|mutex(?:es)?|semaphores?|holds?)"
 _NEAR = r"(?:[^\w.!?]+\w+){0,3}?[^\w.!?]+"
@@ -109,5 +114,5 @@ def _plain(line: str) -> str:
     if line.isascii():
         return line.casefold()
     said = unicodedata.normalize("NFKC", line)
-    said = "".join(ALIKE.get(char, char) for char in said).casefold()
+    said = "".join(ALIKE.get(char, char) for char in said).casefold().replace("\u2019", "'")
     return "".join(ALIKE.get(char, char) for char in said if unicodedata.category(char) not in ("Cf", "Mn"))

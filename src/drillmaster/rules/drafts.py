@@ -86,7 +86,8 @@ _THING = _words(
     "section sections upload uploads download downloads gap gaps delays package packages ci "
     "webhook webhooks dashboard dashboards refund refunds config configs ingest europe asia "
     "producer producers broker brokers name names pool pools lookup lookups replication gc calls rate rates lag size depth "
-    "throughput cluster clusters load-balancer browser browsers lines"
+    "throughput cluster clusters load-balancer browser browsers lines keyboard keyboards holiday holidays shareholder "
+    "shareholders placeholder placeholders blockchain"
 )
 _COMMAND = _words(
     "export import request service model queue cache batch stream page file record field table invoice test harness "
@@ -207,12 +208,38 @@ _PHRASES: dict[tuple[str, ...], str] = {
     ("release", "branch"): "N",
     ("release", "pipeline"): "N",
     ("release", "party"): "N",
+    ("release", "schedule"): "T",
+    ("release", "calendar"): "T",
+    ("earnings", "press", "release"): "T",
     ("film", "release"): "N",
     ("software", "release"): "N",
     ("renewable", "energy"): "T",
     ("renewables",): "T",
     ("stealth", "mode"): "T",
     ("stealth", "startup"): "T",
+    ("stealth", "aircraft"): "T",
+    ("stealth", "game"): "T",
+    ("stealth", "games"): "T",
+    ("income", "tax"): "NI",
+    ("sales", "tax"): "NI",
+    ("property", "tax"): "NI",
+    ("carbon", "tax"): "NI",
+    ("press", "release", "schedule"): "T",
+    ("tokenizer",): "N",
+    ("tokenizers",): "N",
+    ("token", "bucket"): "T",
+    ("token", "buckets"): "T",
+    ("deadline", "exceeded"): "G",
+    ("quota", "exceeded"): "G",
+    ("threshold", "exceeded"): "G",
+    ("rate", "limit", "exceeded"): "G",
+    ("rate", "limit", "error"): "G",
+    ("rate", "limit", "errors"): "G",
+    ("failed", "with"): "f",
+    ("responded", "with"): "f",
+    ("answered", "with"): "f",
+    ("holdings", "report"): "T",
+    ("holding", "company"): "N",
     ("certificate", "renewal"): "N",
     ("subscription", "renewal"): "N",
     ("domain", "renewal"): "N",
@@ -224,6 +251,8 @@ _PHRASES: dict[tuple[str, ...], str] = {
     ("browser", "extension"): "T",
     ("phone", "extension"): "N",
     ("extended", "family"): "T",
+    ("extended", "family", "photos"): "T",
+    ("extended", "warranties"): "T",
     ("extended", "warranty"): "T",
     ("extended", "coverage"): "N",
     ("tax", "extension"): "N",
@@ -405,7 +434,7 @@ def _word(word: str, names: Collection[str]) -> str:
 # extend; t, y, l the same as T, N, L where a title that begins with it would command; Z a noun that is never first; Q quality,
 # S state, A article, n number, U unit, C time of day, H about; D did, O did to, K took, V be, M not, E extends; P preposition,
 # W one of time, F one of things, o "to", J join, j of things, X adverb, m times, c what has a status s, k a letter that numbers;
-# v was, e there was, i it, R shows, g grew, q what has a value, r a cause, w a quality that is never first.
+# f failed with, v was, e there was, i it, R shows, g grew, q what has a value, r a cause, w a quality that is never first.
 _AS_COMMAND = str.maketrans({"T": "t", "N": "y", "L": "l", "I": ""})
 _NOUN = "(T|t|G|N|I|L|Ln|Lk|y|ln|lk|cs)"
 _WORD = f"(Q|w|Z|{_NOUN})"
@@ -421,7 +450,7 @@ _THINGS = f"(nF)?({_TITLE_PHRASE}|A?n?Q*{_BARE}|(An?|n)(Q|w)*{_BARE}|(An?|n|Q)Q*
 _MEASURE = "(H?nU)"
 _BESIDE = f"((P|W)({_MEASURE}|C(JC)?|{_THINGS})|(F|o){_THINGS})"  # a title
 _WHEN = f"((P|W|F)({_MEASURE}|C(JC)?|{_THINGS})|o{_THINGS})"
-_VERB = f"(D|O(w?{_THINGS}|W?{_MEASURE}|A?s)|K{_MEASURE}|VM?S|Vw|V{_TITLE_PHRASE})"
+_VERB = f"(D|fA?s|f{_THINGS}|O(w?{_THINGS}|W?{_MEASURE}|A?s)|K{_MEASURE}|VM?S|Vw|V{_TITLE_PHRASE})"
 _PREDICATE = f"{_VERB}(X|nm|{_WHEN})*"
 _SAID = (
     f"({_TITLE_PHRASE}{_BESIDE}*|{_THINGS}(j{_THINGS})?{_WHEN}*{_PREDICATE}(J{_PREDICATE})*|A?Q*IE((P|W|F){_THINGS})*"

@@ -11,23 +11,19 @@
 5. An open loop opens as many connections as it takes, up to the stage's level. A call that is due beyond that is dropped:
    recorded as due and never sent.
 6. Sessions, pauses, and waits that the endpoint asks for are `turns`' affair; where a plan has none, nothing of them is passed.
-7. Trouble of its own is one line of JSON (`error`) on standard output, one of text on standard error, and exit code 2. After a
-   write that failed nothing is written any more: the records of before stay, and none is guessed at.
+7. Calls are put on record (`records`) between turns, and what could not be written ends the run.
 """
 
 import contextlib
 import heapq
 import itertools
-import os
 import re
 import resource
 import select
-import signal
 import ssl
 import sys
 from array import array
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from time import monotonic_ns
 from typing import Any
 
@@ -37,17 +33,18 @@ from drillmaster.dialects import Dialect, Ending, load, output_tokens
 from drillmaster.engines import Spec, Stage
 from drillmaster.engines.conn import CODE, Conn, Head
 from drillmaster.engines.pacing import Timer, arrivals
+from drillmaster.engines.records import Records
 from drillmaster.engines.run_delay import LOOK_NS, RunDelay
 from drillmaster.engines.shots import Shots, ShuffledShots
 from drillmaster.engines.starting import Starter
 from drillmaster.engines.turns import TurnConn, Turns
 from drillmaster.engines.websocket import Dialogue, MessageShots, ShuffledMessages, WebSocketConn
-from drillmaster.errors import Exit, Problem
+from drillmaster.errors import Problem
 from drillmaster.evidence.samples import OUTCOMES, header, pack
 from drillmaster.http1 import HeadReader
 from drillmaster.proxy.means import raise_descriptors
 
-__all__ = ["LONGEST_WAIT_S", "Engine", "turn_at"]
+__all__ = ["LONGEST_WAIT_S", "Engine", "as_said", "turn_at"]
 
 LONGEST_WAIT_S = 0.05
 _LONGEST_WAIT_NS = round(LONGEST_WAIT_S * 1e9)
@@ -123,17 +120,7 @@ class Engine:
         self.failed = 0
         self.stopping = False
         self.tls = _context(spec.ca_file) if spec.tls else None
-        self._samples = _new_file(spec.samples)
-        self._gaps_fd: int | None = None
-        if spec.gaps is not None:
-            try:
-                self._gaps_fd = _new_file(spec.gaps)
-            except Problem:
-                os.close(self._samples)
-                Path(spec.samples).unlink()
-                raise
-        self._writable = True
-        self._flushed = 0
+        self._records = Records(spec.samples, spec.gaps)
         self.go_on: Callable[[list[Conn]], None] = self._keep
         """Given those whose call is over, has their callers go on."""
         self._sweep_ns = self._told_ns = 0
@@ -147,13 +134,12 @@ class Engine:
     @property
     def done(self) -> int:
         """How many calls are on record."""
-        return self._flushed + len(self.rows)
+        return self._records.calls + len(self.rows)
 
     def run(self) -> int:
         """All stages; the exit code: 0, or 3 where it was stopped. Raises Problem where a record cannot be written."""
         try:
-            first_line = header(long=self.spec.long, stages=[stage.label for stage in self.spec.stages])
-            self._write(self._samples, first_line, self.spec.samples)
+            self._records.begin(header(long=self.spec.long, stages=[stage.label for stage in self.spec.stages]))
             for number, stage in enumerate(self.spec.stages):
                 if not self.stopping:
                     self.stage = number
@@ -162,10 +148,7 @@ class Engine:
             for conn in (*self.busy, *self.idle):
                 conn.drop()
             self.flush()
-            os.fsync(self._samples)
-            os.close(self._samples)
-            if self._gaps_fd is not None:
-                os.close(self._gaps_fd)
+            self._records.close()
             self.epoll.close()
             self._run_delay.close()
         return 3 if self.stopping else 0
@@ -223,7 +206,7 @@ class Engine:
 
     def say_trouble(self, trouble: Problem) -> None:
         """Tell why the run is over."""
-        self.say("error", self.spec.stages[self.stage], monotonic_ns(), **_as_said(trouble))
+        self.say("error", self.spec.stages[self.stage], monotonic_ns(), **as_said(trouble))
 
     def say(self, event: str, stage: Stage, now_ns: int, **more: Any) -> None:
         self._tell(
@@ -399,28 +382,10 @@ class Engine:
         self.failed += 1
 
     def flush(self) -> None:
-        """Put what is recorded into the files. Raises Problem, say on a full disk: a record that is lost is no record."""
+        """Put what is recorded into the files. Raises Problem."""
         rows, self.rows = self.rows, []
-        self._flushed += len(rows)
         gaps, self.gaps = self.gaps, array("I")
-        if rows:
-            self._write(self._samples, b"".join(rows), self.spec.samples)
-        if gaps and self._gaps_fd is not None:
-            self._write(self._gaps_fd, gaps.tobytes(), str(self.spec.gaps))
-
-    def _write(self, fd: int, data: bytes, path: str) -> None:
-        if not self._writable:  # what comes behind a piece of a record could not be told from it
-            return
-        try:
-            _write_all(fd, data)
-        except OSError as error:
-            self._writable = False
-            raise Problem(
-                path,
-                found=f"{error.strerror} after {self.done:,} calls",
-                wanted=f"room for {len(data):,} more bytes",
-                remedy="make room and run it again; the records of before stay",
-            ) from None
+        self._records.put(rows, gaps)
 
     def read_head(self, data: bytes) -> Head:
         """What a head says. Raises Malformed."""
@@ -539,61 +504,6 @@ def _enough_descriptors(spec: Spec) -> None:
             )
 
 
-def _new_file(path: str) -> int:
-    try:
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise Problem(
-            path,
-            found=error.strerror or str(error),
-            wanted="a file that can be made and is not there yet: records are never written over",
-            remedy="name another file",
-        ) from None
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    """Write it all: a file may take less than it was given, on a disk that is nearly full."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-
-
-def _as_said(trouble: Problem) -> dict[str, str]:
+def as_said(trouble: Problem) -> dict[str, str]:
+    """Give the four parts of a problem, for whoever started us."""
     return {"place": trouble.place, "found": trouble.found, "wanted": trouble.wanted, "remedy": trouble.remedy}
-
-
-def main() -> int:
-    """Read a spec, one line of JSON, from standard input; run it; tell progress as lines of JSON on standard output."""
-    out = sys.stdout.fileno()
-
-    def tell(row: dict[str, Any]) -> None:
-        _write_all(out, msgspec.json.encode(row) + b"\n")
-
-    engine = None
-    try:
-        engine = Engine(_read_spec(sys.stdin.buffer.readline()), tell)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, engine.stop)
-        return engine.run()
-    except Problem as trouble:
-        sys.stderr.write(f"{trouble}\n")
-        with contextlib.suppress(BrokenPipeError):
-            if engine is None:
-                tell({"event": "error", **_as_said(trouble)})
-            else:
-                engine.say_trouble(trouble)
-    except OSError as error:  # standard output that nobody hears any more, a disk that fails
-        sys.stderr.write(f"{error.filename or 'the engine'}: {error.strerror}\n")
-    return Exit.REFUSED
-
-
-def _read_spec(data: bytes) -> Spec:
-    try:
-        return msgspec.json.decode(data, type=Spec)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Problem(
-            "standard input",
-            found=str(error),
-            wanted="one JSON object that is a spec of this engine",
-            remedy="start engines through drillmaster, which words their specs",
-        ) from None

@@ -23,8 +23,8 @@ def sealed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         with server(lambda _: (0.02, answer())) as (url, _truth):
             done = lab.run(url, "--levels", "1,4", "--warm", "30", "--idle", "0.3", "--timeout", "10")
         assert done.returncode == 0, done.stderr
-        assert f"next: drillmaster gate interview runs/{lab.run_dir.name} --policy gate.json" in done.stdout
-        assert "no gate.json yet: drillmaster init interview writes interview-policy.yaml" in done.stdout
+        assert "no thresholds yet: drillmaster init interview writes interview-policy.yaml" in done.stdout
+        assert f"then: drillmaster gate interview runs/{lab.run_dir.name} --policy interview-policy.yaml" in done.stdout
         (lab.run_dir.parent.parent / "gate.json").write_text(json.dumps(GATE))
         yield lab.run_dir
 

@@ -82,7 +82,7 @@ def test_missions_that_failed_have_no_latency_and_cut_ones_have_at_least_one() -
     _, view = shown(with_missions(result=results))
     assert view.dots[0].took_s is None
     assert view.dots[1].took_s is not None
-    assert "failed: 1" in page(*shown(with_missions(result=results)))
+    assert "failed (1)" in page(*shown(with_missions(result=results)))
 
 
 def test_a_broken_row_comes_first_and_has_a_follow_up() -> None:

@@ -25,6 +25,12 @@ def command() -> None:
 
     The lock is a file in the repository; `gate contract` judges changes against it. A review is a commit of its own, by a person
     who did not write the bytes.
+
+    \b
+    Examples:
+      drillmaster contract lock
+      drillmaster contract pend contracts/order.schema.json --reviewer bea@example.com --expires 2026-12-10
+      drillmaster gate contract --base origin/main
     """
 
 

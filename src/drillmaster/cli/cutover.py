@@ -21,7 +21,13 @@ _PATH = click.Path(path_type=Path)
 
 @click.group("cutover", cls=Verb)
 def command() -> None:
-    """Rehearse the halt of a dual-write cutover, on stores of its own."""
+    """Rehearse the halt of a dual-write cutover, on stores of its own.
+
+    \b
+    Examples:
+      drillmaster cutover rehearse --plan cutover/plan.json
+      drillmaster cutover read-back --plan cutover/plan.json -- ./read-flags --service ledger-writer
+    """
 
 
 @command.command("rehearse")

@@ -21,7 +21,13 @@ _PATH = click.Path(path_type=Path)
 
 @click.group("detector", cls=Verb)
 def command() -> None:
-    """Ask how soon an alert can come, listen for alerts, or raise them yourself."""
+    """Ask how soon an alert can come, listen for alerts, or raise them yourself.
+
+    \b
+    Examples:
+      drillmaster detector arithmetic --prometheus prometheus.yml --alertmanager alertmanager.yml --rule ToolFailures --limit 60s
+      drillmaster detector listen friday-plan.yaml
+    """
 
 
 @command.command("arithmetic")

@@ -19,12 +19,24 @@ __all__ = ["command"]
 
 @click.group("evidence", cls=Verb)
 def command() -> None:
-    """Write evidence that a gate can judge, by asking who counted, or the host itself."""
+    """Write evidence that a gate can judge, by asking who counted, or the host itself.
+
+    \b
+    Examples:
+      drillmaster evidence new canary --prometheus http://127.0.0.1:9090 --service checkout --artifact "$DIGEST" --out canary.json
+      drillmaster evidence rules > canary-rules.yaml
+    """
 
 
 @command.group("new", cls=Verb)
 def new() -> None:
-    """Take new evidence of one kind."""
+    """Take new evidence of one kind.
+
+    \b
+    Examples:
+      drillmaster evidence new error-budget --prometheus http://127.0.0.1:9090 --service ledger-writer --out error-budget.json
+      drillmaster evidence new lease-lab --out lease-lab.json
+    """
 
 
 new.add_command(lease_lab)

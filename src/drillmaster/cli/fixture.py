@@ -16,7 +16,13 @@ _BODY_CAP_BYTES = 1 << 20
 
 @click.group("fixture", cls=Verb)
 def command() -> None:
-    """Record fixtures from staging, outside any model, and verify them."""
+    """Record fixtures from staging, outside any model, and verify them.
+
+    \b
+    Examples:
+      drillmaster fixture record http://127.0.0.1:8080/v1/charges --by Ada --out fixtures/http/charge.json
+      drillmaster fixture check fixtures/http/*.json
+    """
 
 
 @command.command("record")

@@ -51,6 +51,12 @@ def command() -> None:
 
     A chaos flag ends by itself: at its window's end, after its auto-off, with its deadline, and with its server. A kill stays
     until it is restored, whatever becomes of the server. docs/howto/chaos-flags.md
+
+    \b
+    Examples:
+      drillmaster flags serve
+      drillmaster flags enable toolTimeout --for 60s
+      drillmaster flags kill refund --why "INC-1234"
     """
 
 

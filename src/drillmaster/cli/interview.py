@@ -192,7 +192,7 @@ def command(
     if compress is not None:
         factor = _factor(compress)
         plan, stamps = compressed(plan, factor), (f"COMPRESSED {factor:g}x",)
-    host = urlsplit(plan.target.http_url).hostname or ""
+    host = _host_and_path(plan.target.http_url)[0]
 
     progress = progress_for()
     asks = not yes and sys.stdin.isatty() and sys.stderr.isatty()
@@ -345,19 +345,22 @@ def _close(result: "LoadResult", *, as_json: bool, policy: Path) -> None:
     run = short(result.run_dir)
     click.echo(f"STOPPED {run}: partial: {result.why}" if stopped else f"SEALED {run}")
     if not stopped:
-        click.echo(f"next: drillmaster gate interview {run} --policy {short(policy)}")
-        if not os.path.lexists(policy):
+        judged = f"drillmaster gate interview {run} --policy {short(policy)}"
+        if os.path.lexists(policy):
+            click.echo(f"next: {judged}")
+        else:
             click.echo(
-                f"no {short(policy)} yet: drillmaster init interview writes interview-policy.yaml, a form of what you agreed on"
+                f"no thresholds yet: drillmaster init interview writes {short(policy)}, whose blanks you fill in"
             )
+            click.echo(f"then: {judged}")
     sys.exit(result.exit)
 
 
 def _thresholds(plan: Path | None) -> Path:
-    """The thresholds that a scaffold wrote, beside the plan or here; else the article's name for them."""
+    """The thresholds of `init interview`, beside the plan or here, or the article's `gate.json` where that is what there is."""
     name, article = "interview-policy.yaml", Path("gate.json")
     ours = Path(name) if plan is None else plan.with_name(name)
-    return ours if ours.is_file() and not (plan is None and article.is_file()) else article
+    return article if article.is_file() and (plan is None or not ours.is_file()) else ours
 
 
 def _which(what: str | None, url_option: str | None) -> tuple[str | None, Path | None]:
@@ -397,7 +400,7 @@ def _plan(url: str, asked: dict[str, Any]) -> tuple["InterviewPlan", dict[str, s
     plan = InterviewPlan(
         kind="plan",
         drill="interview",
-        job=asked["job"] or urlsplit(url).path.strip("/") or urlsplit(url).hostname or "an endpoint",
+        job=asked["job"] or next((part for part in reversed(_host_and_path(url)) if part), "an endpoint"),
         target=Asked(
             url=url,
             method="GET" if asked["query"] else "POST",
@@ -440,6 +443,15 @@ def _calls(asked: dict[str, Any]) -> int:
 def _dialect(name: str) -> str:
     """The catalogue's name; a dash may stand for the underscore."""
     return name.strip().lower().replace("-", "_")
+
+
+def _host_and_path(url: str) -> tuple[str, str]:
+    """Empty where the URL is none: the plan's check says so."""
+    try:
+        parts = urlsplit(url)
+        return parts.hostname or "", parts.path.strip("/")
+    except ValueError:
+        return "", ""
 
 
 def _without_user(url: str) -> tuple[str, dict[str, str]]:

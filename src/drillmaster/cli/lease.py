@@ -44,6 +44,11 @@ def command() -> None:
 
     What an operator does is asked of the same guard as a worker's question, and stands in the store's log: granted and refused
     alike. docs/howto/hold-a-lease.md
+
+    \b
+    Examples:
+      drillmaster lease list --store sqlite:guards.db
+      drillmaster lease show nightly-export --store sqlite:guards.db
     """
 
 

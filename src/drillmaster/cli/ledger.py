@@ -34,6 +34,11 @@ def command() -> None:
     """Keep what a free tier costs: incidents, hours, red flags.
 
     `drillmaster gate free-tier` reads it. Each line is dated, says by whom, and holds the digest of the one before.
+
+    \b
+    Examples:
+      drillmaster ledger open --job "nightly lint" --by ada
+      drillmaster ledger add incident --cause capacity --by ada --note "queue drained 40 min late"
     """
 
 
@@ -56,7 +61,13 @@ def open_(path: Path, job: str, by: str) -> None:
 
 @command.group("add", cls=Verb)
 def add() -> None:
-    """Add one line. Nothing is ever taken out."""
+    """Add one line. Nothing is ever taken out.
+
+    \b
+    Examples:
+      drillmaster ledger add hours 2.5 --by ada --note "timeouts of the night"
+      drillmaster ledger add nothing --by ada
+    """
 
 
 @add.command("incident")

@@ -26,6 +26,11 @@ def command() -> None:
 
     A passport is made from a sealed interview and holds for 30 days. In CI `check` lets a job pass (0), keeps it elsewhere (1), or
     refuses where nothing valid says so (2).
+
+    \b
+    Examples:
+      drillmaster passport write runs/20261130T120000Z-1a2b --job "diff summary" --policy interview-policy.yaml
+      drillmaster passport check "diff summary"
     """
 
 

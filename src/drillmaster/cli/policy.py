@@ -19,7 +19,13 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print it as JSON."
 
 @click.group("policy", cls=Verb)
 def command() -> None:
-    """Sign what a gate judges by, and see who did."""
+    """Sign what a gate judges by, and see who did.
+
+    \b
+    Examples:
+      drillmaster policy sign .drillmaster/cutover-policy.yaml --key ~/.ssh/id_ed25519
+      drillmaster policy verify .drillmaster/cutover-policy.yaml --base origin/main
+    """
 
 
 @command.command("sign")

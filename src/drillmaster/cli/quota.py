@@ -19,6 +19,11 @@ def command() -> None:
     """See what became of calls under a quota, and bounce a worker to see that its buckets remain.
 
     docs/howto/keep-a-quota.md
+
+    \b
+    Examples:
+      drillmaster quota report /var/log/agent/timeline.jsonl --since 1h
+      drillmaster quota bounce sqlite:guards.db --workers 4
     """
 
 

@@ -23,7 +23,14 @@ __all__ = ["command"]
 
 @click.group("run", cls=Verb)
 def command() -> None:
-    """Do a drill: walk the plan's phases, lift on every way out, seal what there is."""
+    """Do a drill: walk the plan's phases, lift on every way out, seal what there is.
+
+    \b
+    Examples:
+      drillmaster run eviction --rehearsal --compress max
+      drillmaster run matrix eviction-plan.yaml --rehearsal --compress max
+      drillmaster run friday --rehearsal --compress max
+    """
 
 
 def _of_any_drill(*, wait_agent: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -18,6 +18,11 @@ def command() -> None:
 
     A store that nobody prepared denies everything: a file that was not mounted, or a server that came back empty, must not look
     like one in which nothing was spent. docs/howto/keep-a-quota.md
+
+    \b
+    Examples:
+      drillmaster store prepare sqlite:guards.db
+      drillmaster store check redis://127.0.0.1:6379/0
     """
 
 

@@ -13,7 +13,13 @@ __all__ = ["command"]
 
 @click.group("tools", cls=Verb)
 def command() -> None:
-    """Write the allow-list of the tools that an agent may call; `drillmaster gate tools` judges it."""
+    """Write the allow-list of the tools that an agent may call; `drillmaster gate tools` judges it.
+
+    \b
+    Examples:
+      drillmaster tools pin files=answer.json --into tools.allow.json
+      drillmaster gate tools tools.allow.json
+    """
 
 
 @command.command("pin")

@@ -15,6 +15,12 @@ def command() -> None:
     """Receive a provider's webhooks: verify, store, answer; then work.
 
     What is verified, and how long a body may take, stands in one file (`kind: webhook`). docs/howto/receive-webhooks.md
+
+    \b
+    Examples:
+      drillmaster webhook init webhook.yaml
+      drillmaster webhook prepare webhook.yaml
+      drillmaster webhook serve webhook.yaml --port 8080
     """
 
 

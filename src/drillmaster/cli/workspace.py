@@ -29,6 +29,11 @@ def command() -> None:
     """Move durable state out of a workspace, and check what was moved.
 
     What may lie in one: `drillmaster gate workspace DIR`.
+
+    \b
+    Examples:
+      drillmaster workspace evict agent-workspace/memory.json --to /mnt/store/agent
+      drillmaster workspace resume ./agent-workspace && start-agent
     """
 
 

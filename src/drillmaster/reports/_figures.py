@@ -39,7 +39,9 @@ def figure(taken: Measure | None, unit: SpanUnit) -> tuple[str, str]:
 def _between(low: float | None, high: float | None, unit: SpanUnit) -> str:
     if low is not None and high is not None:
         return f"{unit.number(low)} to {unit.text(high)}"
-    return f"{'open' if low is None else unit.text(low)} to {'open' if high is None else unit.text(high)}"
+    if low is not None:
+        return f"{unit.text(low)} and up"
+    return "not bounded" if high is None else f"up to {unit.text(high)}"
 
 
 def bound_lines(bound: BoundView | None, unit: SpanUnit) -> list[str]:

@@ -148,7 +148,7 @@ def _missions(view: FridayView, shown: Sequence[MissionDot]) -> str:
         title="Latency of missions over time",
         description="Each mark is a mission, where it was due; upwards how long it took.",
         lane="no time",
-        y_title="latency",
+        y_title="Latency (logarithmic)",
         bands=_bands(view),
         rules=_rules(view),
         prefix="m",
@@ -161,7 +161,7 @@ def _flight(view: FridayView) -> str:
         bin_s=1.0,
         title="Missions in flight over time",
         description="How many missions were under way, second by second.",
-        y_title="in flight",
+        y_title="Missions in flight",
         bands=_bands(view),
         prefix="f",
     )

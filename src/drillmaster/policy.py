@@ -15,11 +15,10 @@ from drillmaster.clock import parse_rfc3339
 
 __all__ = ["GuardsFile", "Pin", "Policy", "names_a_model", "pin_problems", "seconds_text", "share_text"]
 
-_NOT_A_DOCUMENT = re.compile(
-    r"\b(prompt(?!.?payment)|chat|model|llm|gpt|chatgpt|completion|transcript|assistant)\b|^(prompt|chat|model)-",
-    re.IGNORECASE,
+_NOT_A_DOCUMENT = (
+    r"\b(prompt(?!.?payment)|chat|model|llm|gpt|chatgpt|completion|transcript|assistant)\b|^(prompt|chat|model)-"
 )
-_NO_NAME = re.compile(r"\w+[-_:]+", re.IGNORECASE)
+_NO_NAME = r"\w+[-_:]+"
 
 
 class Pin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -66,7 +65,7 @@ class GuardsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 def pin_problems(pin: Pin, *, now_ns: int) -> list[tuple[str, str, str]]:
     """Say what is wrong with a pin, as (field, found, wanted). `now_ns` is wall time."""
     problems = []
-    if not pin.source.strip() or _NO_NAME.fullmatch(pin.source.strip()):
+    if not pin.source.strip() or re.fullmatch(_NO_NAME, pin.source.strip()):
         problems.append(
             (
                 "source",
@@ -74,7 +73,7 @@ def pin_problems(pin: Pin, *, now_ns: int) -> list[tuple[str, str, str]]:
                 "the name of the human document the numbers come from",
             )
         )
-    elif _NOT_A_DOCUMENT.search(pin.source):
+    elif names_a_model(pin.source):
         problems.append(("source", repr(pin.source), "a human document; text that a model wrote owns no number"))
     if not pin.owner.strip():
         problems.append(("owner", "nothing", "the person or team that answers for the numbers"))
@@ -90,7 +89,7 @@ def pin_problems(pin: Pin, *, now_ns: int) -> list[tuple[str, str, str]]:
 
 def names_a_model(text: str) -> bool:
     """Whether a text names a prompt, a chat or a model. What it does not name it may still be: a name proves nothing."""
-    return _NOT_A_DOCUMENT.search(text) is not None
+    return re.search(_NOT_A_DOCUMENT, text, re.IGNORECASE) is not None
 
 
 def share_text(ratio: float) -> str:

@@ -121,8 +121,8 @@ _FILE = re.compile(
     r"(?:file|path|dir|name|env|count|s)$", re.IGNORECASE
 )  # an option for where a secret is, or how many
 _SHORT = frozenset({"-p", "-P", "-u"})
-_PORT = re.compile(r"\d{1,5}(?::\d{1,5})?")
-_URL = re.compile(r"((?:[A-Za-z][A-Za-z0-9+.-]*:)?//|)([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.DOTALL)
+_PORT = r"\d{1,5}(?::\d{1,5})?"
+_URL = r"((?:[A-Za-z][A-Za-z0-9+.-]*:)?//|)([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?"
 
 _SECRET_HEADERS = frozenset(
     (
@@ -144,12 +144,11 @@ _SECRET_HEADERS = frozenset(
 )
 _CHALLENGES = frozenset(("www-authenticate", "proxy-authenticate"))
 # Of RFC 6750, 9449 and 9470: they say why a credential was refused, and hold nothing of it.
-_ERROR_WORD = re.compile(
+_ERROR_WORD = (
     r"(?<![\w-])error\s?=\s?(?P<quote>\"?)(?:invalid_request|invalid_token|insufficient_scope|invalid_dpop_proof"
-    r"|use_dpop_nonce|insufficient_user_authentication)(?P=quote)(?![\w\"-])",
-    re.IGNORECASE | re.ASCII,
+    r"|use_dpop_nonce|insufficient_user_authentication)(?P=quote)(?![\w\"-])"
 )
-_SCHEME = re.compile(r"(?:Basic|Bearer|Digest|DPoP) ", re.IGNORECASE)
+_SCHEME = r"(?:Basic|Bearer|Digest|DPoP) "
 
 Span = tuple[int, int]
 
@@ -199,7 +198,7 @@ def _told_by(option: str, word: str) -> bool:
     if not option.startswith("-") or "=" in option or word.startswith("--"):
         return False
     if option in _SHORT:
-        return _PORT.fullmatch(word) is None and (option != "-u" or ":" in word)
+        return re.fullmatch(_PORT, word) is None and (option != "-u" or ":" in word)
     name = option.lstrip("-")
     if _tells(name):
         return _FILE.search(name) is None
@@ -218,7 +217,7 @@ def screen_url(url: str) -> str:
 
     Takes relative references too. A query part without `=` may itself be a token and goes whole.
     """
-    match = _URL.fullmatch(url)
+    match = re.fullmatch(_URL, url, re.DOTALL)
     if match is None:  # not reached: the expression takes any text
         return MARK
     scheme, authority, path, query, fragment = match.groups()
@@ -244,8 +243,8 @@ def _screened_field(low: str, name: str, value: str) -> str:
 
 
 def _screened_challenge(value: str) -> str:
-    words = list(_ERROR_WORD.finditer(value))
-    scheme = _SCHEME.match(value) if words else None
+    words = list(re.finditer(_ERROR_WORD, value, re.IGNORECASE | re.ASCII))
+    scheme = re.match(_SCHEME, value, re.IGNORECASE) if words else None
     at = scheme.end() if scheme else 0
     parts: list[str] = []
     for word in words:

@@ -56,7 +56,7 @@ VERIFY_LIMIT_S = 20.0
 KEY_CAP_BYTES = 1 << 20
 SIGNATURE_CAP_BYTES = 1 << 16
 
-_PUBLIC_KEY = re.compile(r"(?:ssh|ecdsa|sk-ssh|sk-ecdsa)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*(?: .*)?")
+_PUBLIC_KEY = r"(?:ssh|ecdsa|sk-ssh|sk-ecdsa)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*(?: .*)?"
 
 
 class Signer(msgspec.Struct, frozen=True):
@@ -392,7 +392,7 @@ def _must_be_keys(revoked: bytes) -> None:
     if revoked.startswith(b"SSHKRL\n\x00"):
         return
     for number, line in _lines(revoked, "revoked_keys"):
-        if _PUBLIC_KEY.fullmatch(line) is None:
+        if re.fullmatch(_PUBLIC_KEY, line) is None:
             raise Problem(
                 f"revoked_keys:{number}",
                 found="a line that is no public key",
@@ -426,7 +426,7 @@ def _allowed(who: Path, identity: str | None, namespace: Namespace) -> tuple[str
     except UnicodeDecodeError:
         text = ""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    if len(lines) == 1 and _PUBLIC_KEY.fullmatch(lines[0].strip()):
+    if len(lines) == 1 and re.fullmatch(_PUBLIC_KEY, lines[0].strip()):
         kind, key, *comment = lines[0].split(None, 2)
         name = identity or (comment[0].split()[0] if comment else who.stem)
         if re.fullmatch(r"[^\s,\"*?!]+", name) is None:

@@ -6,11 +6,11 @@ import importlib
 import itertools
 import math
 import os
-import pkgutil
 import signal
 import sys
 import threading
 from collections.abc import Iterator
+from importlib.machinery import PathFinder
 
 import click
 
@@ -42,16 +42,25 @@ class Verbs(Verb):
 
     @functools.cached_property
     def _names(self) -> list[str]:
+        import pkgutil
+
         path = importlib.import_module(self._package).__path__
         return sorted(m.name.replace("_", "-") for m in pkgutil.iter_modules(path) if not m.name.startswith("_"))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.list_commands(ctx):
+        if not self._there(cmd_name):
             return None
         module = importlib.import_module(f"{self._package}.{cmd_name.replace('-', '_')}")
         command: click.Command = module.command
         _finite(command)
         return command
+
+    def _there(self, name: str) -> bool:
+        """Whether a verb has this name, without listing them all."""
+        word = name.replace("-", "_")
+        if not word.isidentifier() or word.startswith("_") or "_" in name:
+            return False
+        return PathFinder.find_spec(word, importlib.import_module(self._package).__path__) is not None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

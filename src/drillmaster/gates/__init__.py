@@ -11,7 +11,6 @@ what a model wrote is no input to it. Add one by adding
 """
 
 import importlib
-import pkgutil
 from collections.abc import Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -83,6 +82,8 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
 def names() -> list[str]:
     """List the gates without importing one."""
+    import pkgutil
+
     return sorted(
         m.name.replace("_", "-") for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_") and not m.ispkg
     )

@@ -105,6 +105,8 @@ class Authority:
         self.base = repo.commit(base)
         self.head = repo.commit(head) if head is not None else None
         self.fork = repo.merge_base(self.base, self.head) if self.head is not None else None
+        if self.head is not None and self.fork is not None:
+            repo.foresee(self.fork, self.head)
         self.allowed = repo.read(self.base, f"{FOLDER}/allowed_signers", cap_bytes=_LIST_CAP_BYTES)
         self.revoked = repo.read(self.base, f"{FOLDER}/revoked_keys", cap_bytes=_LIST_CAP_BYTES)
         self.roster = self._roster()

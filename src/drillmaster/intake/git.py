@@ -20,7 +20,7 @@ import msgspec
 
 from drillmaster.changes import Commit, FileChange, How
 from drillmaster.errors import Problem
-from drillmaster.intake.git_process import MAX_BYTES, Object, Objects, ask
+from drillmaster.intake.git_process import MAX_BYTES, Begun, Object, Objects, ask, begin
 from drillmaster.strict import shown
 
 __all__ = ["Entry", "Repository", "ask"]
@@ -69,11 +69,13 @@ class Repository:
         self._objects = Objects(path, timeout_s=timeout_s)
         self._changed: dict[tuple[str, str], tuple[FileChange, ...]] = {}
         self._commits: dict[str, bytes] = {}
+        self._begun: dict[tuple[str, ...], Begun] = {}
 
     @classmethod
     def at(cls, path: Path, *, timeout_s: float = 60.0) -> "Repository":
         """Open the repository that holds a folder."""
         here = cls(path, timeout_s=timeout_s)
+        here._objects.start()  # a process of its own, at the same time; an object is the same wherever it is asked for
         top = here._ask("rev-parse", "--show-toplevel")
         if top is None:
             import shutil
@@ -86,7 +88,8 @@ class Repository:
                 wanted="a working tree, with what was committed",
                 remedy=f"git -C {shlex.quote(str(path))} status says what is wrong; or name another one with --repo",
             )
-        return cls(Path(os.fsdecode(top.removesuffix(b"\n"))), timeout_s=timeout_s)
+        here.path = Path(os.fsdecode(top.removesuffix(b"\n")))
+        return here
 
     def commit(self, ref: str) -> str:
         """Give the full name of a commit."""
@@ -188,7 +191,7 @@ class Repository:
         if under:
             return {name: entry for place in under for name, entry in self._below(commit, place.rstrip("/"))}
         found = {}
-        for row in self._must("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0"):
+        for row in self._must(*_whole_tree(commit)).split(b"\0"):
             if row:
                 head, _, name = row.partition(b"\t")
                 mode, _, sha = head.split(b" ")
@@ -279,9 +282,7 @@ class Repository:
 
     def commits(self, base: str, head: str) -> tuple[Commit, ...]:
         """List the commits of `base..head`, oldest first, with what each one changed. Merges count against each parent."""
-        limit = ("--reverse", "--topo-order", f"--max-count={MAX_COMMITS + 1}")
-        span = f"{base}..{head}"
-        found = [self._with_files(one) for one in self._logged(*limit, span, "--")]
+        found = [self._with_files(one) for one in self._logged(*_between(base, head))]
         if len(found) > MAX_COMMITS:
             raise Problem(
                 str(self.path),
@@ -303,8 +304,13 @@ class Repository:
         limit = ("--topo-order", f"--max-count={MAX_COMMITS}")
         return tuple(self._logged(*limit, head, "--", f":(top,literal){path}"))
 
+    def foresee(self, base: str, head: str, *, tree: bool = False) -> None:
+        """Start what `commits` of these two will ask of git, and with `tree` what `tree` of the base will, beside other work."""
+        for args in (_log(*_between(base, head)), *([_whole_tree(base)] if tree else [])):
+            self._begun[args] = begin(self.path, args)
+
     def _logged(self, *which: str) -> Iterator[Commit]:
-        said = self._must("log", *_LOG, "-z", f"--format={'%x00'.join(_FIELDS)}", *which)
+        said = self._must(*_log(*which))
         fields = [part.decode("utf-8", "replace") for part in said.split(b"\0")]
         for at in range(0, len(fields) - 1, len(_FIELDS)):  # so many a commit, each with a NUL behind it
             self._text_can_be_told(fields[at])  # before its other fields are counted: those before it held no NUL
@@ -400,7 +406,8 @@ class Repository:
         return ask(self.path, args, timeout_s=self._timeout_s, data=data)
 
     def _must(self, *args: str, data: bytes | None = None) -> bytes:
-        said = self._ask(*args, data=data)
+        begun = self._begun.pop(args, None)
+        said = self._ask(*args, data=data) if begun is None else begun.answer(timeout_s=self._timeout_s)
         if said is None:
             raise self._no_answer(args[0])
         return said
@@ -413,6 +420,18 @@ class Repository:
             remedy="git fsck says whether objects are missing; git fetch --unshallow origin brings them, in a partial clone "
             "git fetch --refetch --no-filter origin",
         )
+
+
+def _log(*which: str) -> tuple[str, ...]:
+    return ("log", *_LOG, "-z", f"--format={'%x00'.join(_FIELDS)}", *which)
+
+
+def _between(base: str, head: str) -> tuple[str, ...]:
+    return ("--reverse", "--topo-order", f"--max-count={MAX_COMMITS + 1}", f"{base}..{head}", "--")
+
+
+def _whole_tree(commit: str) -> tuple[str, ...]:
+    return ("ls-tree", "-r", "-z", "--full-tree", commit)
 
 
 def _told_apart(entry: Entry | None) -> tuple[Entry | None, str]:

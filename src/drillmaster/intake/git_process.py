@@ -1,5 +1,6 @@
 """How git is run: nothing of a tree's own configuration takes part, every wait has a deadline, and what comes is bounded."""
 
+import contextlib
 import os
 import selectors
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-__all__ = ["MAX_BYTES", "Object", "Objects", "ask"]
+__all__ = ["MAX_BYTES", "Begun", "Object", "Objects", "ask", "begin"]
 
 QUIET = (
     "--no-optional-locks",
@@ -57,6 +58,11 @@ class Objects:
         self._ready = selectors.DefaultSelector()
         self._held = bytearray()
         self._ended: Callable[[], object] = bool
+
+    def start(self) -> None:
+        """Start the process before there is a question. Where it cannot be, the first question says so."""
+        with contextlib.suppress(OSError):
+            self._running()
 
     def get(self, name: str, *, cap_bytes: int) -> Object | None:
         """Find what a name means; None: nothing, or several things. Raises OSError where git gives no answer that can be used.
@@ -149,8 +155,33 @@ def ask(
     At most `cap_bytes` are ever held, and a git that prints more is ended.
     """
     child = _started(path, args, stdin=subprocess.PIPE if data else subprocess.DEVNULL)
-    if child is None:
-        return None
+    return None if child is None else _answer(child, data, timeout_s, cap_bytes)
+
+
+class Begun:
+    """A git that was started before its answer is wanted. Its end is the end of this object, if nobody asks."""
+
+    def __init__(self, child: "subprocess.Popen[bytes] | None") -> None:
+        self._child = child
+        self._ended = bool if child is None else weakref.finalize(self, _end, child, os.getpid())
+
+    def answer(self, *, timeout_s: float, cap_bytes: int = MAX_BYTES) -> bytes | None:
+        """Give what `ask` would. To be asked once."""
+        child, self._child = self._child, None
+        if child is None:
+            return None
+        try:
+            return _answer(child, None, timeout_s, cap_bytes)
+        finally:
+            self._ended()
+
+
+def begin(path: Path, args: Sequence[str]) -> Begun:
+    """Start git as `ask` does, and do not wait for it."""
+    return Begun(_started(path, args, stdin=subprocess.DEVNULL))
+
+
+def _answer(child: "subprocess.Popen[bytes]", data: bytes | None, timeout_s: float, cap_bytes: int) -> bytes | None:
     with child:
         said = _exchange(child, data or b"", time.monotonic() + timeout_s, cap_bytes)
         if said is None:

@@ -15,7 +15,6 @@ modules of the standard library: imports are absolute, so nothing is shadowed, a
 
 import importlib
 import math
-import pkgutil
 import re
 from types import ModuleType
 from typing import Any, TypeVar
@@ -99,6 +98,8 @@ def _writable(text: str) -> str:
 
 def forms() -> list[str]:
     """Name every form, without importing one."""
+    import pkgutil
+
     return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
 
 

@@ -45,12 +45,14 @@ def pattern_fault(pattern: str, dialect: Dialect) -> str:
         return "`**` twice in a row"
     if dialect == "owners" and all(set(name) == {"*"} for name in names):
         return "a pattern that takes in every file"
-    if dialect == "owners" and re.search(r"(?<!\\)[{}]", pattern):
+    if dialect == "owners" and ("{" in pattern or "}" in pattern) and re.search(r"(?<!\\)[{}]", pattern):
         return "braces, which no matcher of paths here reads as alternatives"
-    if dialect == "codeowners" and re.search(r"(?<!\\)\[", pattern):
+    if dialect == "codeowners" and "[" in pattern and re.search(r"(?<!\\)\[", pattern):
         return "a character range, which code hosts do not read in this file"
     try:
-        re.compile(_expression(pattern, dialect), re.DOTALL)
+        text = _expression(pattern, dialect)
+        if "[" in pattern:  # nothing else can make an expression that is none
+            re.compile(text, re.DOTALL)
     except (re.error, ValueError):
         return "a bracket that is not closed, or a range that runs backwards"
     return ""
@@ -90,8 +92,10 @@ class Globs:
 def _folded(pattern: str, dialect: Dialect) -> str:
     """Give the expression of a folded pattern; of the pattern itself where folding leaves none, as with a wide bracket."""
     try:
-        text = _expression(folded(pattern), dialect)
-        re.compile(text, re.DOTALL)
+        low = folded(pattern)
+        text = _expression(low, dialect)
+        if "[" in low:
+            re.compile(text, re.DOTALL)
     except (re.error, ValueError):
         return _expression(pattern, dialect)
     return text

@@ -1,7 +1,6 @@
 """Canonical bytes (RFC 8785) and digests over them."""
 
 import hashlib
-from json.encoder import encode_basestring
 from typing import Any
 
 import msgspec
@@ -10,6 +9,9 @@ from drillmaster.errors import Problem
 from drillmaster.strict.malformed import MAX_DEPTH, MAX_WHOLE, Path, pointer, shown
 
 __all__ = ["canonical", "digest", "digest_bytes"]
+
+_text = msgspec.json.Encoder().encode
+"""Of text it writes what RFC 8785 says. `json` does too, and its import costs 1 ms."""
 
 
 def canonical(value: object) -> bytes:
@@ -21,14 +23,14 @@ def canonical(value: object) -> bytes:
     """
     if not isinstance(value, dict | list | tuple | str | int | float | None):
         value = _plain(value)
-    parts: list[str] = []
-    _write(value, parts, ())
+    parts: list[bytes] = []
     try:
-        return "".join(parts).encode()
+        _write(value, parts, ())
     except UnicodeEncodeError as error:
         raise _refused(
             (), f"\\u{ord(error.object[error.start]):04x}, half of a character", "whole characters"
         ) from None
+    return b"".join(parts)
 
 
 def digest(value: object) -> str:
@@ -55,31 +57,31 @@ def _refused(path: Path, found: str, wanted: str) -> Problem:
     )
 
 
-def _write(value: object, parts: list[str], path: Path) -> None:
+def _write(value: object, parts: list[bytes], path: Path) -> None:
     match value:
         case None:
-            parts.append("null")
+            parts.append(b"null")
         case bool():
-            parts.append("true" if value else "false")
+            parts.append(b"true" if value else b"false")
         case str():
-            parts.append(encode_basestring(value))
+            parts.append(_text(value))
         case int():
             if abs(value) > MAX_WHOLE:
                 raise _refused(path, shown(value), f"a whole number within ±{MAX_WHOLE}")
-            parts.append(int.__repr__(value))
+            parts.append(int.__repr__(value).encode())
         case float():
-            parts.append(_number(value, path))
+            parts.append(_number(value, path).encode())
         case dict():
             _deeper(path)
             _write_object(value, parts, path)
         case list() | tuple():
             _deeper(path)
-            parts.append("[")
+            parts.append(b"[")
             for index, inner in enumerate(value):
                 if index:
-                    parts.append(",")
+                    parts.append(b",")
                 _write(inner, parts, (*path, index))
-            parts.append("]")
+            parts.append(b"]")
         case msgspec.Struct():
             _write(_plain(value), parts, path)
         case _:
@@ -91,7 +93,7 @@ def _deeper(path: Path) -> None:
         raise _refused(path[:3], f"more than {MAX_DEPTH} lists and objects inside each other", f"at most {MAX_DEPTH}")
 
 
-def _write_object(value: dict[object, object], parts: list[str], path: Path) -> None:
+def _write_object(value: dict[object, object], parts: list[bytes], path: Path) -> None:
     names: list[str] = []
     for name in value:
         if not isinstance(name, str):
@@ -99,11 +101,11 @@ def _write_object(value: dict[object, object], parts: list[str], path: Path) -> 
         names.append(name)
     # By UTF-16 code units, as JavaScript compares: U+1F600 sorts before U+FB01, which code points would turn around.
     names.sort(key=None if all(map(str.isascii, names)) else _utf16)
-    parts.append("{")
+    parts.append(b"{")
     for index, name in enumerate(names):
-        parts.append(("," if index else "") + encode_basestring(name) + ":")
+        parts.append((b"," if index else b"") + _text(name) + b":")
         _write(value[name], parts, (*path, name))
-    parts.append("}")
+    parts.append(b"}")
 
 
 def _utf16(name: str) -> bytes:

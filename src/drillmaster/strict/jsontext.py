@@ -4,9 +4,9 @@ Two passes. The quick one is the C scanner of the standard library with hooks; w
 goes to the slow one (`jsonscan`), which alone decides and knows the place. Good input never pays for it.
 """
 
-import json
+import functools
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drillmaster.strict.malformed import (
     MAX_DEPTH,
@@ -20,6 +20,9 @@ from drillmaster.strict.malformed import (
     too_deep,
     utf8,
 )
+
+if TYPE_CHECKING:
+    from json import JSONDecoder
 
 __all__ = ["object_pairs", "scan", "strict_json"]
 
@@ -66,12 +69,19 @@ def _constant(text: str) -> float:
     raise Malformed("not-finite", *number_texts(text, "not-finite")[:2])
 
 
-# Short runs of digits without an exponent are in range whatever they say; only the rest is worth a call per number.
-_plain = json.JSONDecoder(object_pairs_hook=object_pairs, parse_constant=_constant)
-_quick = json.JSONDecoder(object_pairs_hook=object_pairs, parse_float=_real, parse_int=_whole, parse_constant=_constant)
+@functools.cache
+def _decoders() -> "tuple[JSONDecoder, JSONDecoder]":
+    """Give the one for plain numbers and the one for any: short runs of digits without an exponent are in range."""
+    from json import JSONDecoder  # 1 ms that whoever has no JSON does not have to pay
+
+    plain = JSONDecoder(object_pairs_hook=object_pairs, parse_constant=_constant)
+    quick = JSONDecoder(object_pairs_hook=object_pairs, parse_float=_real, parse_int=_whole, parse_constant=_constant)
+    return plain, quick
+
+
 _DIGITS_ALIKE = bytes.maketrans(b"123456789E", b"000000000e")
-_SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
-_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_SURROGATE_ESCAPE = rb"\\u[dD][89a-fA-F]"
+_PAIR = rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 
 
 def strict_json(raw: bytes) -> Any:
@@ -79,12 +89,13 @@ def strict_json(raw: bytes) -> Any:
     text = utf8(raw)
     try:
         alike = raw.translate(_DIGITS_ALIKE)
-        value = (_quick if b"0" * 16 in alike or b"0e" in alike else _plain).decode(text)
+        plain, quick = _decoders()
+        value = (quick if b"0" * 16 in alike or b"0e" in alike else plain).decode(text)
     except (Malformed, ValueError, RecursionError):
         scan(text)
         # The slow pass is at least as strict, so this is not reached; if it ever were, no is the answer.
         raise Malformed("not-json", "text that is no JSON", "one JSON value") from None
-    if b"\\u" in raw and _SURROGATE_ESCAPE.search(_PAIR.sub(b" ", raw.replace(rb"\\", b"  "))):
+    if b"\\u" in raw and re.search(_SURROGATE_ESCAPE, re.sub(_PAIR, b" ", raw.replace(rb"\\", b"  "))):
         scan(text)
     if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and too_deep(value):
         scan(text)

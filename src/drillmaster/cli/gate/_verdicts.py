@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
-from drillmaster.cli import _completions as completions
 from drillmaster.cli.gate._forms import FORMS, Says, rendered, summarise
 from drillmaster.errors import Exit, Problem
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from drillmaster.gates import Gate
     from drillmaster.intake.judging import Gather, PolicyRead, Reader
     from drillmaster.verdict import Verdict
@@ -49,10 +49,18 @@ def _output(ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
     return tuple(found)
 
 
-def _offer(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
+def _offer(ctx: click.Context, param: click.Parameter, typed: str) -> "list[CompletionItem]":
     """Offer the forms while none stands there; what follows its `=` is the shell's to complete."""
+    from click.shell_completion import CompletionItem  # only on a Tab
+
     forms = [CompletionItem(f"{form}=") for form in FORMS if f"{form}=".startswith(typed)]
     return forms or [CompletionItem(typed, type="file")]
+
+
+def _files(ctx: click.Context, param: click.Parameter, typed: str) -> "list[CompletionItem]":
+    from drillmaster.cli import _completions
+
+    return _completions.files(ctx, param, typed)
 
 
 def verdict_options(verb: F) -> F:
@@ -115,7 +123,7 @@ def gate_options(verb: F) -> F:
         "--policy",
         metavar="FILE",
         help="Policy file. Default: .drillmaster/GATE-policy.yaml, GATE being the name of the gate.",
-        shell_complete=completions.files,
+        shell_complete=_files,
     )
     return policy(change_options(verb))
 

@@ -29,11 +29,12 @@ KINDS: tuple[Kind, ...] = Kind.__args__  # type: ignore[attr-defined]  # the wor
 
 _SHOWN = 120
 _EACH = ("skip: before", "skip: test.before")
-_STAND_IN = re.compile(
-    r"(?:^|[._/-])(?:fakes?|mocks?|stubs?|dumm(?:y|ies)|doubles?|__mocks__|conftest|testing|tests?|testutils?)(?:[._/-]|$)",
-    re.IGNORECASE,
-)
+_STAND_IN = r"(?:^|[._/-])(?:fakes?|mocks?|stubs?|dumm(?:y|ies)|doubles?|__mocks__|conftest|testing|tests?|testutils?)(?:[._/-]|$)"
 _WORD = re.compile(r"[^\W\d]\w*")
+
+
+def _stands_in(module: str) -> bool:
+    return re.search(_STAND_IN, module, re.IGNORECASE) is not None
 
 
 class Weakening(msgspec.Struct, frozen=True, kw_only=True):
@@ -359,7 +360,7 @@ def _of_suite(pair: Pair) -> Iterator[Weakening]:
             yield Weakening(kind=kind, path=pair.path, test="", line=1, was="", now=text)
     for name, module in pair.after.imports.items():
         old = pair.before.imports.get(name) if pair.before is not None else None
-        if old is not None and old != module and _STAND_IN.search(module) and not _STAND_IN.search(old):
+        if old is not None and old != module and _stands_in(module) and not _stands_in(old):
             said = f"{name} comes from {module}"
             yield Weakening(kind="mock", path=pair.path, test="", line=1, was=f"{name} from {old}", now=said)
     had = pair.before is None or pair.before.reaches_product or not pair.before.tests

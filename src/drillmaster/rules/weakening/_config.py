@@ -33,7 +33,7 @@ _RUNS = (
     r"|(?:npm|pnpm|yarn|bun)(?: run)? test|mvn|gradle|gradlew|rspec|phpunit"
     r"|dotnet test|ctest|mix test|stack test|bats|drillmaster)\b"
 )
-_MODULE = re.compile(r"\b(?:python[\d.]*|uv run|coverage run|run)\s+-m\s+")
+_MODULE = r"\b(?:python[\d.]*|uv run|coverage run|run)\s+-m\s+"
 _LEAVES_OUT = (
     r"--ignore(?:-glob)?(?=[=\s]|$)|--deselect\b|(?<!\S)-[km](?=\s|=|['\"]|$)|--suppress-no-test-exit-code|--snapshot-update"
     r"|--co(?:llect-only)?\b"
@@ -147,7 +147,7 @@ def _level(value: Any) -> float:
 
 def _flat(value: Any) -> str:
     text = " ".join(_items(value)) if not isinstance(value, str) else value
-    return _MODULE.sub("", text)  # the -m of `python -m pytest` chooses no tests
+    return re.sub(_MODULE, "", text)  # the -m of `python -m pytest` chooses no tests
 
 
 def _items(value: Any) -> list[str]:

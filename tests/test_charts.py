@@ -36,6 +36,12 @@ def test_nothing_at_all_still_has_its_axes() -> None:
     assert "no end" not in svg
 
 
+def test_an_axis_reaches_no_further_than_what_it_shows_asks() -> None:
+    svg = _scatter(Point(1.0, 1.3, "ok"), Point(2.0, 1.7, "ok"))
+    assert ">100 ms<" in svg and ">10 s<" in svg
+    assert ">100 s<" not in svg
+
+
 @pytest.mark.parametrize("x_end", [0.0, -1.0, float("nan"), float("inf")])
 def test_an_axis_without_a_length_does_not_break_the_picture(x_end: float) -> None:
     svg = _scatter(Point(1.0, 1.0, "ok"), x_end=x_end)

@@ -269,3 +269,14 @@ def test_a_team_that_has_no_list_yet_is_told_how_to_begin_one(tmp_path: Path) ->
     refused = CliRunner().invoke(command, [str(tmp_path / "drill-debt.yaml")])
     assert isinstance(refused.exception, Problem)
     assert refused.exception.remedy.startswith(f"drillmaster debt --template > {tmp_path / 'drill-debt.yaml'}")
+
+
+def test_all_that_a_list_has_left_blank_is_named_at_once(tmp_path: Path) -> None:
+    from drillmaster.cli.debt import command
+
+    path = tmp_path / "drill-debt.yaml"
+    path.write_text(CliRunner().invoke(command, ["--template"]).output)
+    refused = CliRunner().invoke(command, [str(path)])
+    assert isinstance(refused.exception, Problem)
+    assert refused.exception.found == "5 blanks: /source, /owner, /review_by, /service, /max_age_days"
+    assert "such as runbooks/agent-fallback.md" in refused.output

@@ -10,6 +10,7 @@ from drillmaster.stats import (
     block_bound,
     blocks_for_bound,
     calls_for_rate,
+    holm,
     median,
     order_bound,
     quantile,
@@ -365,3 +366,17 @@ def test_a_bound_of_a_rate_covers_the_true_rate(rate: float, n: int) -> None:
     rng = random.Random(f"rate/{rate}")
     hits = sum(rate_bound(sum(rng.random() < rate for _ in range(n)), n) >= rate for _ in range(RUNS))
     assert hits / RUNS >= LEAST
+
+
+@pytest.mark.parametrize(
+    ("ps", "adjusted"),
+    [
+        ([], []),
+        ([0.04], [0.04]),
+        ([0.01, 0.04, 0.03, 0.005], [0.03, 0.06, 0.06, 0.02]),  # the worked example of many textbooks
+        ([0.5, 0.9, 0.9], [1.0, 1.0, 1.0]),
+        ([0.02, 0.02], [0.04, 0.04]),
+    ],
+)
+def test_of_many_figures_each_is_as_rare_as_it_is_among_all(ps: list[float], adjusted: list[float]) -> None:
+    assert holm(ps) == pytest.approx(adjusted)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillmaster.trends import _orders, better, compare, runs_before
+from drillmaster.trends import Compared, _orders, among_all, better, compare, runs_before
 
 # What it takes, counted by hand: 1 / C(n + k, k) <= 0.05
 
@@ -99,3 +99,12 @@ def test_worse_exactly_when_the_bound_is_above_nothing_and_the_test_says_so(
 def test_figures_are_finite(newest: list[float]) -> None:
     with pytest.raises(ValueError):
         compare("x_s", [1.0], newest)
+
+
+def test_each_figure_says_how_rare_it_is_among_all_that_were_compared() -> None:
+    def one(figure: str, new: float) -> Compared:
+        return compare(figure, [float(n) for n in range(19)], [new])
+
+    worse, same, refused = one("a_s", 99.0), one("b_s", 0.0), compare("c_s", [1.0], [2.0])
+    assert [found.p_of_all for found in among_all([worse, same, refused])] == [0.1, 1.0, None]
+    assert among_all([worse, refused]) == (worse, refused)  # asked alone

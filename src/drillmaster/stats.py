@@ -12,6 +12,8 @@
    than it would take samples: had a quantile's share of the time been stalls, so few blocks could all have missed them.
 5. A sample that was cut short is "at least" its value and stays among the others. A quantile that could be moved by what
    a cut sample would have become is itself "at least".
+6. Of many figures that are asked at once some come out by chance. `holm` says of each how rare it is among all of them (Holm, *A
+   Simple Sequentially Rejective Multiple Test Procedure*, Scandinavian Journal of Statistics 6, 1979).
 """
 
 import math
@@ -24,6 +26,7 @@ __all__ = [
     "block_bound",
     "blocks_for_bound",
     "calls_for_rate",
+    "holm",
     "median",
     "order_bound",
     "quantile",
@@ -171,6 +174,16 @@ def calls_for_rate(cap: float, confidence: float = 0.95) -> int:
     if not (0 < cap < 1 and 0 < confidence < 1):
         raise ValueError("cap and confidence must lie in (0, 1)")
     return math.ceil(math.log(1 - confidence) / math.log(1 - cap) - 1e-9)
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """Adjust p-values, in their order, for how many there are: to call those up to 0.05 errs in one family of twenty at most."""
+    adjusted = [1.0] * len(ps)
+    so_far = 0.0
+    for place, at in enumerate(sorted(range(len(ps)), key=lambda nth: ps[nth])):
+        so_far = max(so_far, min(1.0, (len(ps) - place) * ps[at]))
+        adjusted[at] = so_far
+    return adjusted
 
 
 def t_quantile(confidence: float, freedom: int) -> float:

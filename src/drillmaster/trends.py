@@ -13,6 +13,8 @@
    before it at 95 %, two want 5, three want 3.
 5. A figure that was cut, "at least", is taken at its word where it is new; an old one may have been anything above, and proves
    nothing. Equal figures count as not worse. Runs are taken for exchangeable: what drifts slowly over all is not told by this.
+6. Each figure is held to 95 % by itself, since a history of weekly drills is too short for more. Of twenty figures one then comes
+   out worse by chance, so each also says how rare it is among all of them (`stats`, rule 6).
 """
 
 import math
@@ -25,7 +27,7 @@ import msgspec
 from drillmaster import stats
 from drillmaster.verdict import Exact
 
-__all__ = ["CONFIDENCE", "Better", "Compared", "better", "compare", "runs_before"]
+__all__ = ["CONFIDENCE", "Better", "Compared", "among_all", "better", "compare", "runs_before"]
 
 Better = Literal["lower", "higher"]
 CONFIDENCE = 0.95
@@ -68,6 +70,8 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     """They are worse by at least so much, 95 %; above 0: a regression."""
     p: float | None = None
     """How often ranks so bad, or worse, would come of nothing."""
+    p_of_all: float | None = None
+    """The same for all figures that were compared with it, by Holm; None: it was compared alone, or not at all."""
     word: Literal["worse", "not worse", "refused"]
     why: str = ""
 
@@ -159,6 +163,15 @@ def compare(
         p=p,
         word="worse" if bound > 0 else "not worse",
     )
+
+
+def among_all(found: Sequence[Compared]) -> tuple[Compared, ...]:
+    """Say of each figure of one comparison how rare it is among all that were compared (rule 6)."""
+    told = [one for one in found if one.p is not None]
+    if len(told) < 2:
+        return tuple(found)
+    adjusted = iter(stats.holm([one.p for one in told if one.p is not None]))
+    return tuple(one if one.p is None else msgspec.structs.replace(one, p_of_all=next(adjusted)) for one in found)
 
 
 def _at_most(n: int, k: int, u: int) -> float:

@@ -41,6 +41,21 @@ def test_a_run_that_is_worse_than_all_of_nineteen_before_exits_1(history: str) -
     assert "WORSE      p95_latency  9, median before 1.1" in result.output
 
 
+def test_of_several_figures_it_says_which_are_worse_among_all(history: str) -> None:
+    with open_history(history) as one:
+        for n in range(1, 21):
+            figures = {"p95_latency": 1.0, "detector_delay_ms": 100.0 if n < 20 else 999.0}
+            more = {"run": f"202612{n:02}T120000Z-0001", "ended_at": f"2026-12-{n:02}T12:00:00.000000Z"}
+            one.add(row(n, None, metrics=figures, **more))
+    result = typed(history, "compare", "--before", "19")
+    assert "WORSE      detector_delay_ms  999" in result.output
+    assert "(p = 0.050, among all figures 0.100)" in result.output
+    assert (
+        "2 figures were compared, and one in twenty is worse by chance; 95% sure among all of them: none"
+        in result.output
+    )
+
+
 def test_one_that_is_not_exits_0_and_too_few_runs_are_refused(history: str) -> None:
     with open_history(history) as one:
         one.add(row(21, 1.1))

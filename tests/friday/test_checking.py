@@ -134,6 +134,13 @@ def test_phases_and_the_ramp_are_divided_and_nothing_else() -> None:
     assert planned_s(this) == 910
 
 
+def test_arrivals_last_shorter_and_come_as_fast() -> None:
+    section = {"loads": [{"run": "missions", "arrivals": [{"for_s": 900, "per_s": 50, "to_per_s": 200}]}]}
+    [load] = compress(plan(missions=section), 10).missions.loads
+    assert isinstance(load, Held)
+    assert msgspec.structs.astuple(load.arrivals[0])[:3] == (90, 50, 200)
+
+
 @pytest.mark.parametrize(
     ("phases", "alert_s", "factor"),
     [

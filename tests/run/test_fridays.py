@@ -8,6 +8,7 @@ import pytest
 
 from drillmaster.clock import parse_rfc3339
 from drillmaster.errors import Problem
+from drillmaster.missions.settings import OwnLoad
 from drillmaster.run import Options
 from drillmaster.run.fridays import FridayReady, prepare_friday
 from drillmaster.run.traffic import Tally
@@ -161,3 +162,17 @@ def test_a_count_that_is_taken_over_is_one_from_the_beginning() -> None:
     tally.take(sent=9, counts={"ok": 3, "failed": 5}, late_ns=2)
     assert (tally.done, tally.failed, tally.late_ns) == (8, 5, 7)
     assert tally.recent_failed_ratio() == 1.0
+
+
+def test_a_profile_is_compressed_with_the_phases_and_comes_as_fast(folder: Path) -> None:
+    profile = (KIT / "artillery.yml").read_text()
+    (folder / "artillery.yml").write_text(profile)
+    edit(
+        folder / "friday-plan.yaml",
+        "- {run: missions,",
+        "- {run: artillery, file: artillery.yml, max_arrivals: 200000}\n    - {run: missions,",
+    )
+    whole, shorter = ready(folder).understood.loads[0], ready(folder, compress=1.25).understood.loads[0]
+    assert isinstance(whole, OwnLoad) and isinstance(shorter, OwnLoad)
+    assert [one.for_s for one in shorter.arrivals] == [one.for_s / 1.25 for one in whole.arrivals]
+    assert [one.per_s for one in shorter.arrivals] == [one.per_s for one in whole.arrivals]

@@ -126,12 +126,12 @@ def tick_step(most: float) -> float:
 
 
 def decades(values: Sequence[float]) -> tuple[int, int]:
-    """Choose the powers of ten (of a second) that hold all values: two at least, from a millisecond to a day."""
+    """Choose the powers of ten (of a second) that hold all values: at least two, none of them above all values."""
     seen = [min(1e5, max(1e-3, value)) for value in values if math.isfinite(value)]
     if not seen:
         return -2, 1
     low, high = math.floor(math.log10(min(seen)) + 1e-9), math.ceil(math.log10(max(seen)) - 1e-9)
-    return low, max(high, low + 2)
+    return min(low, high - 2), high
 
 
 def duration(power: int) -> str:

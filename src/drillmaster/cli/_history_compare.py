@@ -112,7 +112,7 @@ def compared(
     any_payload: bool,
 ) -> list[ComparedRuns]:
     """Hold the newest runs of each drill against those before."""
-    from drillmaster.trends import compare
+    from drillmaster.trends import among_all, compare
 
     found = []
     for (drill, name), those in _groups(entries).items():
@@ -138,7 +138,7 @@ def compared(
                 newest=tuple(one.run for one in new),
                 before=len(old),
                 left_out=left_out,
-                figures=tuple(said),
+                figures=among_all(said),
             )
         )
     return found
@@ -190,6 +190,22 @@ def tell_compared(found: Sequence[ComparedRuns]) -> None:
         width = max((len(one_line(one.figure)) for one in group.figures), default=0)
         for one in group.figures:
             click.echo(f"  {one.word.upper():<9}  {one_line(one.figure).ljust(width)}  {_told(one)}")
+        _tell_chance(group.figures)
+
+
+def _tell_chance(figures: "Sequence[Compared]") -> None:
+    """Say what of it may be chance, where several figures were compared and one is worse."""
+    from drillmaster.trends import CONFIDENCE
+
+    tried = [one for one in figures if one.p_of_all is not None]
+    worse = [one for one in tried if one.word == "worse"]
+    if not worse:
+        return
+    sure = [one.figure for one in worse if one.p_of_all is not None and one.p_of_all <= 1 - CONFIDENCE + 1e-12]
+    click.echo(
+        f"  {len(tried)} figures were compared, and one in twenty is worse by chance; {CONFIDENCE:.0%} sure among all of them: "
+        f"{', '.join(sure) or 'none'}"
+    )
 
 
 def _told(one: "Compared") -> str:
@@ -210,4 +226,5 @@ def _told(one: "Compared") -> str:
         else ""
     )
     least = f", at least {number(one.at_least)}" if one.word == "worse" and one.at_least is not None else ""
-    return f"{newest}{middle}{spread} of {one.before}{by}{least} (p = {one.p:.3f})"
+    of_all = "" if one.p_of_all is None or one.word != "worse" else f", among all figures {one.p_of_all:.3f}"
+    return f"{newest}{middle}{spread} of {one.before}{by}{least} (p = {one.p:.3f}{of_all})"

@@ -82,6 +82,7 @@ def command(
     from drillmaster.errors import Exit, Problem
     from drillmaster.history import open_history
     from drillmaster.intake import is_there, read_strict
+    from drillmaster.intake.blanks import left_open, none_left_open
     from drillmaster.intake.written import STDOUT, write_whole
 
     if template:
@@ -95,6 +96,9 @@ def command(
             wanted="what you promised to drill",
             remedy=f"drillmaster debt --template > {shlex.quote(str(file))}, and fill it in",
         )
+    none_left_open(
+        {file: left_open(read_strict(file, dict), "friday", "debt")}, lambda line: click.echo(line, err=True)
+    )
     said = named_in(read_strict(file, DebtFile), file.parent, place=str(file))
     at_ns = now_ns(now)
     check_file(said, place=str(file), now_ns=at_ns)

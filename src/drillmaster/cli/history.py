@@ -211,7 +211,8 @@ def compare(
 
     It is the exact one-sided Wilcoxon-Mann-Whitney test at 95 %, and the Hodges-Lehmann bound that belongs to it: both go by ranks,
     since figures of drills have long tails and few runs. One new run can only be told worse than 19 before it, two than 5, three
-    than 3: fewer are refused, and each line says how many there were. Of many figures some come out worse by chance, one in twenty.
+    than 3: fewer are refused, and each line says how many there were. Of many figures some come out worse by chance, one in twenty:
+    where one is worse, the last line says which are so among all of them, by Holm.
     Exit code 0 where none is worse, 1 where one is, 2 where nothing could be compared.
 
     \b

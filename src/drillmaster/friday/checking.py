@@ -68,10 +68,17 @@ def planned_s(plan: FridayPlan) -> float:
 
 
 def compress(plan: FridayPlan, factor: float) -> FridayPlan:
-    """Divide the phases, and in how long the first missions are begun. Limits, a mission's time and what is in flight stay."""
+    """Divide the phases, in how long the first missions are begun, and the seconds of arrivals.
+
+    Limits, rates, a mission's time and what is in flight stay. The phases of a profile are divided where it is read.
+    """
     phases = plan.phases
     loads = tuple(
-        msgspec.structs.replace(load, ramp_s=load.ramp_s / factor) if isinstance(load, Held) else load
+        msgspec.structs.replace(
+            load, ramp_s=load.ramp_s / factor, arrivals=tuple(one.over(factor) for one in load.arrivals)
+        )
+        if isinstance(load, Held)
+        else load
         for load in plan.missions.loads
     )
     return msgspec.structs.replace(

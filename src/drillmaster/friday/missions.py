@@ -193,6 +193,10 @@ class Arrivals(_Part, frozen=True, kw_only=True):
     max_open: int | None = None
     """How many missions may be under way in this phase; None: as many as in the others."""
 
+    def over(self, factor: float) -> "Arrivals":
+        """The same rates in so many times fewer seconds."""
+        return msgspec.structs.replace(self, for_s=self.for_s / factor)
+
 
 class Held(_Part, frozen=True, kw_only=True, tag="missions", tag_field="run"):
     """Our own missions. Either `concurrent` are held in flight, or they come by `arrivals`."""

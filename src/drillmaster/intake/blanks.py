@@ -56,11 +56,12 @@ def blanks(text: str) -> dict[str, str]:
 def left_open(value: Mapping[str, Any], kit: str, kind: str) -> dict[str, str]:
     """List what a person left blank in a decoded plan or policy that cannot stay so, by pointer, with its example.
 
-    `kind` is `plan`, `policy` or `matrix`. What no template leaves blank is not looked at: a null may be meant there.
+    `kind` is the template's name in its kit: `plan`, `policy`, `matrix`, `debt`. What no template leaves blank is not looked at: a
+    null may be meant there.
     """
-    texts = template(kit)
-    called = _FILES[kind]
-    asked = blanks(texts.get(called.format(kit=kit)) or template("eviction").get(called.format(kit="eviction"), ""))
+    kits = resources.files("drillmaster.kits")
+    files = (kits.joinpath(one).joinpath(f"{kind}.yaml") for one in (kit, "eviction"))
+    asked = blanks(next((file.read_text("utf-8") for file in files if file.is_file()), ""))
     # The gate's entry need not be the first of the list.
     by_name = {re.sub(r"^/(gates|rows)/\d+", r"/\1/*", pointer): example for pointer, example in asked.items()}
     return {

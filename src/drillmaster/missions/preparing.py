@@ -68,11 +68,18 @@ class Understood(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_loads(
-    section: Missions, base: Path, *, place: str, environ: Mapping[str, str] | None = None, at: str = "/missions"
+    section: Missions,
+    base: Path,
+    *,
+    place: str,
+    environ: Mapping[str, str] | None = None,
+    at: str = "/missions",
+    compressed: float = 1.0,
 ) -> Understood:
     """Read and understand the section's files, which are relative to `base`. Raises Problem, the first there is.
 
-    `environ` None: variables that headers name are not looked for.
+    `environ` None: variables that headers name are not looked for. `compressed`: the phases of a profile, which stand in no plan,
+    last so many times shorter; their rates stay.
     """
     for problem in section_problems(section, place=place, at=at):
         raise problem
@@ -81,7 +88,7 @@ def read_loads(
     for nth, load in enumerate(section.loads):
         path = base / load.file
         content = _content(path, load, place=f"{place}: {at}/loads/{nth}/file")
-        found, lines = _understood(load, path, base, content, section)
+        found, lines = _understood(load, path, base, content, section, compressed)
         if isinstance(found, OwnLoad):
             _no_secret(found.missions, path)
             if environ is not None:
@@ -110,7 +117,9 @@ def _format(path: Path) -> Format:
     return known.get(path.suffix.lower(), "yaml")
 
 
-def _understood(load: Load, path: Path, base: Path, content: bytes, section: Missions) -> tuple[BookLoad, list[str]]:
+def _understood(
+    load: Load, path: Path, base: Path, content: bytes, section: Missions, compressed: float
+) -> tuple[BookLoad, list[str]]:
     sha256 = digest_bytes(content)
     match load:
         case Held():
@@ -157,7 +166,7 @@ def _understood(load: Load, path: Path, base: Path, content: bytes, section: Mis
                 stop_s=load.stop_s,
             ), [f"{load.file}: Locust, {load.users} users; how many are in flight is up to its waiting times"]
         case Artillery():
-            return _profile(load, path, content, sha256, section)
+            return _profile(load, path, content, sha256, section, compressed)
 
 
 def _has_locust() -> bool:
@@ -166,7 +175,9 @@ def _has_locust() -> bool:
     return importlib.util.find_spec("locust") is not None
 
 
-def _profile(load: Artillery, path: Path, content: bytes, sha256: str, section: Missions) -> tuple[BookLoad, list[str]]:
+def _profile(
+    load: Artillery, path: Path, content: bytes, sha256: str, section: Missions, compressed: float
+) -> tuple[BookLoad, list[str]]:
     if load.by == "artillery":
         program = shutil.which("artillery")
         if program is None:
@@ -191,8 +202,22 @@ def _profile(load: Artillery, path: Path, content: bytes, sha256: str, section: 
             wanted=f"at most {load.max_arrivals:,}, as the plan says in max_arrivals",
             remedy="lower arrivalRate (it is users a second, not users at once), or raise max_arrivals if all agree",
         )
+    if load.by == "translation":  # the cap above is of the whole profile: who rehearses hears of it
+        arrivals = tuple(one.over(compressed) for one in arrivals)
+        total, seconds = arriving(arrivals), seconds / compressed
+        if not total:
+            raise Problem(
+                str(path),
+                found=f"phases that bring nobody in {seconds:g} s, compressed {compressed:g}x",
+                wanted="one user at least",
+                remedy="compress by less",
+            )
     said = [_arrivals_said(load.file, total, seconds, section)]
     if load.by == "artillery":
+        if compressed != 1:
+            said.append(
+                f"{load.file}: Artillery goes through its phases as they are; only a translated profile is compressed"
+            )
         own = ArtilleryLoad(
             source=load.file, sha256=sha256, path=str(path.absolute()), program=program, arrivals=total, seconds=seconds
         )

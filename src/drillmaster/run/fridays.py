@@ -103,20 +103,20 @@ def prepare_friday(
     registry = load_registry(read_bytes(registry_path, _CAP_BYTES), place=str(registry_path))
     stamps = list(options.stamps)
     said: list[str] = []
+    factor = 1.0
     if options.compress is not None:
         slowest = [row.asks.limit for row in matrix.rows if row.alert is not msgspec.UNSET]
-        factor = options.compress
-        if factor == "max":
-            factor = fitting_factor(plan, alert_s=max(slowest, default=None))
+        longest_s = max(slowest, default=None)
+        factor = fitting_factor(plan, alert_s=longest_s) if options.compress == "max" else options.compress
         if factor != 1:
             plan = compress(plan, factor)
             stamps.append(f"COMPRESSED {factor:g}x")
         phases = plan.phases
         said.append(
             f"compressed {factor:g}x: baseline {phases.baseline_s:.3g} s, flags {phases.fault_s:.3g} s, recovery "
-            f"{phases.recovery_s:.3g} s; the ramp as well; as many missions in flight, and every limit as it is"
+            f"{phases.recovery_s:.3g} s; ramp and arrivals as well; as many missions in flight, and every limit as it is"
         )
-    understood = read_loads(plan.missions, beside, place=place, environ=environ)
+    understood = read_loads(plan.missions, beside, place=place, environ=environ, compressed=factor)
     files = {load.source: load.missions for load in understood.loads if hasattr(load, "missions")}
     sane = check(
         plan,

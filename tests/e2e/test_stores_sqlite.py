@@ -1,6 +1,7 @@
 """A store in a file: locked, gone, replaced, unreadable, read-only, full, killed in the middle, under a wall clock that jumps."""
 
 import asyncio
+import contextlib
 import json
 import os
 import resource
@@ -184,6 +185,18 @@ def test_a_file_that_is_none_of_ours_denies(path: Path) -> None:
     for one in path.parent.glob("quota.db*"):
         one.unlink()
     path.write_bytes(b"not a database, and long enough to be looked at" * 100)
+    denied_in_time(store)
+    store.close()
+
+
+def test_what_a_newer_version_keeps_is_dropped_by_no_older_one(path: Path) -> None:
+    store = opened(path)
+    assert decide(LIMITS, CALL, store).allowed
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        (state,) = connection.execute("SELECT state FROM drillmaster_state").fetchone()
+        newer = json.loads(state)
+        newer["requests"].append(7)
+        connection.execute("UPDATE drillmaster_state SET state = ?", (json.dumps(newer),))
     denied_in_time(store)
     store.close()
 

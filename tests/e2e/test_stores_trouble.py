@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from drillmaster.errors import Problem
+from drillmaster.guards import Decision
 from drillmaster.guards.quota import OutboundCall, Quota
 from drillmaster.rules import AnyLaw, call_state, fence, later, lease, quota, retry_budget
 from drillmaster.rules.quota import LAW, Limit, Take
@@ -261,6 +262,38 @@ def test_redis_without_memory_denies_and_forgets_nothing() -> None:
         store.close()
 
 
+def test_redis_that_begins_to_throw_keys_away_denies_until_it_no_longer_does() -> None:
+    import redis
+
+    with servers("redis") as lent, asyncio.Runner() as runner:
+        client = redis.Redis.from_url(lent.url)
+        store, several = lent.store(WITHIN_S), lent.async_store(WITHIN_S)
+
+        def until_both(*, answer: bool) -> None:
+            """A kept connection looks once a second."""
+            ends = time.monotonic() + 30
+            asks: list[Callable[[], Decision]] = [
+                lambda: decide(LIMITS, CALL, store),
+                lambda: runner.run(decide_async(LIMITS, CALL, several)),
+            ]
+            for ask in asks:
+                while (ask().reason != "store-unavailable") != answer:
+                    assert time.monotonic() < ends
+                    time.sleep(0.02)
+
+        until_both(answer=True)
+        for policy in ("volatile-lru", "allkeys-random"):
+            client.config_set("maxmemory-policy", policy)
+            until_both(answer=False)
+            fresh = lent.store(5)
+            assert decide(LIMITS, CALL, fresh).reason == "store-unavailable"
+            fresh.close()
+            client.config_set("maxmemory-policy", "noeviction")
+            until_both(answer=True)
+        runner.run(several.close())
+        store.close()
+
+
 def test_redis_that_comes_back_empty_or_was_emptied_denies_until_it_is_prepared() -> None:
     import redis
 
@@ -295,6 +328,19 @@ def test_redis_that_was_emptied_answers_by_no_law_until_it_is_prepared() -> None
             for _ in range(2):
                 with pytest.raises(Unavailable, match="not prepared"):
                     store.ask(law, "k", question)
+        store.close()
+
+
+def test_what_a_newer_version_keeps_in_redis_is_dropped_by_no_older_one() -> None:
+    import redis
+
+    with servers("redis") as lent:
+        store = lent.store(WITHIN_S)
+        assert decide(LIMITS, CALL, store).left == 29
+        with redis.Redis.from_url(lent.url) as client:
+            (key,) = [one for one in client.keys("drillmaster:quota:*") if client.type(one) == b"string"]
+            client.append(key, b"\0" * 8)
+        denied_in_time(store)
         store.close()
 
 

@@ -61,6 +61,17 @@ def named(request: pytest.FixtureRequest, server: str, tmp_path: Path) -> Iterat
     yield path
 
 
+def test_an_inbox_lies_in_the_schema_of_its_url(server: str) -> None:
+    sql(server, "CREATE SCHEMA mine")
+    mine = f"{server}&options=-csearch_path%3Dmine"
+    with open_inbox(mine, within_s=5) as inbox:
+        inbox.prepare()
+        assert inbox.keep(Arrival(source="s", event_id="e", digest="d", body=b"{}")) == "new"
+    assert sql(server, "SELECT count(*) FROM mine.drillmaster_inbox") == [(1,)]
+    assert sql(server, "SELECT count(*) FROM drillmaster_inbox WHERE source = 's'") == [(0,)]
+    sql(server, "DROP SCHEMA mine CASCADE")
+
+
 def sql(named: str, query: str) -> list[Any]:
     connection = backend_of(named, within_s=5).connect()
     try:

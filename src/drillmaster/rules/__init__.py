@@ -37,6 +37,7 @@ class Law(msgspec.Struct, Generic[S, A, T], frozen=True, kw_only=True):
 
     name: str
     state: type[S]
+    """Takes no field that it does not know: what a newer version keeps there an older one would drop, and so grant again."""
     asked: type[A]
     told: type[T]
     step: Callable[[S | None, A, int], Step[S, T]]

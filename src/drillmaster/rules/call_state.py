@@ -51,7 +51,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("1 to 1,000 calls")
 
 
-class CallState(msgspec.Struct, frozen=True):
+class CallState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     holder: str = ""
     until_us: int = 0
     calls: int = 0

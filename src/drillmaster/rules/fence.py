@@ -30,7 +30,7 @@ class FencedWrite(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("a token of 1 to 2^63 - 1")
 
 
-class Seen(msgspec.Struct, frozen=True):
+class Seen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The highest token that was seen."""
 
     token: int

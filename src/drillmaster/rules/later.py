@@ -50,7 +50,7 @@ class Word(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("a span and a number from 0 to 2^51")
 
 
-class Kept(msgspec.Struct, frozen=True):
+class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """By name, when it is handed out next and how often it was put or claimed."""
 
     names: dict[str, tuple[int, int]] = {}

@@ -71,7 +71,7 @@ class LeaseAsk(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("whether it is permitted, which all but stealing is")
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
+class Held(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The latest grant of a name. `until_us` is its deadline; 0: it was released."""
 
     token: int

@@ -68,7 +68,7 @@ class Take(msgspec.Struct, frozen=True):
             raise ValueError("each limit once")
 
 
-class Spending(msgspec.Struct, frozen=True, array_like=True):
+class Spending(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What was granted under one limit and still counts, oldest first, as (when, cost)."""
 
     granted: tuple[tuple[int, int], ...] = ()

@@ -58,13 +58,16 @@ class PostgreSQL:
         self._pieces = frozenset(re.findall(r"\w{3,}", f"{password} {user.partition(':')[2]}"))
 
     def connect(self, *, making: bool = False) -> Connection:
+        from psycopg.conninfo import conninfo_to_dict
+
         limit_ms = max(1, int(self._within_s * 1_000))
+        own = conninfo_to_dict(self._url).get("options") or ""  # such as the schema that its tables are in
         connection: Any = self._driver.connect(
             self._url,
             autocommit=True,
             connect_timeout=max(2, int(self._within_s)),
             application_name="drillmaster",
-            options=f"-c statement_timeout={limit_ms} -c lock_timeout={limit_ms}"
+            options=f"{own} -c statement_timeout={limit_ms} -c lock_timeout={limit_ms}"
             f" -c idle_in_transaction_session_timeout={10 * limit_ms}",
             keepalives_idle=5,
             keepalives_interval=2,

@@ -5,8 +5,10 @@
 3. `prepare` writes a mark that never expires. Each new connection looks for it, and each question does: a server that came back
    without its data, that was emptied, or another one at the same address, has none and is unavailable.
 4. What Redis has not written to disk is lost with it (`appendfsync`), and a replica may be behind when it takes over. A
-   fencing token survives that, since it is never below the server's time; a quota may forget what was spent. `prepare`
-   refuses a server that throws keys away when memory is short (`maxmemory-policy`).
+   fencing token survives that, since it is never below the server's time; a quota may forget what was spent.
+5. A server that throws keys away when memory is short (`maxmemory-policy`) is refused by `prepare`, and unavailable: each
+   connection asks for the policy when it is new and then once a second, in front of a question and in the same packet. Who
+   set it back between two looks has been seen by nobody. A server that does not tell its policy is not asked again.
 """
 
 import asyncio
@@ -31,6 +33,10 @@ __all__ = ["AsyncRedisStore", "RedisStore"]
 _MISSING = "pip install 'drillmaster[redis]'"
 _MARK = "drillmaster:prepared"
 _DATABASE = re.compile("(/[0-9]{0,5})?")
+_POLICY = re.compile(rb"maxmemory_policy:([^\r\n]*)")
+_THROWS = "it throws keys away when memory is short"
+_LOOKS_S = 1.0
+_NEVER = float("inf")
 
 
 class _Said:
@@ -99,6 +105,17 @@ class _Said:
     def check_mark(self, mark: Any) -> None:
         if not mark:
             raise self.redis.exceptions.ResponseError("it is not prepared, or came back without its data")
+
+    def looks_at(self, answer: Any, now: float) -> float:
+        """Say when the policy is asked for again, by what the server told of its memory. Raises where it throws keys away."""
+        found = _POLICY.search(answer) if isinstance(answer, bytes) else None
+        if found is None:
+            return _NEVER
+        if found[1] not in (b"noeviction", b""):
+            raise self.redis.exceptions.ResponseError(
+                f"maxmemory-policy {found[1].decode('ascii', 'replace')}: {_THROWS}"
+            )
+        return now + _LOOKS_S
 
     def unavailable(self, error: Exception) -> Unavailable:
         return Unavailable(
@@ -197,7 +214,7 @@ class RedisStore:
                 if policy not in ("noeviction", None):
                     raise Problem(
                         place,
-                        found=f"maxmemory-policy {policy}: it throws keys away when memory is short",
+                        found=f"maxmemory-policy {policy}: {_THROWS}",
                         wanted="noeviction: who forgets what was spent grants it again",
                         remedy="redis-cli CONFIG SET maxmemory-policy noeviction, or a server of its own",
                     )
@@ -220,8 +237,21 @@ class RedisStore:
 
     def _put(self, connection: Any, count: int, script: bytes, said: bytes) -> Any:
         # Packed here: the library's way to a packed command costs more than the whole answer.
-        connection.send_packed_command((b"*%d\r\n%b%b" % (2 + count, script, said),), check_health=False)
+        packed = b"*%d\r\n%b%b" % (2 + count, script, said)
+        now = time.monotonic()
+        if now < connection._looks:
+            connection.send_packed_command((packed,), check_health=False)
+            return connection.read_response()
+        connection.send_packed_command((_LOOK + packed,), check_health=False)
+        self._look(connection, now)
         return connection.read_response()
+
+    def _look(self, connection: Any, now: float) -> None:
+        try:
+            answer = connection.read_response()
+        except self._said.redis.exceptions.ResponseError:  # it may not ask
+            answer = None
+        connection._looks = self._said.looks_at(answer, now)
 
     def _taken(self) -> Any:
         if self._pid != os.getpid():  # a parent's connections stay open, and the parent's; its lock may be held
@@ -232,8 +262,9 @@ class RedisStore:
     def _on_connect(self, ends: float, connection: Any) -> None:
         connection._sock = _Wire(connection._sock, ends)
         connection.on_connect()
-        connection.send_command("GET", _MARK)
+        connection.send_packed_command((_GREETS,), check_health=False)
         self._said.check_mark(connection.read_response())
+        self._look(connection, time.monotonic())
 
 
 class AsyncRedisStore:
@@ -298,13 +329,27 @@ class AsyncRedisStore:
             return row
 
     async def _put(self, connection: Any, count: int, script: bytes, said: bytes) -> Any:
-        await connection.send_packed_command((b"*%d\r\n%b%b" % (2 + count, script, said),), check_health=False)
+        packed = b"*%d\r\n%b%b" % (2 + count, script, said)
+        now = time.monotonic()
+        if now < connection._looks:
+            await connection.send_packed_command((packed,), check_health=False)
+            return await connection.read_response()
+        await connection.send_packed_command((_LOOK + packed,), check_health=False)
+        await self._look(connection, now)
         return await connection.read_response()
+
+    async def _look(self, connection: Any, now: float) -> None:
+        try:
+            answer = await connection.read_response()
+        except self._said.redis.exceptions.ResponseError:  # it may not ask
+            answer = None
+        connection._looks = self._said.looks_at(answer, now)
 
     async def _on_connect(self, connection: Any) -> None:
         await connection.on_connect()
-        await connection.send_command("GET", _MARK)
+        await connection.send_packed_command((_GREETS,), check_health=False)
         self._said.check_mark(await connection.read_response())
+        await self._look(connection, time.monotonic())
 
 
 def _end(connection: Any) -> None:
@@ -319,6 +364,10 @@ async def _end_async(connection: Any) -> None:
 
 def _packed(*words: bytes) -> bytes:
     return b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words])
+
+
+_LOOK = b"*2\r\n" + _packed(b"INFO", b"memory")
+_GREETS = b"*2\r\n" + _packed(b"GET", _MARK.encode()) + _LOOK
 
 
 def _policy_of(client: Any, redis: Any) -> str | None:

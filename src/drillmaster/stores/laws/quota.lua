@@ -17,6 +17,7 @@ for cost, window_us, cap, burst in string.gmatch(ARGV[1], '[%l%d-]+,(%d+),(%d+),
   }
   local was = redis.call('GET', one.state)
   if was then
+    if #was ~= 64 then return redis.error_reply('what is kept there is none of this law') end
     local seen_us
     one.tat_us, one.tat_part, one.tat_of, seen_us, one.spent, one.until_us, one.oldest_us, one.newest_us =
       read('>dddddddd', was)

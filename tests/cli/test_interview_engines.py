@@ -26,6 +26,8 @@ LOCUST = importlib.util.find_spec("locust") is not None
         ([URL, "--processes", "0"], "a number of engine processes, 1 to 64"),
         ([URL, "--processes", "65"], "a number of engine processes, 1 to 64"),
         (["http://ada:word@127.0.0.1:9/x", "--engine", "locust", "--workers", "2"], "no key goes over the channel"),
+        (["http://[::1/x"], "the endpoint's whole URL"),
+        (["ws://[::1/x"], "the endpoint's whole URL"),
         (["locustfile.py"], "locust -f locustfile.py --host http://127.0.0.1:8081"),
         (["some/load.js"], "k6 run -e BASE_URL=http://127.0.0.1:8081 some/load.js"),
     ],

@@ -1,6 +1,7 @@
 """The HTTP engine against servers of known law: every call on record, each under its right name, none invented."""
 
 import contextlib
+import gzip
 import json
 import signal
 import socket
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +28,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
 GOOD = (
     b'{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},'
     b'"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":7,"total_tokens":10}}'
+)
+EVENTS = b"".join(
+    b'data: {"choices":[{"index":0,"delta":{%b},"finish_reason":%b}]}\n\n' % (said, finish)
+    for said, finish in ((b'"content":"hello"', b"null"), (b"", b'"stop"'))
 )
 SSE = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -108,6 +114,21 @@ def answer(body: bytes = GOOD, status: bytes = b"200 OK", kind: bytes = b"applic
     return b"HTTP/1.1 %b\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n%b" % (status, kind, len(body), body)
 
 
+def packed(
+    body: bytes,
+    *,
+    how: bytes = b"gzip",
+    by: Callable[[bytes], bytes] = gzip.compress,
+    kind: bytes = b"application/json",
+    length: bool = True,
+) -> bytes:
+    """The same in a content coding; without `length` it ends where the connection does."""
+    body = by(body)
+    fields = b"Content-Type: %b\r\nContent-Encoding: %b" % (kind, how)
+    framing = b"\r\nContent-Length: %d" % len(body) if length else b""
+    return b"HTTP/1.1 200 OK\r\n%b%b\r\n\r\n%b" % (fields, framing, body)
+
+
 def always(wire: bytes, *, after_s: float = 0.0) -> Callable[[Reader, socket.socket], None]:
     def handle(reader: Reader, sock: socket.socket) -> None:
         while reader.request() is not None:
@@ -157,6 +178,21 @@ def test_a_closed_loop_makes_as_many_calls_as_it_is_told_on_as_many_connections_
         (answer()[:-5], "cut", 200),
         (SSE + b"4\r\nda", "cut", 200),
         (b"SSH-2.0-none\r\n\r\n", "protocol", -1),
+        (b"SSH-2.0-none\r\n", "protocol", -1),  # and waits for more
+        (b"\x15\x03\x01\x00\x02\x02\x0a", "protocol", -1),  # TLS, which was called in the clear
+        (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n", "protocol", -1),
+        (b"HTTP/1.1 102 Processing\r\n\r\n" * 2_000 + answer(), "ok", 200),
+        (b"HTTP/1.1 102 Processing\r\n\r\n" * 2_000, "cut", -1),
+        (packed(GOOD), "ok", 200),
+        (packed(GOOD.replace(b'"stop"', b'"length"')), "short", 200),
+        (packed(b'{"error":{"message":"overloaded"}}'), "error_body", 200),
+        (packed(b""), "empty", 200),
+        (packed(GOOD, how=b"deflate", by=zlib.compress), "ok", 200),
+        (packed(GOOD, by=lambda body: gzip.compress(body)[:-9]), "protocol", 200),
+        (packed(GOOD, by=lambda body: body), "protocol", 200),
+        (packed(EVENTS, kind=b"text/event-stream"), "ok", 200),
+        (packed(EVENTS, kind=b"text/event-stream", length=False), "ok", 200),
+        (packed(EVENTS, kind=b"text/event-stream", length=False)[:-12], "cut", 200),
         (SSE + b"zz\r\n\r\n", "protocol", 200),
         (b"", "cut", -1),
     ],

@@ -400,6 +400,11 @@ PAGE = b"<!-- sso -->\n<!DOCTYPE html><html><body>Sign in</body></html>\n"
         (b"text/html", PAGE * 200, "application/json", "error_body"),  # its beginning is out of sight
         (b"text/html", b"hello", "application/json", "ok"),  # what some frameworks call all text
         (b"text/html", PAGE, "application/x-www-form-urlencoded", "ok"),
+        (b"application/json", PAGE, "application/json", "error_body"),  # whatever it is called
+        (b"text/plain", b"<html> is a word of a page", "application/json", "error_body"),
+        (b"application/json", b'{"text":"<html>"}', "application/json", "ok"),
+        (b"application/json", b'\xef\xbb\xbf{"error":"no quota"}', "application/json", "error_body"),
+        (b"application/json", b'\xef\xbb\xbf{"text":"hello"}', "application/json", "ok"),
         (b"application/json", b'{"error":{"message":"no quota"}}', "application/json", "error_body"),
         (b"application/json", b'{"error":"no quota"}', "application/json", "error_body"),
         (b"application/json", b'{"text":"hello","error":null}', "application/json", "ok"),

@@ -27,7 +27,15 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     yield from interviewing(tmp_path)
 
 
-@pytest.mark.parametrize(("status", "option"), [("401 Unauthorized", "--header"), ("501 Not Implemented", "--query")])
+@pytest.mark.parametrize(
+    ("status", "option"),
+    [
+        ("401 Unauthorized", "--header"),
+        ("501 Not Implemented", "--query"),
+        ("304 Not Modified", "If-None-Match"),
+        ("407 Proxy Authentication Required", "the endpoint's own URL"),
+    ],
+)
 def test_an_answer_that_no_other_call_would_better_refuses_the_ladder(lab: Lab, status: str, option: str) -> None:
     with server(lambda _: (0.0, answer(b"{}", status.encode()))) as (url, truth):
         done = lab.run(url, "--idle", "0")
@@ -37,6 +45,15 @@ def test_an_answer_that_no_other_call_would_better_refuses_the_ladder(lab: Lab, 
     assert truth.n == 1
     assert lab.read().ended == "refused"
     assert [level.label for level in lab.read().interview.levels] == ["cold"]
+
+
+def test_a_body_that_is_not_as_its_head_says_is_told_apart_from_what_is_no_http(lab: Lab) -> None:
+    packed = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}"
+    with server(lambda _: (0.0, packed)) as (url, _):
+        done = lab.run(url, "--idle", "0")
+    assert done.returncode == 2
+    assert "status 200, and a body that is not framed or packed as its head says" in done.stderr
+    assert "speaks HTTP/1.1" not in done.stderr
 
 
 def test_an_interrupt_keeps_what_was_measured_and_names_it_partial(lab: Lab) -> None:
@@ -216,12 +233,14 @@ def test_what_is_there_is_not_written_over(lab: Lab) -> None:
         ("--levels", "64"), ("--timeout", "0"), ("--timeout", "nan"), ("--timeout", "inf"), ("--idle", "-1"), ("--idle", "nan"),
         ("--out", "missing/rows.json"), ("--dialect", "openai_chat"), ("--header", "Authorization=NOT_SET_ANYWHERE"),
         ("--payloads", "missing.jsonl"), ("--open", "0:5"), ("--open", "5"), ("--drain", "0"),
+        ("--header", "Accept-Encoding=BROTLI"),
     ],
 )  # fmt: skip
 def test_what_cannot_work_is_refused_before_anything_is_sent(lab: Lab, words: tuple[str, ...]) -> None:
     with server(lambda _: (0.0, answer())) as (url, truth):
-        done = lab.run(url, "--idle", "0", *words)
+        done = lab.run(url, "--idle", "0", *words, env={"BROTLI": "gzip, br"})
     assert done.returncode == 2, done.stdout
     assert truth.n == 0
+    assert "interview: /" not in done.stderr  # a pointer into a plan that nobody wrote
     assert "wanted" in done.stderr
     assert not (lab.folder / "runs").exists()

@@ -236,6 +236,17 @@ def test_one_call_made_again_is_one_call_and_of_none_nothing_is_said() -> None:
     assert "again" not in row_text(row, none) + file_text([row])
 
 
+def test_a_row_of_failures_alone_shows_no_latency() -> None:
+    at_once = tally(record(1, 2, "http_5xx", status=500), record(1, 3, "refused", status=-1))
+    row = row_of("warm_c1", at_once)
+    assert row is not None
+    assert row_text(row, at_once) == "warm_c1   n 2     no answer  errors 1  (1 http_500, 1 refused)"
+    assert row.p95_s == 0.002  # the article's file has one all the same: after how long they failed
+    hangs = tally(record(1, 5001, "timeout", status=-1))
+    row = row_of("warm_c1", hangs)
+    assert row is not None and "p95 5 s" in row_text(row, hangs)
+
+
 def packed(stage: int, took_ms: int, outcome: str = "ok", *, long: bool = False) -> bytes:
     row = RECORD.pack(
         9 * MS, 9 * MS, 0, 0, (9 + took_ms) * MS, 0, 0, 9, 9, 0, 4, 0, stage, 200, OUTCOMES.index(outcome), 0

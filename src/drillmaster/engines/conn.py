@@ -8,7 +8,9 @@
    worked on: the other side's kernel never acknowledged it, or the end comes so soon that it was under way. A server that closes
    after its answer and does not say so first ends its own side, then reads what still comes and drops it, as RFC 9112, 9.6 asks:
    no reset tells that apart. Of a call that was taken and came to nothing later, or twice, the failure stays.
-5. An answer for the meantime (1xx) is no first byte of the answer.
+5. An answer for the meantime (1xx) is no first byte of the answer. Nobody asked to switch protocols, so a 101 is none of HTTP's,
+   as is whatever does not begin like HTTP, however long it may go on.
+6. A body that comes packed (gzip, deflate) is looked into, and counted as what it holds. In another coding it stays as it is.
 """
 
 import contextlib
@@ -29,11 +31,13 @@ from drillmaster.http1 import (
     Body,
     CloseBody,
     Frames,
+    Inflater,
     Lines,
     Malformed,
     ResponseHead,
     cut_head,
     has_body,
+    inflater,
     response_body,
 )
 
@@ -53,6 +57,9 @@ _OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errn
 """Why a connection was not opened, where that is this machine's doing."""
 _AGAIN = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _QUOTE = 34
+_BEGINS = b"HTTP/"
+_UNPACK_BYTES = 1 << 26
+"""What one read can hold at most, packed as tightly as zlib can."""
 CROSSED_NS = 100_000_000
 """What comes so soon after a call was under way before the call was read."""
 ALERT_BYTES = 31
@@ -62,7 +69,7 @@ ALERT_BYTES = 31
 class Head:
     """What a response head means, kept for when the same bytes come again."""
 
-    __slots__ = ("keep_alive", "lines", "resp", "status", "streams", "whole_bytes")
+    __slots__ = ("coding", "keep_alive", "lines", "resp", "status", "streams", "whole_bytes")
 
     def __init__(self, resp: ResponseHead, method: str) -> None:
         self.resp = resp
@@ -70,7 +77,9 @@ class Head:
         self.keep_alive = resp.keep_alive
         self.streams = resp.content_type.startswith((b"text/event-stream", b"application/x-ndjson"))
         self.lines = resp.content_type.startswith(b"application/x-ndjson")
-        self.whole_bytes = resp.length if has_body(resp, method) and not resp.chunked and not self.streams else None
+        self.coding = resp.content_encoding
+        whole = has_body(resp, method) and not resp.chunked and not self.streams and not self.coding
+        self.whole_bytes = resp.length if whole else None
         """How many bytes the body has, where that can be told from the head."""
 
 
@@ -105,6 +114,7 @@ class Conn:
         "_sock",
         "_tls",
         "_tls_ns",
+        "_unpack",
         "_up",
         "_uses",
         "_wire",
@@ -323,18 +333,23 @@ class Conn:
             if head is None:
                 if self._buf:
                     data = self._buf + data
+                    self._buf = b""
                 end = cut_head(data)
                 if not end:
-                    self._buf = data
+                    self._begins(data)
                     return
                 head = engine.read_head(data[:end])
-                if head.status < 200:
-                    self._buf = b""
-                    self._first_ns = 0
+                while head.status < 200:
+                    if head.status == 101:
+                        raise Malformed("a switch of protocols that nobody asked for")
                     self._uses = 1  # the call was taken, whatever comes
-                    if len(data) > end:
-                        self._take(data[end:], now_ns)
-                    return
+                    data = data[end:]
+                    self._first_ns = now_ns if data else 0
+                    end = cut_head(data)
+                    if not end:
+                        self._begins(data)
+                        return
+                    head = engine.read_head(data[:end])
                 self._head = head
                 if head.whole_bytes == len(data) - end:
                     # The whole answer in one piece, as most are that are no stream.
@@ -346,12 +361,18 @@ class Conn:
                 data = data[end:]
                 self._pieces: list[bytes] = []
                 self._body = response_body(head.resp, self._engine.spec.shot.method)
+                self._unpack: Inflater | None = inflater(head.coding, _UNPACK_BYTES) if head.coding else None
                 if head.streams:
                     self._frames = Lines() if head.lines else Frames()
                     self._gaps = []
             body = self._body
             assert body is not None
             payload = body.feed(data) if data and not body.done else b""
+            unpack = self._unpack
+            if unpack is not None:
+                payload = unpack(payload)
+                if body.done and not unpack.whole and self._down + len(payload):
+                    raise Malformed("a body that ends before what it packs")
             if payload and self._frames is not None:
                 self._see(self._frames, payload, now_ns)
         except Malformed:
@@ -364,6 +385,12 @@ class Conn:
                 self._pieces = [self._edge()]
         if body.done:
             self._answered(head, now_ns, self._edge(), body.rest)
+
+    def _begins(self, data: bytes) -> None:
+        """Keep the beginning of a head. Raises Malformed for what will never be one."""
+        if data[:5] != _BEGINS[: len(data)]:
+            raise Malformed("no HTTP")
+        self._buf = data
 
     def _edge(self) -> bytes:
         """The end of the body so far."""
@@ -450,7 +477,7 @@ class Conn:
     def _ended(self, now_ns: int) -> None:
         """The peer closed in order."""
         body, head = self._body, self._head
-        if isinstance(body, CloseBody) and head is not None:
+        if isinstance(body, CloseBody) and head is not None and (self._unpack is None or self._unpack.whole):
             body.end()
             self._answered(head, now_ns, self._edge(), b"")
         else:

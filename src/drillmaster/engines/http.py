@@ -27,10 +27,9 @@ from collections.abc import Callable, Iterator
 from time import monotonic_ns
 from typing import Any
 
-import msgspec
-
 from drillmaster.dialects import Dialect, Ending, load, output_tokens
 from drillmaster.engines import Spec, Stage
+from drillmaster.engines.answers import is_no_answer
 from drillmaster.engines.conn import CODE, Conn, Head
 from drillmaster.engines.pacing import Timer, arrivals
 from drillmaster.engines.records import Records
@@ -427,7 +426,7 @@ class Engine:
         if known is None:
             tokens = output_tokens(tail)
             outcome = _OF_ENDING[self.dialect.ending(status, content_type, tail, True)]
-            if self._asks_json and outcome == _OK and _is_no_answer(content_type, tail, whole=size == len(tail)):
+            if self._asks_json and outcome == _OK and is_no_answer(content_type, tail, whole=size == len(tail)):
                 outcome = _ERROR_BODY
             known = outcome, -1 if tokens is None else tokens
             if size <= MEMO_BODY_BYTES:
@@ -437,29 +436,6 @@ class Engine:
         if size <= MEMO_BODY_BYTES:
             self._last_worth = key, known
         return known
-
-
-class _Said(msgspec.Struct, frozen=True):
-    error: Any = None
-
-
-_decode_said = msgspec.json.Decoder(_Said).decode
-_PAGE = re.compile(rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL).match
-_PAGES_END = re.compile(rb"</html>\s*\Z", re.IGNORECASE).search
-
-
-def _is_no_answer(content_type: bytes, tail: bytes, *, whole: bool) -> bool:
-    """Whether that is a page for people, or says `error`, where JSON was asked for; `whole`: it is all of the body."""
-    if content_type.startswith((b"text/html", b"application/xhtml")):
-        return bool((whole and _PAGE(tail)) or _PAGES_END(tail))
-    in_stream = content_type.startswith(b"text/event-stream")
-    said = (tail.rpartition(b"data:")[2] if in_stream else tail).strip()
-    if not (whole or in_stream) or not said.startswith(b"{"):
-        return False
-    try:
-        return _decode_said(said).error is not None
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return False
 
 
 def turn_at(share: float, long_turns_ns: "array[int]", wall_ns: int) -> int:

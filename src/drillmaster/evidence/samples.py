@@ -71,6 +71,7 @@ class Sample(NamedTuple):
     up_bytes: int
     """Of the body."""
     down_bytes: int
+    """Of the body, as they are when unpacked."""
     words: int
     """Pieces of a stream that carry words."""
     tokens: int

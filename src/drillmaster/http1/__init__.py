@@ -22,6 +22,7 @@ from drillmaster.http1.bodies import (
     request_body,
     response_body,
 )
+from drillmaster.http1.codings import CODINGS, Inflater, inflater
 from drillmaster.http1.events import MAX_FRAME_BYTES, Frames, Lines
 from drillmaster.http1.heads import HeadReader, answer_head, cut_head
 from drillmaster.http1.shapes import (
@@ -35,6 +36,7 @@ from drillmaster.http1.shapes import (
 
 __all__ = [
     "BODYLESS",
+    "CODINGS",
     "LAST_CHUNK",
     "MAX_FRAME_BYTES",
     "MAX_HEAD_BYTES",
@@ -44,6 +46,7 @@ __all__ = [
     "CloseBody",
     "Frames",
     "HeadReader",
+    "Inflater",
     "LengthBody",
     "Lines",
     "Malformed",
@@ -54,6 +57,7 @@ __all__ = [
     "chunked_end",
     "cut_head",
     "has_body",
+    "inflater",
     "request_body",
     "response_body",
 ]

@@ -47,7 +47,11 @@ class Place(msgspec.Struct, frozen=True):
     """Pointer to option; a plan's file has none."""
 
     def at(self, pointer: str) -> str:
-        return self.options.get(pointer) or f"{self.name}: {pointer}"
+        option, above = self.options.get(pointer), pointer
+        while option is None and self.options and above:  # what is said in one option may have several parts
+            above = above.rpartition("/")[0]
+            option = self.options.get(above)
+        return option or f"{self.name}: {pointer}"
 
 
 def check(

@@ -21,7 +21,7 @@ from drillmaster.intake.written import write_new
 from drillmaster.ladder import InterviewPlan, LoadPermit, Step
 from drillmaster.ladder.checking import Place, check, support
 from drillmaster.load.driving import Drive
-from drillmaster.load.hopeless import remedy_of
+from drillmaster.load.hopeless import found_of, remedy_of
 from drillmaster.load.idle import Neighbours
 from drillmaster.load.manifest import COLD, EVENTS, LADDER, part
 from drillmaster.load.preparing import LoadOptions, Ready, look_up, reach, ready_for, room_for, target_lock
@@ -291,7 +291,7 @@ class _Run:
             return
         raise Refused(
             f"cold call to {self._ready.url}",
-            found=f"status {status}" if status > 0 else "no HTTP that could be read",
+            found=found_of(kind, status),
             wanted="an answer: no ladder is run on a plan that cannot work",
             remedy=remedy,
         )

@@ -16,6 +16,7 @@ from drillmaster.clock import rfc3339
 from drillmaster.engines import Patience, Shot, WebSocket
 from drillmaster.errors import Problem, Refused
 from drillmaster.evidence.samples import LONG_RECORD
+from drillmaster.http1 import CODINGS
 from drillmaster.intake import read_bytes
 from drillmaster.ladder import Asked, Honour, InterviewPlan, Messages, Step, steps
 from drillmaster.ladder.bodies import Frozen, fixed_headers, frozen, payload_sha256
@@ -73,6 +74,13 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     stamps: tuple[str, ...]
 
 
+def _can_be_undone(accepted: str) -> bool:
+    """Whether each coding that an Accept-Encoding asks for can be looked into."""
+    asked = (one.partition(";") for one in accepted.lower().split(","))
+    wanted = {name.strip() for name, _, weight in asked if weight.replace(" ", "") not in ("q=0", "q=0.0")}
+    return wanted <= {"", "identity", *(coding.decode() for coding in CODINGS)}
+
+
 def ready_for(plan: InterviewPlan, place: Place, options: LoadOptions, environ: Mapping[str, str]) -> Ready:
     target = plan.target
     parts = split_url(target.http_url)
@@ -91,6 +99,13 @@ def ready_for(plan: InterviewPlan, place: Place, options: LoadOptions, environ: 
                 found=f"{name}: a value that is empty or not one line of ASCII",
                 wanted="the key itself",
                 remedy="look at the variable of the environment: no line end, no quotes",
+            )
+        if name.lower() == "accept-encoding" and not _can_be_undone(value):
+            raise Problem(
+                place.at("/target/headers"),
+                found=f"{name}: {value[:60]}",
+                wanted="gzip, deflate, identity: an answer in another coding cannot be looked into",
+                remedy=f"leave {name} out, or have it say gzip",
             )
     ca_file = None if target.ca_file is None else options.base / target.ca_file
     if ca_file is not None:

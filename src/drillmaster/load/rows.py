@@ -61,12 +61,13 @@ def row_said(row: Row) -> dict[str, Any]:
 
 
 def row_text(row: Row, tally: StepTally) -> str:
-    """The row for a person: the kinds of failure are named."""
+    """The row for a person: the kinds of failure are named. Where no call was answered it has no latency."""
     unit = unit_of([row.p50_s, row.p95_s, row.max_s, row.first_turns_p50_s, row.later_turns_p50_s])
     spans = "  ".join(
         f"{name} {unit.text(one)}" for name, one in (("p50", row.p50_s), ("p95", row.p95_s), ("max", row.max_s))
     )
-    text = f"{row.label:<9} n {row.n:<5} {spans}  errors {row.error_rate:.3g}"
+    answered = bool(tally.ok_s() or tally.cut_s())
+    text = f"{row.label:<9} n {row.n:<5} {spans if answered else 'no answer'}  errors {row.error_rate:.3g}"
     kinds = ", ".join(f"{count} {kind}" for kind, count in tally.failed.most_common())
     if tally.cut_s():
         kinds += "; a call that was cut counts as at least so long"

@@ -10,7 +10,6 @@
 
 import asyncio
 import errno
-import zlib
 from collections.abc import Callable
 from time import monotonic_ns
 from typing import Protocol
@@ -328,7 +327,7 @@ class HttpMission(Mission):
                 continue
             self._status = head.status
             self._keep = head.keep_alive
-            self._inflate = _inflater(head.content_encoding, self._keeper.line.max_body_bytes)
+            self._inflate = http1.inflater(head.content_encoding, self._keeper.line.max_body_bytes)
             reader = self._reader = http1.response_body(head, self._plan.method)
         if data and not reader.done:
             piece = reader.feed(data)
@@ -390,18 +389,3 @@ class HttpMission(Mission):
         wire, self._wire = self._wire, None
         if wire is not None:
             wire.abort()
-
-
-def _inflater(coding: bytes, cap_bytes: int) -> Callable[[bytes], bytes] | None:
-    """Undo a coding that nobody asked for, within the cap; None: there is none."""
-    if coding not in (b"gzip", b"x-gzip", b"deflate"):
-        return None
-    stream = zlib.decompressobj(wbits=47)
-
-    def inflate(data: bytes) -> bytes:
-        try:
-            return stream.decompress(data, cap_bytes + 1)
-        except zlib.error as error:
-            raise http1.Malformed("a body that does not inflate") from error
-
-    return inflate

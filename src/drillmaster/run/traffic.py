@@ -16,7 +16,6 @@ import re
 import shlex
 import socket
 import ssl
-import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -369,10 +368,11 @@ class Asker:
             data += piece
         seen.status = head.status
         body = http1.response_body(head, self._target.method)
-        inflate = _inflater(head.content_encoding)
+        inflate = http1.inflater(head.content_encoding, MAX_BODY_BYTES)
         while True:
             if data and not body.done:
-                seen.body += inflate(body.feed(data))
+                piece = body.feed(data)
+                seen.body += piece if inflate is None else inflate(piece)
             if body.done:
                 return "answered", ""
             if len(seen.body) > MAX_BODY_BYTES:
@@ -391,21 +391,6 @@ class _Seen:
         self.first_ns: int | None = None
         self.status: int | None = None
         self.body = bytearray()
-
-
-def _inflater(coding: bytes) -> Callable[[bytes], bytes]:
-    """Undo a coding that we did not ask for. Bounded by the cap on the body; what does not inflate is kept as it is."""
-    if coding not in (b"gzip", b"x-gzip", b"deflate"):
-        return lambda data: data
-    stream = zlib.decompressobj(wbits=47)
-
-    def inflate(data: bytes) -> bytes:
-        try:
-            return stream.decompress(data, MAX_BODY_BYTES + 1)
-        except zlib.error as error:
-            raise http1.Malformed("a body that does not inflate") from error
-
-    return inflate
 
 
 class Tally:

@@ -8,7 +8,10 @@ Figures are medians over interleaved rounds of one process, in microseconds of i
 
 The peers decide by a list of statuses, a backoff with jitter and a number of attempts. Ours does these, and `Retry-After`, method
 and key, the deadline, a shared budget and a reason that is counted. Its store is in the process; a store on a server adds its
-round trip to a call that fails, and to one in ten that go well.
+round trip to a call that is sent again, and to a good call where what that took is given back.
+
+Good calls are counted by a budget of 20 tokens that is full, as it is where nothing fails; and once more by one that was drained,
+which is told of each token that good calls earn until it is full.
 """
 
 import argparse
@@ -22,6 +25,7 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
+import msgspec
 import requests
 import stamina
 import tenacity
@@ -31,9 +35,11 @@ from drillmaster.adapters.worker.retry import Retries, carry
 from drillmaster.adapters.worker.retry_httpx import retrying
 from drillmaster.adapters.worker.retry_requests import RetryAdapter
 from drillmaster.guards.retry import PINNED, FailedCall, Retry
+from drillmaster.rules.retry_budget import Draw
 from drillmaster.stores.one_process import OneProcess
 
 LIMITS = Retry(max_calls=4, deadline_ms=60_000, base_ms=1, cap_ms=5, budget_tokens=1_000_000, refund=0.1)
+SMALL = msgspec.structs.replace(LIMITS, budget_tokens=20)
 STATUSES = frozenset({408, 425, 429, 502, 503, 504})
 CALLS = 1_500
 
@@ -80,10 +86,22 @@ class Wire:
 
 
 def ours() -> Callable[[int], None]:
-    retries = Awake(LIMITS, OneProcess())
+    good, failing = Awake(SMALL, OneProcess()), Awake(LIMITS, OneProcess())
 
     def call(bad: int) -> None:
-        carry(retries, retries.call("POST", "key", replayable=True), Wire(bad))
+        carry(failing if bad else good, Wire(bad), "POST", "key", replayable=True)
+
+    return call
+
+
+def ours_drained() -> Callable[[int], None]:
+    """With a budget of which more is missing than the good calls here earn."""
+    store, full_milli = OneProcess(), LIMITS.budget_tokens * 1_000
+    store.ask(LIMITS.LAW, LIMITS.budget, Draw(take_milli=full_milli, give_milli=0, full_milli=full_milli))
+    retries = Awake(LIMITS, store)
+
+    def call(bad: int) -> None:
+        carry(retries, Wire(bad), "POST", "key", replayable=True)
 
     return call
 
@@ -190,10 +208,10 @@ def whole(rounds: int) -> None:
         bare, peer, ours_ = (stack.enter_context(requests.Session()) for _ in range(3))
         bare.mount("http://", requests.adapters.HTTPAdapter(max_retries=0))
         peer.mount("http://", requests.adapters.HTTPAdapter(max_retries=retry))
-        ours_.mount("http://", RetryAdapter(Retries(LIMITS, OneProcess())))
+        ours_.mount("http://", RetryAdapter(Retries(SMALL, OneProcess())))
         plain = stack.enter_context(httpx.Client(transport=httpx.HTTPTransport()))
         guarded = stack.enter_context(
-            httpx.Client(transport=retrying(httpx.HTTPTransport(), Retries(LIMITS, OneProcess())))
+            httpx.Client(transport=retrying(httpx.HTTPTransport(), Retries(SMALL, OneProcess())))
         )
         clients: dict[str, Any] = {
             "requests, no retries": bare,
@@ -241,17 +259,19 @@ def main() -> None:
     rounds = parser.parse_args().rounds
     peers = {"drillmaster": ours(), "tenacity": by_tenacity(), "stamina": by_stamina(), "urllib3": by_urllib3()}
     found: dict[tuple[str, int], list[float]] = {(name, bad): [] for name in peers for bad in (0, 1)}
-    decisions = []
+    decisions, drained, by_drained = [], [], ours_drained()
     for _ in range(rounds):
         for name in random.sample(list(peers), len(peers)):
             for bad in (0, 1):
                 found[name, bad].append(taken_us(peers[name], bad))
+        drained.append(taken_us(by_drained, 0))
         decisions.append(decision_us())
     mine = {bad: statistics.median(found["drillmaster", bad]) for bad in (0, 1)}
     print("| loop | failing once, µs | ours / it | good, µs | ours / it |\n|---|---|---|---|---|")
     for name in peers:
         once, good = (statistics.median(found[name, bad]) for bad in (1, 0))
         print(f"| {name} | {once:.1f} | {mine[1] / once:.2f} | {good:.1f} | {mine[0] / good:.2f} |")
+    print(f"\nA good call while a drained budget fills: {statistics.median(drained):.1f} µs.")
     whole(rounds)
     print(f"\nThe guard's decision by itself, with the law of the budget: {statistics.median(decisions):.1f} µs.")
 

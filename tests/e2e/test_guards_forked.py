@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from drillmaster.adapters.worker.guarding import Guarding
-from drillmaster.adapters.worker.retry import Ledger, Retries
+from drillmaster.adapters.worker.retry import Ledger
+from drillmaster.adapters.worker.retry_counting import Earned
 from drillmaster.guards import Ask, Decision
 from drillmaster.rules import later
 from drillmaster.stores.one_process import OneProcess
@@ -33,7 +34,7 @@ def asks(store: OneProcess) -> Any:
 
 OWNERS: dict[str, tuple[Callable[[Path], Any], Callable[[Any], Any]]] = {
     "ledger": (lambda folder: Ledger(), lambda one: one.decided(Decision(allowed=False, reason="deadline"))),
-    "retries": (lambda folder: Retries(LIMITS, OneProcess()), lambda one: one.good(first=True)),
+    "good calls": (lambda folder: Earned(LIMITS), lambda one: one.take(least=1)),
     "one process": (lambda folder: OneProcess(), asks),
     "guards of a file": (guarding, lambda one: one.forget("ledger", session="s")),
 }

@@ -92,7 +92,6 @@ _MOST = {
 _Ms = Annotated[int, msgspec.Meta(ge=1, le=86_400_000)]
 _MOST_CALLS = 1_000
 _KEYED = keyed_methods()
-_STR, _BOOL = {str}, {bool}
 _LONGEST_MS = 2**53 - 1
 
 
@@ -189,12 +188,16 @@ class Retry(Guard[Spent, FailedCall], frozen=True, kw_only=True, tag="retry"):
         left = told.left_milli // 1_000
         return Decision(allowed=told.allowed, reason=reason, wait_ms=self._wait_ms(facts), left=left)
 
-    def repays(self, calls: int, mark: str) -> Ask | None:
-        """Say what so many good calls give back; None: nothing. `mark` is a name that no other giving has."""
+    def repays(self, calls: int, mark: str, *, takes: bool = False) -> Ask | None:
+        """Say what so many good calls give back; None: nothing. `mark` is a name that no other giving has.
+
+        `takes`: a retry's token is taken with the same question, behind the giving, as `asks` would take it.
+        """
         milli, full_milli = round(self.refund * 1_000) * min(calls, 1_000_000), self.budget_tokens * 1_000
         if milli <= 0:
             return None
-        return Ask(self.budget, Draw(take_milli=0, give_milli=min(milli, full_milli), full_milli=full_milli, mark=mark))
+        take_milli, give_milli = 1_000 if takes else 0, min(milli, full_milli)
+        return Ask(self.budget, Draw(take_milli=take_milli, give_milli=give_milli, full_milli=full_milli, mark=mark))
 
     def says(self, what: call_state.What, idempotency_key: str, *, holder: str, wait_ms: int = 0) -> Ask | None:
         """Say what to tell the store of a call that has a key (`CALLS`); None: these limits keep no keys, or there is none.
@@ -244,6 +247,8 @@ class Retry(Guard[Spent, FailedCall], frozen=True, kw_only=True, tag="retry"):
             return "retry-after-unreadable"
         if call.asked_wait_ms is not None and call.asked_wait_ms > self.cap_ms:
             return "retry-after-over-cap"
+        if call.elapsed_ms + (call.asked_wait_ms or self.cap_ms) <= self.deadline_ms:  # no wait is longer
+            return "pinned-status"
         return "deadline" if call.elapsed_ms + self._wait_ms(call) > self.deadline_ms else "pinned-status"
 
     def _wait_ms(self, call: FailedCall) -> int:
@@ -255,6 +260,7 @@ class Retry(Guard[Spent, FailedCall], frozen=True, kw_only=True, tag="retry"):
 def _unusable(call: FailedCall) -> bool:
     """Whether a fact is none. Types are looked at too: a struct that was made in code is checked by nobody else."""
     code, asked_ms = call.code, call.asked_wait_ms
+    protocol: object = call.protocol
     return not (
         type(call.attempt) is int
         and 1 <= call.attempt <= _MOST_CALLS
@@ -262,9 +268,13 @@ def _unusable(call: FailedCall) -> bool:
         and 0 <= call.elapsed_ms <= _LONGEST_MS
         and (asked_ms is None or (type(asked_ms) is int and 0 <= asked_ms <= _LONGEST_MS))
         and (code is None or type(code) is int)
-        and {type(call.source), type(call.protocol), type(call.method), type(call.idempotency_key), type(call.route)}
-        == _STR
-        and {type(call.asked_unreadable), type(call.replayable)} == _BOOL
+        and type(call.source) is str
+        and type(protocol) is str
+        and type(call.method) is str
+        and type(call.idempotency_key) is str
+        and type(call.route) is str
+        and type(call.asked_unreadable) is bool
+        and type(call.replayable) is bool
         and type(call.jitter) in (float, int)
         and 0 <= call.jitter <= 1
     )

@@ -125,6 +125,8 @@ def read(fields: Iterable[tuple[str, str]], body: bytes = b"", *, now_s: float) 
                 plain.append(value.strip(" \t"))
             case "date":
                 dates.append(value.strip(" \t"))
+    if not (fine or plain or body):
+        return None
     told = [Told(_cap(seconds / 1e3), "ms", False) for text in fine if (seconds := _decimal(text)) is not None]
     coarse = [one for text in plain if (one := _plain(text, dates, now_s)) is not None]
     if told:

@@ -35,7 +35,7 @@ class Draw(msgspec.Struct, frozen=True, kw_only=True):
     """The name of a giving, of at most 40 letters, digits, `_` and `-`; "" where nothing is given."""
 
     def __post_init__(self) -> None:
-        if any(type(one) is not int for one in (self.take_milli, self.give_milli, self.full_milli)):
+        if not type(self.take_milli) is type(self.give_milli) is type(self.full_milli) is int:
             raise ValueError("whole numbers for take, give and full")
         if not 0 < self.full_milli <= MOST_MILLI:
             raise ValueError("a bucket of 1 to 1,000,000,000 thousandths")

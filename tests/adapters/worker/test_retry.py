@@ -1,5 +1,6 @@
 """The order of one call, told step by step, without a socket or a clock that runs."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drillmaster.adapters.worker.recording import Recorder
-from drillmaster.adapters.worker.retry import Body, Ledger, Outcome, Put, Refused, Retries, Send, Wait, job, outcome_of
+from drillmaster.adapters.worker.retry import (
+    Body,
+    Ledger,
+    Outcome,
+    Put,
+    Refused,
+    Retries,
+    Send,
+    Wait,
+    carry,
+    carry_async,
+    job,
+    outcome_of,
+)
 from drillmaster.adapters.worker.retry_loops import failed, status_of
 from drillmaster.guards import Decision
 from drillmaster.guards.retry import REASONS, Retry
@@ -34,7 +48,7 @@ def played(
     store: OneProcess | None = None,
 ) -> list[Any]:
     """Carry out a call by hand, with these answers one after another: its steps, and at the end what it returned or raised."""
-    store, seen = store or OneProcess(), []
+    store, seen = store or OneProcess(), list[Any]()
     steps = retries.call("POST", key, replayable=True)
     got: Any = None
     try:
@@ -78,8 +92,135 @@ def test_a_retry_is_one_question_and_waits_as_asked() -> None:
 
 
 def test_good_calls_are_paid_back_once_they_come_to_a_token() -> None:
-    retries = Retries(LIMITS, None)
-    assert [words(played(retries, [told(200)])) for _ in range(4)] == [["send"], ["send", "retry_budget"]] * 2
+    retries, store = Retries(LIMITS, None), OneProcess()
+    played(retries, [told(503), told(503), told(404)], store=store)
+    played(retries, [told(503), told(503), told(404)], store=store)  # four are missing
+    said = [words(played(retries, [told(200)], store=store)) for _ in range(8)]
+    assert said == [["send"], ["send", "retry_budget"]] * 4
+
+
+def test_while_the_budget_is_full_good_calls_say_so_far_less_often() -> None:
+    retries, store = Retries(LIMITS, None), OneProcess()
+    said = [words(played(retries, [told(200)], store=store)) for _ in range(2 + 3 * 10)]
+    asked = [n for n, one in enumerate(said, 1) if one != ["send"]]
+    assert asked == [2, 12, 22, 32]  # it was full, and five tokens are the half of it
+
+
+def test_a_retry_of_a_silent_worker_gives_the_token_it_kept_with_the_same_question() -> None:
+    retries, store = Retries(LIMITS, None), OneProcess()
+    for _ in range(7):
+        played(retries, [told(200)], store=store)
+    steps = played(retries, [told(503), told(503), told(404)], store=store)
+    assert words(steps) == ["send", "retry_budget", words(steps)[2], "send", "retry_budget", words(steps)[5], "send"]
+    first, second = (one.ask.question for one in steps if isinstance(one, Put))
+    assert (first.take_milli, first.give_milli, first.full_milli) == (1_000, 1_000, 10_000)
+    assert (second.take_milli, second.give_milli) == (1_000, 0)
+
+
+class Played:
+    """One library's end of a call, in memory. An answer that is an exception is raised."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.sent = self.dropped = 0
+
+    def send(self, left_ms: int | None) -> Any:
+        self.sent += 1
+        answer = self.answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def body(self) -> bytes:
+        return b""
+
+    def drop(self) -> None:
+        self.dropped += 1
+
+
+class PlayedAsync:
+    """The same in an event loop."""
+
+    def __init__(self, played: Played) -> None:
+        self._played = played
+        self.entered = asyncio.Event()
+
+    async def send(self, left_ms: int | None) -> Any:
+        self.entered.set()
+        if not self._played.answers:
+            await asyncio.Event().wait()  # for good
+        return self._played.send(left_ms)
+
+    async def body(self) -> bytes:
+        return b""
+
+    async def drop(self) -> None:
+        self._played.drop()
+
+
+class Awake(Retries):
+    def sleep(self, wait_ms: int) -> bool:
+        return True
+
+    async def sleep_async(self, wait_ms: int) -> bool:
+        return True
+
+
+@given(st.lists(st.sampled_from([200, 301, 503, 429, 404, None]), min_size=4, max_size=4), st.booleans())
+def test_a_call_that_is_sent_before_its_steps_are_made_takes_the_same_steps(
+    statuses: list[int | None], keyed: bool
+) -> None:
+    key = "k" if keyed else ""
+    by_hand = Retries(LIMITS, None)
+    steps = played(by_hand, [None if one is None else told(one) for one in statuses], key=key)
+    answers = [ValueError("lost") if one is None else told(one) for one in statuses]
+    for in_a_loop in (False, True):
+        retries, wire = Awake(LIMITS, OneProcess()), Played(*answers)
+        found: Outcome | None
+        try:
+            if in_a_loop:
+                found = asyncio.run(carry_async(retries, PlayedAsync(wire), "POST", key, replayable=True))
+            else:
+                found = carry(retries, wire, "POST", key, replayable=True)
+        except ValueError as lost:
+            found = lost.drillmaster  # type: ignore[attr-defined]  # for `outcome_of`
+        assert (None if found is None else found.calls) == (None if steps[-1] is None else steps[-1].calls)
+        assert wire.sent == sum(isinstance(one, Send) for one in steps)
+        assert (retries.ledger.requests, retries.ledger.retries) == (1, by_hand.ledger.retries)
+        assert retries.ledger.counts() == by_hand.ledger.counts()
+
+
+def test_a_call_that_is_ended_while_it_is_out_is_counted_and_lets_its_answer_go() -> None:
+    retries, wire = Retries(LIMITS, None), Played(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        carry(retries, wire, "POST", "k", replayable=True)
+    assert (retries.ledger.requests, wire.dropped) == (1, 1)
+
+
+@pytest.mark.parametrize("in_a_loop", [False, True])
+def test_a_call_that_is_ended_while_it_is_out_keeps_its_key_in_flight(in_a_loop: bool) -> None:
+    store = OneProcess()
+    retries = Retries(KEPT, store)
+
+    async def cancelled() -> None:
+        played = Played()
+        wire = PlayedAsync(played)
+        task = asyncio.ensure_future(carry_async(retries, wire, "POST", "k", replayable=True))
+        await wire.entered.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert played.dropped == 1
+
+    if in_a_loop:
+        asyncio.run(cancelled())
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            carry(retries, Played(KeyboardInterrupt()), "POST", "k", replayable=True)
+    second = Played(told(200))
+    with pytest.raises(Refused, match="call-in-flight") as refused:  # it may have had its effect
+        carry(Retries(KEPT, store), second, "POST", "k", replayable=True)
+    assert second.sent == 0 and 0 < refused.value.decision.wait_ms <= 60_000
 
 
 def test_a_kept_key_is_told_as_it_begins_waits_and_is_let_go() -> None:

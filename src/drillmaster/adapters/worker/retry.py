@@ -12,7 +12,10 @@
 5. A wait over the cap is kept in the store under the job's name (`job`), where a queue is named, and handed out at its time
    (`stores.later`).
 6. What the store does not tell is a no: no retry, and where keys are kept no first call either.
-7. Good calls are counted here and given back to the shared budget once they come to a token, or with `repay`.
+7. Good calls are counted (`retry_counting`) and given back to the shared budget once they come to a token, or with `repay`; while
+   the budget is full, far less often.
+8. Most calls are good at once. A first attempt whose key is not kept is sent before the generator is made, which then begins with
+   what was heard.
 """
 
 import contextlib
@@ -22,12 +25,12 @@ import random
 import secrets
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import msgspec
 
+from drillmaster.adapters.worker.retry_counting import Earned, Ledger
 from drillmaster.guards import Ask, Decision
 from drillmaster.guards.retry import CALLS, PINNED, REASONS, FailedCall, Retry
 from drillmaster.rules import AnyLaw, later, retry_after, retry_budget
@@ -80,39 +83,6 @@ class Refused(Exception):
         self.decision = decision
 
 
-class Ledger:
-    """Counts decisions by reason, calls, and how many of these were retries. One for a process."""
-
-    def __init__(self) -> None:
-        self._reasons: Counter[str] = Counter()
-        self.requests = 0
-        self.retries = 0
-        self.forked()
-        renewed_in_a_child(self)
-
-    def forked(self) -> None:
-        self._lock = threading.Lock()
-
-    def counts(self) -> dict[str, int]:
-        """Give every reason of the guard and how often it stood in a decision."""
-        with self._lock:
-            return {reason: self._reasons[reason] for reason in REASONS}
-
-    def ratio(self) -> float | None:
-        """Give retries for each request; None: there was none."""
-        with self._lock:
-            return self.retries / self.requests if self.requests else None
-
-    def sent(self, *, again: bool) -> None:
-        with self._lock:
-            self.requests += not again
-            self.retries += again
-
-    def decided(self, decision: Decision) -> None:
-        with self._lock:
-            self._reasons[decision.reason] += 1
-
-
 class Records(Protocol):
     """Whoever writes decisions down, as `adapters.worker.recording.Recorder` does."""
 
@@ -144,6 +114,8 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 Fields = Callable[[], Iterable[tuple[str, str]]]
+Heard = tuple[int, Fields] | None
+"""An answer's status and a function that gives its fields; None: no answer came."""
 Steps = Generator[Put | Send | Body | Wait, Any, Outcome | None]
 _SEND, _BODY = Send(), Body()
 
@@ -177,14 +149,14 @@ class Retries:
         self.key_field = key_field.lower()
         self._queue, self._name = queue, name
         self._recorder = recorder
-        self._good = 0
-        self._owes = round(guard.refund * 1_000)
+        self.keeps_keys = guard.hold_ms is not None
+        self.earned = Earned(guard)
         self._stopped = threading.Event()
         self.forked()
         renewed_in_a_child(self)
 
     def forked(self) -> None:
-        self._lock, stopped = threading.Lock(), self._stopped.is_set()
+        stopped = self._stopped.is_set()
         self._stopped = threading.Event()
         if stopped:
             self._stopped.set()
@@ -243,18 +215,19 @@ class Retries:
 
     def repay(self) -> None:
         """Give what good calls earned back to the shared budget, as at the end of a short process."""
-        for put in self._repaid(1):
-            ask_store(self.store, put)
+        _driven(self.repays(least=1), lambda put: ask_store(self.store, put))
 
     async def repay_async(self) -> None:
         """Do as `repay` does, in an event loop."""
-        for put in self._repaid(1):
-            await ask_store_async(self, put)
+        await _driven_async(self.repays(least=1), self)
 
-    def call(self, method: str, key: str, *, replayable: bool) -> Steps:
-        """Make one call. Returns what became of it where it failed, and None where it went well. Raises Refused."""
-        guard, began_ns = self.guard, time.monotonic_ns()
-        holder = secrets.token_hex(8) if guard.hold_ms is not None and key.strip() else ""
+    def call(self, method: str, key: str, *, replayable: bool, begun: tuple[Heard, int] | None = None) -> Steps:
+        """Make one call. Returns what became of it where it failed, and None where it went well. Raises Refused.
+
+        `begun`: its first attempt was sent and counted, with what was heard, and when by the monotonic clock.
+        """
+        guard, began_ns = self.guard, time.monotonic_ns() if begun is None else begun[1]
+        holder = secrets.token_hex(8) if begun is None and self.keeps_keys and key.strip() else ""
         nth = calls = 0
         send = _SEND
         while True:
@@ -272,10 +245,13 @@ class Retries:
                         yield from self._says("leave", key, holder)
                     raise self.late()
                 send = Send(left_ms)
-            self.ledger.sent(again=nth > 1)
-            heard = yield send
+                self.ledger.retried()
+            elif begun is None:
+                next(self.ledger.numbers)
+            heard = begun[0] if begun is not None and nth == 1 else (yield send)
             if heard is not None and heard[0] < 400:
-                yield from self._repaid(1_000, more=1)
+                if next(self.earned.numbers) >= self.earned.due:
+                    yield from self.repays()
                 if holder:
                     yield from self._says("leave", key, holder)
                 return None
@@ -300,26 +276,22 @@ class Retries:
 
     async def decide_async(self, facts: FailedCall) -> Decision:
         """Do as `decide` does, in an event loop."""
-        steps, told = self._looped(facts), None
-        try:
-            while True:
-                told = await ask_store_async(self, steps.send(told))
-        except StopIteration as end:
-            decision: Decision = end.value
-            return decision
+        decision: Decision = await _driven_async(self._looped(facts), self)
+        return decision
 
     def good(self, *, first: bool) -> None:
         """Count a call of such a loop that went well. `first`: it was not sent again."""
         if first:
-            self.ledger.sent(again=False)
-        _driven(self._repaid(1_000, more=1), lambda put: ask_store(self.store, put))
+            next(self.ledger.numbers)
+        if next(self.earned.numbers) >= self.earned.due:
+            _driven(self.repays(), lambda put: ask_store(self.store, put))
 
     async def good_async(self, *, first: bool) -> None:
         """Do as `good` does, in an event loop."""
         if first:
-            self.ledger.sent(again=False)
-        for put in self._repaid(1_000, more=1):
-            await ask_store_async(self, put)
+            next(self.ledger.numbers)
+        if next(self.earned.numbers) >= self.earned.due:
+            await _driven_async(self.repays(), self)
 
     def late(self) -> Refused:
         """Make what is raised where a wait was over behind the deadline."""
@@ -367,7 +339,7 @@ class Retries:
         )
 
     def _facts(
-        self, heard: tuple[int, Fields] | None, method: str, key: str, calls: int, began_ns: int, *, replayable: bool
+        self, heard: Heard, method: str, key: str, calls: int, began_ns: int, *, replayable: bool
     ) -> Generator[Any, Any, FailedCall]:
         status, fields = heard if heard is not None else (None, tuple)
         body: bytes | None = b""
@@ -380,10 +352,10 @@ class Retries:
 
     def _looped(self, facts: FailedCall) -> Generator[Any, Any, Decision]:
         if facts.attempt == 1:
-            self.ledger.sent(again=False)
+            next(self.ledger.numbers)
         decision = yield from self._asks(facts)
         if decision.allowed:
-            self.ledger.sent(again=True)
+            self.ledger.retried()
         return decision
 
     def _begins(self, key: str, holder: str) -> Generator[Any, Any, tuple[Decision | None, int]]:
@@ -400,6 +372,9 @@ class Retries:
     def _asks(self, facts: FailedCall) -> Generator[Any, Any, Decision]:
         asked = self.guard.asks(facts)
         if isinstance(asked, Ask):
+            calls = self.earned.take_with_a_retry() if self.earned.silent else 0
+            if calls:
+                asked = self.guard.repays(calls, secrets.token_hex(8), takes=True) or asked
             told = yield Put(retry_budget.LAW, asked)
             unavailable = Decision(allowed=False, reason="store-unavailable")
             return self._decided(facts, unavailable if told is None else self.guard.decides(facts, told))
@@ -413,18 +388,12 @@ class Retries:
         told = yield Put(later.LAW, Ask(self._queue, word))
         return name if told is not None and told.allowed else ""
 
-    def _repaid(self, least_milli: int, *, more: int = 0) -> Generator[Put, Any, None]:
-        if not self._owes:
-            return
-        with self._lock:
-            self._good += more
-            calls = self._good
-            if calls * self._owes < least_milli:
-                return
-            self._good = 0
-        asked = self.guard.repays(calls, secrets.token_hex(8))
+    def repays(self, *, least: int | None = None) -> Generator[Any, Any, None]:
+        calls = self.earned.take(least=least)
+        asked = self.guard.repays(calls, secrets.token_hex(8)) if calls else None
         if asked is not None:
-            yield Put(retry_budget.LAW, asked)  # what was not heard is not said again: it may have been
+            told = yield Put(retry_budget.LAW, asked)  # what was not heard is not said again: it may have been
+            self.earned.heard(full=told is not None and told.left_milli >= asked.question.full_milli)
 
     def _decided(self, facts: FailedCall | None, decision: Decision) -> Decision:
         self.ledger.decided(decision)
@@ -510,6 +479,15 @@ def _driven(steps: Generator[Any, Any, Any], ask: Callable[[Put], Any]) -> Any:
         return end.value
 
 
+async def _driven_async(steps: Generator[Any, Any, Any], retries: Retries) -> Any:
+    told = None
+    try:
+        while True:
+            told = await ask_store_async(retries, steps.send(told))
+    except StopIteration as end:
+        return end.value
+
+
 def _ended(outcome: Outcome | None, lost: Exception | None) -> Outcome | None:
     if lost is not None:
         lost.drillmaster = outcome  # type: ignore[attr-defined]  # for `outcome_of`
@@ -517,11 +495,30 @@ def _ended(outcome: Outcome | None, lost: Exception | None) -> Outcome | None:
     return outcome
 
 
-def carry(retries: Retries, steps: Steps, wire: Wire) -> Outcome | None:
-    """Carry out one call. Raises what the last attempt raised, and Refused."""
+def carry(retries: Retries, wire: Wire, method: str, key: str, *, replayable: bool) -> Outcome | None:
+    """Carry out one call; None: it went well. Raises what the last attempt raised, and Refused.
+
+    `key` is the caller's ("": none), and `replayable` says that the body can be sent once more.
+    """
     lost: Exception | None = None
     got: Any = None
+    steps: Steps | None = None
     try:
+        if retries.keeps_keys and key.strip():
+            steps = retries.call(method, key, replayable=replayable)
+        else:
+            began_ns, heard = time.monotonic_ns(), None
+            next(retries.ledger.numbers)
+            try:
+                heard = wire.send(None)
+            except Exception as error:  # noqa: BLE001 - whatever it is, no answer came
+                lost = error
+            if heard is None or heard[0] >= 400:
+                steps = retries.call(method, key, replayable=replayable, begun=(heard, began_ns))
+            elif next(retries.earned.numbers) < retries.earned.due:
+                return None
+            else:
+                steps = retries.repays()
         while True:
             step = steps.send(got)
             if type(step) is Send:
@@ -547,15 +544,32 @@ def carry(retries: Retries, steps: Steps, wire: Wire) -> Outcome | None:
         wire.drop()
         raise
     finally:
-        steps.close()
+        if steps is not None:
+            steps.close()
     return _ended(outcome, lost)
 
 
-async def carry_async(retries: Retries, steps: Steps, wire: AsyncWire) -> Outcome | None:
+async def carry_async(retries: Retries, wire: AsyncWire, method: str, key: str, *, replayable: bool) -> Outcome | None:
     """Do as `carry` does, in an event loop."""
     lost: Exception | None = None
     got: Any = None
+    steps: Steps | None = None
     try:
+        if retries.keeps_keys and key.strip():
+            steps = retries.call(method, key, replayable=replayable)
+        else:
+            began_ns, heard = time.monotonic_ns(), None
+            next(retries.ledger.numbers)
+            try:
+                heard = await wire.send(None)
+            except Exception as error:  # noqa: BLE001 - whatever it is, no answer came
+                lost = error
+            if heard is None or heard[0] >= 400:
+                steps = retries.call(method, key, replayable=replayable, begun=(heard, began_ns))
+            elif next(retries.earned.numbers) < retries.earned.due:
+                return None
+            else:
+                steps = retries.repays()
         while True:
             step = steps.send(got)
             if type(step) is Send:
@@ -581,5 +595,6 @@ async def carry_async(retries: Retries, steps: Steps, wire: AsyncWire) -> Outcom
         await wire.drop()
         raise
     finally:
-        steps.close()
+        if steps is not None:
+            steps.close()
     return _ended(outcome, lost)

@@ -33,13 +33,10 @@ def retrying(retries: Retries) -> Callable[[Any, Handler], Awaitable[Any]]:
         retries.check_nested(request.headers)
         wire = _Wire(request, handler)
         body = request.body
-        steps = retries.call(
-            request.method,
-            retries.key_of(request.headers),
-            replayable=not body or type(body).__name__ in _WHOLE,
-        )
+        replayable = not body or type(body).__name__ in _WHOLE
+        key = retries.key_of(request.headers)
         try:
-            outcome = await carry_async(retries, steps, wire)
+            outcome = await carry_async(retries, wire, request.method, key, replayable=replayable)
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
             if isinstance(error, aiohttp.ClientConnectorError):  # there was no connection, and aiohttp lets it through
                 raise

@@ -37,8 +37,8 @@ class RetryTransport:
         retries = self._retries
         retries.check_nested(request.headers)
         wire = _Wire(self._inner, request)
-        steps = retries.call(request.method, retries.key_of(request.headers), replayable=_replayable(request))
-        outcome = carry(retries, steps, wire)
+        key = retries.key_of(request.headers)
+        outcome = carry(retries, wire, request.method, key, replayable=_replayable(request))
         if outcome is not None:
             wire.response.extensions["drillmaster"] = outcome
         return wire.response
@@ -63,8 +63,8 @@ class AsyncRetryTransport:
         retries = self._retries
         retries.check_nested(request.headers)
         wire = _AsyncWire(self._inner, request)
-        steps = retries.call(request.method, retries.key_of(request.headers), replayable=_replayable(request))
-        outcome = await carry_async(retries, steps, wire)
+        key = retries.key_of(request.headers)
+        outcome = await carry_async(retries, wire, request.method, key, replayable=_replayable(request))
         if outcome is not None:
             wire.response.extensions["drillmaster"] = outcome
         return wire.response

@@ -51,8 +51,8 @@ class RetryAdapter(requests.adapters.HTTPAdapter):
         sends = super().send
         wire = _Wire(lambda left_ms: sends(request, stream, _within(timeout, left_ms), verify, cert, proxies))
         replayable = request.body is None or isinstance(request.body, bytes | str)
-        steps = retries.call(request.method or "", retries.key_of(request.headers), replayable=replayable)
-        outcome = carry(retries, steps, wire)
+        key = retries.key_of(request.headers)
+        outcome = carry(retries, wire, request.method or "", key, replayable=replayable)
         response: requests.Response = wire.response
         if outcome is not None:
             response.drillmaster = outcome  # type: ignore[attr-defined]  # for `outcome_of`

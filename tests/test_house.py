@@ -308,6 +308,9 @@ def test_generated_pages_are_what_the_code_says(capsys: pytest.CaptureFixture[st
         ("```\ndrillmaster nosuch\n```", "names no verb"),
         ("```\n$ drillmaster standin provider --nosuch 3\n```", "has no option --nosuch"),
         ("```\ndrillmaster standin \\\n  provider --nosuch\n```", "has no option --nosuch"),
+        ("run `drillmaster nosuch`", "names no verb"),
+        ("`drillmaster standin\n--nosuch`", "has no option --nosuch"),
+        ("`drillmaster lease RUN`", "names no verb"),
         ("run `make nosuch`", "make nosuch is no target"),
         ("run `make no-such`", "make no-such is no target"),
         ("in /wo" + "rk/main/src", "does not belong"),
@@ -327,10 +330,17 @@ def test_a_page_that_is_wrong_is_named(tmp_path: Path, text: str, said: str) -> 
 
 
 def test_a_page_that_is_right_is_left_alone(tmp_path: Path) -> None:
-    text = "# Two words\n[a](#two-words) [b](https://example.org/x)\n```\nmake demo  # says `gone`\nls gone.md\n```"
+    text = (
+        "# Two words\n[a](#two-words) [b](https://example.org/x)\n```\nmake demo  # says `gone`\nls gone.md\n```\n"
+        "`drillmaster gate NAME --json`, `drillmaster VERB --help`, `drillmaster matrix RUN --json`"
+    )
     (tmp_path / "page.md").write_text(text)
-    page = tmp_path / "page.md"
-    assert not [*pages.of_links(page, text), *pages.of_commands(page, text, {}), *pages.of_make(page, text, {"demo"})]
+    page, known = tmp_path / "page.md", dict(reference.commands())
+    assert not [
+        *pages.of_links(page, text),
+        *pages.of_commands(page, text, known),
+        *pages.of_make(page, text, {"demo"}),
+    ]
 
 
 YAML = [

@@ -1,7 +1,7 @@
 """Check the pages that people read: `python -m tools.pages`, exit 0 or 1.
 
 1. A relative link leads to a file of the repository, and its anchor to a heading there.
-2. A `drillmaster` command in a code block names verbs and options that exist.
+2. A `drillmaster` command names verbs and options that exist; NAME, VERB and the like stand for any verb.
 3. A page of docs/ that speaks of a verdict also says what it does not prove.
 4. `make TARGET` names a target of the Makefile.
 5. No file of the repository holds a word that belongs to one machine or to the making of it.
@@ -39,6 +39,8 @@ FORBIDDEN = tuple(
     )
 )
 NO_PROOF = re.compile(r"(?i)not prove|proves? nothing|no proof|cannot show|not show|does not say")
+SPAN = re.compile(r"`(drillmaster\s[^`]+)`")
+ANY_VERB = {"NAME", "VERB", "GATE", "GUARD", "..."}
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^ *```[^\n]*\n(.*?)^ *```", re.S | re.M)
 
@@ -68,12 +70,17 @@ def of_links(page: Path, text: str) -> Iterator[str]:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Yield the commands of a page's code blocks, continued lines joined, prompts and comments taken off."""
-    for block in FENCE.findall(text):
+    """Yield the commands of a page, continued lines joined, prompts and comments taken off."""
+    for block in [*FENCE.findall(text), *(" ".join(span.split()) for span in SPAN.findall(_prose(text)))]:
         for line in block.replace("\\\n", " ").splitlines():
             bare = line.strip().removeprefix("$ ")
             if re.match(r"(?:\S*/)?drillmaster\s", bare):
                 yield bare
+
+
+def _is_of_verbs(command: click.Command) -> bool:
+    """Whether a verb of its own has to follow. A group that parses its words by itself may know others."""
+    return isinstance(command, click.Group) and not command.invoke_without_command and not command.params
 
 
 def of_commands(page: Path, text: str, known: dict[str, click.Command]) -> Iterator[str]:
@@ -91,13 +98,16 @@ def of_commands(page: Path, text: str, known: dict[str, click.Command]) -> Itera
         path = "drillmaster"
         while words and f"{path} {words[0]}" in known:
             path = f"{path} {words.pop(0)}"
-        if path == "drillmaster":
-            if not words or not words[0].startswith("-"):
+        command = known.get(path)  # None: no verb was named
+        if words and not words[0].startswith("-") and (command is None or _is_of_verbs(command)):
+            if words[0] not in ANY_VERB and (command is None or type(command).parse_args is click.Group.parse_args):
                 yield f"{page}: {line!r} names no verb there is"
             continue
-        options = {
-            name for p in known[path].params if isinstance(p, click.Option) for name in [*p.opts, *p.secondary_opts]
-        }
+        if command is None:
+            if not words:
+                yield f"{page}: {line!r} names no verb there is"
+            continue
+        options = {name for p in command.params if isinstance(p, click.Option) for name in [*p.opts, *p.secondary_opts]}
         for word in words[: words.index("--")] if "--" in words else words:
             name = word.partition("=")[0]
             if re.match(r"--?[a-z]", name) and name not in options | {"--help", "-h"}:

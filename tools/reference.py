@@ -170,7 +170,7 @@ SHAPES: dict[str, tuple[str, str, tuple[tuple[str, str], ...]]] = {
     ),
     "matrix": (
         "Fault matrix",
-        "`drillmaster matrix RUN --json`, and `drillmaster run matrix --json`, print one object, which is read from the run's "
+        "`drillmaster matrix show RUN --json`, and `drillmaster run matrix --json`, print one object, which is read from the run's "
         "folder alone; beside these fields it has `exit`, and `html` where a page was written. What the words mean: [run every "
         "fault against your agent](../howto/fault-matrix.md). A table says what some seconds of each fault did to the users "
         "who met it; it does not prove more, as that page says.",

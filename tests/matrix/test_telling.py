@@ -47,7 +47,7 @@ def test_each_cell_has_its_word_and_what_is_behind_it() -> None:
     assert re.search(r"w2  reset +openai_chat whole +never engaged +4 http_5xx, of 4", said)
     assert "escaped: 4 x APIConnectionError" in said
     assert "it strikes streamed answers alone:\n      clean-end (openai_chat whole)" in said
-    assert said.endswith("FAIL 1 cells failed more than 10 % of the users that met them")
+    assert said.endswith("FAIL reset failed more than 10 % of the users that met it")
     assert "3 cells run: 1 survived, 1 failed users, 1 settled nothing; 1 left out with a reason" in said
 
 

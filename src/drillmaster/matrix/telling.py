@@ -78,7 +78,8 @@ def summary(table: Table) -> list[str]:
     if share is None:
         said.append("measured; there is no policy, and nothing is judged")
     elif failed:
-        said.append(f"FAIL {len(failed)} cells failed more than {share} of the users that met them")
+        some = f"{len(failed)} cells failed" if len(failed) > 1 else f"{failed[0].label} failed"
+        said.append(f"FAIL {some} more than {share} of the users that met {'them' if len(failed) > 1 else 'it'}")
     elif code == 0:
         said.append(f"PASS no cell failed more than {share} of the users that met it")
     if code == 2 and not table.problems:

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -55,12 +56,17 @@ def test_no_option_of_any_verb_takes_what_is_no_number_or_has_no_end() -> None:
                 param.process_value(click.Context(click.Command(" ".join(words))), value)
 
 
-@pytest.mark.parametrize(
-    "words", [(), ("run",), ("proxy",), ("standin",), ("fault",), ("gate",), ("init",), ("passport",)]
-)
+@pytest.mark.parametrize("words", [("run",), ("proxy",), ("standin",), ("fault",), ("gate",), ("init",), ("passport",)])
 def test_a_list_of_commands_says_whole_sentences(words: tuple[str, ...]) -> None:
     said = CliRunner().invoke(cli._root, [*words, "--help"]).output.partition("Commands:")[2]
     assert said and "..." not in said.replace("q=...", "")
+
+
+def test_the_first_page_of_help_lists_every_verb_once_under_what_it_is_for() -> None:
+    said = CliRunner().invoke(cli._root, ["--help"], terminal_width=100).output
+    listed = re.findall(r"^  ([a-z][a-z-]*)  +[A-Z]", said.partition("Drill an agent:")[2], re.M)
+    assert sorted(listed) == cli._root.list_commands(click.Context(cli._root))
+    assert "Guards in a worker:" in said and "..." not in said.partition("Drill an agent:")[2]
 
 
 def test_python_dash_m_is_the_same_program() -> None:

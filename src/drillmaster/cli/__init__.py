@@ -90,7 +90,28 @@ def _is_finite(ctx: click.Context, param: click.Parameter, value: float | None) 
     return value
 
 
-@click.command(cls=Verbs, package="drillmaster.cli", context_settings={"help_option_names": ["-h", "--help"]})
+_SHELVES = {
+    "Drill an agent": "demo init run report card verify debt history notify",
+    "While a drill runs, or by hand": "inject lift note stop mark proxy fault standin seal",
+    "Friday drills": "flags missions detector transcript replay matrix",
+    "Endpoints and their clients": "interview probe compare passport ledger sdk-check locust-worker",
+    "Gates over a change": "gate policy contract cutover evidence fixture tools workspace",
+    "Guards in a worker": "guard store quota lease webhook",
+}
+"""What the first page of help lists its verbs under; each verb stands once."""
+
+
+class _Root(Verbs):
+    """The program: its many verbs are listed by what they are for."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for heading, names in _SHELVES.items():
+            commands = ((name, self.get_command(ctx, name)) for name in names.split())
+            with formatter.section(heading):
+                formatter.write_dl([(name, one.get_short_help_str(1_000)) for name, one in commands if one is not None])
+
+
+@click.command(cls=_Root, package="drillmaster.cli", context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="drillmaster")
 def _root() -> None:
     """Reliability drills and fail-closed gates for LLM agents.

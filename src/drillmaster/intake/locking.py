@@ -78,7 +78,12 @@ class Bench:
                 remedy="commit a contract, or name its place under classes of the policy",
             )
         self._write(Lock(files=files, pending={}))
-        return Outcome(lines=(f"locked {len(files)} files in {self.gate.lock}", *self._next("lock: the first one")))
+        return Outcome(
+            lines=(
+                f"locked {len(files)} file{'s' if len(files) != 1 else ''} in {self.gate.lock}",
+                *self._next("lock: the first one"),
+            )
+        )
 
     def pend(
         self, named: str, *, reviewer: str, expires: str, second: str = "", reason: str = "", deleted: bool = False
@@ -123,15 +128,7 @@ class Bench:
                 wanted="a change to review",
                 remedy="commit the change of the contract first",
             )
-        trials, untried = self._tried((path,)) if now else ((), "")
-        wrong = [one for one in trials if one.outcome != one.fixture.expect]
-        if untried:
-            raise Refused(
-                self.gate.fixtures,
-                found=untried.rpartition(": ")[0],
-                wanted="examples that were tried",
-                remedy=untried.rpartition(": ")[2],
-            )
+        wrong = self._wrong((path,)) if now else []
         if wrong:
             return Outcome(lines=tuple(_said(one) for one in wrong), failed=True)
         review = Pending(
@@ -163,15 +160,7 @@ class Bench:
             )
         lines: list[str] = []
         if failing:
-            trials, untried = self._tried(tuple(lock.pending))
-            if untried:
-                raise Refused(
-                    self.gate.fixtures,
-                    found=untried.rpartition(": ")[0],
-                    wanted="examples that were tried",
-                    remedy=untried.rpartition(": ")[2],
-                )
-            wrong = [one for one in trials if one.outcome != one.fixture.expect]
+            wrong = self._wrong(tuple(lock.pending))
             lines += [_said(one) for one in wrong]
             paths += [one.fixture.contract for one in wrong]
         if not paths:
@@ -192,15 +181,7 @@ class Bench:
                 remedy="drillmaster contract pend FILE",
             )
         self._committed(self.gate.lock, gone=False)
-        trials, untried = self._tried(tuple(lock.pending))
-        if untried:
-            raise Refused(
-                self.gate.fixtures,
-                found=untried.rpartition(": ")[0],
-                wanted="examples that were tried",
-                remedy=untried.rpartition(": ")[2],
-            )
-        wrong = [one for one in trials if one.outcome != one.fixture.expect]
+        wrong = self._wrong(tuple(lock.pending))
         bad = tuple(dict.fromkeys(one.fixture.contract for one in wrong))
         over = self._over(self.head)
         left = dropped(lock, bad, over=over)
@@ -268,6 +249,14 @@ class Bench:
                 remedy="add its place to the policy's classes, or leave it out of the lock",
             )
         return path
+
+    def _wrong(self, paths: tuple[str, ...]) -> list[Trial]:
+        """Try the examples of these contracts; those that come out otherwise. Raises Refused where they cannot be tried."""
+        trials, untried = self._tried(paths)
+        if untried:
+            found, _, remedy = untried.rpartition(": ")
+            raise Refused(self.gate.fixtures, found=found, wanted="examples that were tried", remedy=remedy)
+        return [one for one in trials if one.outcome != one.fixture.expect]
 
     def _tried(self, paths: tuple[str, ...]) -> tuple[tuple[Trial, ...], str]:
         book, fault = read_fixtures(self.repo, self.base, self.gate.fixtures)

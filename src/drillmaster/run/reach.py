@@ -80,7 +80,13 @@ async def reach_agent(
         counts = await proxy_counts()
         if _seen(counts) > _seen(before):
             passed = _seen(counts) - _seen(before)
-            found.append(Line(check="agent_uses_proxy", status="pass", why=f"{passed} attempts came through"))
+            found.append(
+                Line(
+                    check="agent_uses_proxy",
+                    status="pass",
+                    why=f"{passed} attempt{'s' if passed != 1 else ''} came through",
+                )
+            )
             found.append(endpoint_answers(attempts()))
             return found
         await _probe_agent(plan, target, asker, clock, tried + more)

@@ -258,8 +258,19 @@ def test_over_tls_the_certificate_is_checked_and_the_handshake_is_timed(lab: Lab
         done = lab.run("plan.json")
         assert done.returncode == 0, done.stderr
         other = lab.run(f"{origin.url}/v1/chat", "--idle", "0", "--runs", "others")
+        named = {
+            **plan,
+            "target": {"url": f"{origin.url}/v1/chat".replace("localhost", "127.0.0.1"), "ca_file": "ca.pem"},
+        }
+        (lab.folder / "named.json").write_text(json.dumps(named))
+        misnamed = lab.run("named.json", "--runs", "misnamed")
     finally:
         origin.close()
+    in_the_clear = Origin(lambda reader, sock: sock.sendall(answer(b"{}", b"400 Bad Request")))
+    try:
+        clear = lab.run(in_the_clear.url.replace("http", "https"), "--idle", "0", "--runs", "clear")
+    finally:
+        in_the_clear.close()
     assert "REHEARSAL" in lab.read().manifest.stamps  # nobody sits anywhere
     level = lab.read().interview.level("warm_c3")
     assert level is not None
@@ -268,7 +279,13 @@ def test_over_tls_the_certificate_is_checked_and_the_handshake_is_timed(lab: Lab
     assert cold.rows[0].connect_ns > 0
     assert cold.rows[0].tls_ns > 0
     assert other.returncode == 2
-    assert "a certificate that ca_file trusts" in other.stderr
+    assert "TLS handshake that failed (unable to get local issuer certificate)" in other.stderr
+    assert "target.ca_file of a plan" in other.stderr
+    assert misnamed.returncode == 2
+    assert "not valid for '127.0.0.1'" in misnamed.stderr
+    assert clear.returncode == 2
+    assert "WRONG_VERSION_NUMBER" in clear.stderr
+    assert "write http://" in clear.stderr
 
 
 FAR_SERVER = """\

@@ -66,6 +66,13 @@ ALERT_BYTES = 31
 """Of a TLS alert (RFC 8446, 6; 5246, 7.2) in a record of its own, at most; no call is as short."""
 
 
+def _why_no_tls(error: OSError) -> str:
+    """In OpenSSL's words: `certificate has expired`, `WRONG_VERSION_NUMBER`."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message
+    return (error.reason if isinstance(error, ssl.SSLError) else "") or error.strerror or "the connection ended"
+
+
 class Head:
     """What a response head means, kept for when the same bytes come again."""
 
@@ -239,7 +246,8 @@ class Conn:
         except ssl.SSLWantWriteError:
             engine.epoll.modify(self._fd, select.EPOLLOUT)
             return
-        except OSError:
+        except OSError as error:
+            engine.tls_failed = _why_no_tls(error)
             self.fail("protocol", monotonic_ns())
             return
         now_ns = monotonic_ns()

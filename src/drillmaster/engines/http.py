@@ -119,6 +119,8 @@ class Engine:
         self.failed = 0
         self.stopping = False
         self.tls = _context(spec.ca_file) if spec.tls else None
+        self.tls_failed = ""
+        """Why the last TLS handshake that failed in this stage did."""
         self._records = Records(spec.samples, spec.gaps)
         self.go_on: Callable[[list[Conn]], None] = self._keep
         """Given those whose call is over, has their callers go on."""
@@ -201,7 +203,9 @@ class Engine:
             run_delay_counted=delay.is_counted,
             longest_delay_ms=delay.longest_ns / 1e6,
             delay_p99_ms=delay_p99_ns / 1e6,
+            **({"tls_failed": self.tls_failed} if self.tls_failed else {}),
         )
+        self.tls_failed = ""
 
     def say_trouble(self, trouble: Problem) -> None:
         """Tell why the run is over."""

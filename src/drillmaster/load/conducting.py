@@ -148,6 +148,7 @@ class _Run:
         self._our_port = our_port
         self._team = team
         self._progress = options.progress
+        self._tls_failed = ""
         self._writer = Writer(folder.path / EVENTS, clock, folder.mono0_ns)
         self._tallies = {
             step.label: StepTally(ready.plan.timeout_s, batch=step.kind == "drain") for step in ready.steps
@@ -285,13 +286,13 @@ class _Run:
             return
         (kind,) = tally.failed
         status = tally.first_status
-        remedy = remedy_of(kind, status, websocket=self._plan.target.is_websocket)
+        remedy = remedy_of(kind, status, websocket=self._plan.target.is_websocket, tls_failed=self._tls_failed)
         if remedy is None:
             self._progress.line(f"the cold call failed: {kind}")
             return
         raise Refused(
             f"cold call to {self._ready.url}",
-            found=found_of(kind, status),
+            found=found_of(kind, status, tls_failed=self._tls_failed),
             wanted="an answer: no ladder is run on a plan that cannot work",
             remedy=remedy,
         )
@@ -376,6 +377,7 @@ class _Run:
                         elif step.kind != "warmup":
                             self._progress.line(f"phase {step.label}, {step.calls} call{'s' * (step.calls > 1)}")
                     elif row["event"] == "stage_ended":
+                        self._tls_failed = str(row.get("tls_failed", ""))
                         self._count(drive)
                         if (lost := drive.lost(row["stage"]) or self._too_fast()) is not None:
                             return lost

@@ -24,8 +24,12 @@ _CANNOT_OPEN |= {404: "mend the path of the URL"}
 """Of a WebSocket, whose upgrade has no body, no model and no method to choose."""
 
 
-def remedy_of(kind: str, status: int, *, websocket: bool) -> str | None:
+def remedy_of(kind: str, status: int, *, websocket: bool, tls_failed: str = "") -> str | None:
     """What to mend where a call of that kind of failure and status says that the plan cannot work; None: it says no such thing."""
+    if kind == "protocol" and tls_failed == "WRONG_VERSION_NUMBER":
+        return "write http:// (or ws://), or the port where it speaks TLS"
+    if kind == "protocol" and tls_failed:
+        return "see that it is for this name, in its time, from an authority that is trusted here or is target.ca_file of a plan"
     if kind == "protocol" and status > 0:
         return "have the server mend it: other clients may guess what is meant, and not all guess the same"
     if kind == "protocol":
@@ -37,8 +41,10 @@ def remedy_of(kind: str, status: int, *, websocket: bool) -> str | None:
     return (_CANNOT_OPEN if websocket else _CANNOT_WORK).get(status)
 
 
-def found_of(kind: str, status: int) -> str:
+def found_of(kind: str, status: int, *, tls_failed: str = "") -> str:
     """What such a call found, in words; `status` -1: none came."""
+    if tls_failed:
+        return f"a TLS handshake that failed ({tls_failed})"
     if status <= 0:
         return "no HTTP that could be read"
     return f"status {status}" + (

@@ -162,6 +162,8 @@ class Together:
             "delay_p99_ms": round(max(said["delay_p99_ms"] for said in ended.values()), 3),
             "connections": sum(said["connections"] for said in ended.values()),
         }
+        if failed := next((said["tls_failed"] for said in ended.values() if said.get("tls_failed")), ""):
+            found["tls_failed"] = failed
         return found | ({"engines": self._engines} if self._engines > 1 else {})
 
     def _ended(self, engine: int, said: Said) -> dict[str, Any]:

@@ -28,13 +28,16 @@ FILES = {code.split()[1]: code for code in re.findall(r"^```js\n(.*?)^```", PAGE
 FACTS = {"source": "pinned-map", "protocol": "http", "method": "GET", "code": 503, "attempt": 1, "elapsed_ms": 5}
 ASK = """
 import { createInterface } from "node:readline";
-import { decide } from "./guards.mjs";
+import { decide, succeeded } from "./guards.mjs";
 import { call } from "./worker.mjs";
 for await (const line of createInterface({ input: process.stdin })) {
   const [what, value] = JSON.parse(line);
   const began = performance.now();
   let sent = 0;
-  const said = what === "call" ? await call(async (n) => (sent += 1, value[n - 1])) : await decide(what, value);
+  const said =
+    what === "call" ? await call(async (n) => (sent += 1, value[n - 1]))
+    : what === "succeeded" ? { told: await succeeded("retry", value) }
+    : await decide(what, value);
   console.log(JSON.stringify({ ...said, sent, took_ms: performance.now() - began }));
 }
 """
@@ -113,6 +116,20 @@ def test_a_server_that_is_stopped_or_killed_denies_and_the_worker_sends_nothing_
         assert denied(node.ask("retry", FACTS))
         said = node.ask("call", [503, 200])
         assert (said["reason"], said["sent"]) == ("guard-unavailable", 1)
+
+
+@node_runs
+def test_a_good_call_that_is_told_again_gives_back_once(tmp_path: Path) -> None:
+    write_guards(tmp_path / "guards.json", {**RETRY, "budget_tokens": 1, "refund": 0.5})
+    with served(tmp_path) as server, worker(tmp_path, server.address) as node:
+        assert [node.ask("retry", FACTS)["allowed"] for _ in range(2)] == [True, False]
+        assert [node.ask("succeeded", {"id": "job-7"})["told"] for _ in range(3)] == [True] * 3
+        assert node.ask("retry", FACTS)["reason"] == "retry-budget"  # half a token
+        assert node.ask("succeeded", {})["told"] is True
+        assert node.ask("retry", FACTS)["allowed"] is True
+        assert node.ask("succeeded", {"id": "a.b"})["told"] is False
+    with worker(tmp_path, server.address) as node:  # nobody is there
+        assert node.ask("succeeded", {})["told"] is False
 
 
 @node_runs

@@ -104,6 +104,19 @@ def test_a_good_call_gives_back(tmp_path: Path) -> None:
     assert said(found, "POST", "/v1/retry/succeeded")[0] == 503
 
 
+def test_a_good_call_that_is_told_twice_by_its_id_gives_back_once(tmp_path: Path) -> None:
+    found = Answers(opened(write(tmp_path / "g.json", {**RETRY, "budget_tokens": 1, "refund": 0.5}), Kept()))
+    facts = {"source": "pinned-map", "protocol": "http", "method": "GET", "code": 503, "attempt": 1, "elapsed_ms": 5}
+    assert [said(found, "POST", "/v1/retry", facts)[0] for _ in range(2)] == [200, 403]
+    for _ in range(3):
+        assert said(found, "POST", "/v1/retry/succeeded", b"", "id=b6c1-9")[0] == 204
+    assert said(found, "POST", "/v1/retry", facts)[0] == 403  # half a token
+    for query in ("id=", "id=a.b", "id=a%20b", f"id={'x' * 41}", "id=a&id=b"):
+        assert said(found, "POST", "/v1/retry/succeeded", b"", query)[0] == 400
+    assert said(found, "POST", "/v1/retry/succeeded", b"", f"calls=1&id={'x' * 40}")[0] == 204
+    assert said(found, "POST", "/v1/retry", facts)[0] == 200
+
+
 def test_a_session_is_counted_apart_and_can_be_ended(tmp_path: Path) -> None:
     found = answers(tmp_path)
     call = {

@@ -146,6 +146,10 @@ def test_what_a_good_call_earns_is_given_back_to_the_shared_budget(tmp_path: Pat
     assert not guards.succeeded("quota")  # it has no such budget
     assert not guards.succeeded("nope")
     assert not guards.succeeded("retry", calls=0)
+    assert not guards.succeeded("retry", mark="a b")
+    assert guards.decide("retry", FAILED).reason == "retry-budget"
+    assert guards.succeeded("retry", mark="one") and asyncio.run(guards.succeeded_async("retry", mark="one"))
+    assert guards.decide("retry", FAILED).reason == "retry-budget"  # the same half of a token, told twice
 
 
 def test_a_file_that_cannot_be_used_leaves_the_last_good_one_in_force(tmp_path: Path) -> None:

@@ -223,6 +223,21 @@ def test_a_call_that_is_ended_while_it_is_out_keeps_its_key_in_flight(in_a_loop:
     assert second.sent == 0 and 0 < refused.value.decision.wait_ms <= 60_000
 
 
+def test_a_call_that_is_ended_while_it_waits_keeps_its_key_for_the_wait_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = OneProcess()
+    retries, first, second = Retries(KEPT, store), Played(told(503, retry_after="5")), Played(told(200))
+
+    def ended(wait_ms: int) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(retries, "sleep", ended)
+    with pytest.raises(KeyboardInterrupt):
+        carry(retries, first, "POST", "k", replayable=True)
+    with pytest.raises(Refused, match="call-in-flight") as refused:
+        carry(Retries(KEPT, store), second, "POST", "k", replayable=True)
+    assert (first.dropped > 0, second.sent) == (True, 0) and 60_000 < refused.value.decision.wait_ms <= 65_000
+
+
 def test_a_kept_key_is_told_as_it_begins_waits_and_is_let_go() -> None:
     steps = played(Retries(KEPT, None), [told(503, retry_after="1"), told(404)])
     assert words(steps) == ["begin", "send", "retry_budget", "wait", "wait 1010", "begin", "send", "leave"]

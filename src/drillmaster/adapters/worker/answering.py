@@ -33,6 +33,7 @@ from drillmaster.intake.guards_files import read_facts
 __all__ = ["Answers", "serve"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}", re.ASCII)
+_WORDS = {"route": _NAME, "session": _NAME, "calls": _NAME, "id": re.compile(r"[0-9A-Za-z_-]{1,40}", re.ASCII)}
 _ENTRY = re.compile(r"/v1/([a-z][a-z0-9-]{0,63})(/succeeded)?")
 _OTHER_FILES = 128
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
@@ -67,9 +68,8 @@ class Answers:
         words = _words(asked.query)
         kind = self._guarding.kind(name)
         if words is None:
-            return self.refuse(
-                400, "behind the question mark only route=NAME, session=NAME and calls=NUMBER, each once"
-            )
+            why = "behind the question mark only route=NAME, session=NAME, calls=NUMBER and id=NAME, each once"
+            return self.refuse(400, why)
         if kind is None:
             return self._no(404, _denial("unlisted-guard"), why="the guards file has no guard of that name: GET /v1")
         route, session = words.get("route", ""), words.get("session", "")
@@ -82,7 +82,7 @@ class Answers:
             calls = words.get("calls", "1")
             if asked.body or not calls.isdigit() or not 1 <= int(calls) <= 1_000_000 or not self._guarding.earns(name):
                 return self.refuse(400, "this guard has no budget that good calls give back to, or there is a body")
-            return self._repaid(name, int(calls))
+            return self._repaid(name, int(calls), words.get("id", ""))
         try:
             facts = read_facts(asked.body, kind, place="facts")
         except Problem as problem:
@@ -95,8 +95,8 @@ class Answers:
     async def _later(self, name: str, facts: Any, route: str, session: str) -> Reply:
         return _decided(await self._guarding.decide_async(name, facts, route=route, session=session))
 
-    async def _repaid(self, name: str, calls: int) -> Reply:
-        if await self._guarding.succeeded_async(name, calls=calls):
+    async def _repaid(self, name: str, calls: int, mark: str) -> Reply:
+        if await self._guarding.succeeded_async(name, calls=calls, mark=mark):
             return Reply(204, b"")
         return self._no(503, _denial("store-unavailable"))
 
@@ -224,11 +224,11 @@ def _denial(reason: str) -> dict[str, Any]:
 
 
 def _words(query: str) -> dict[str, str] | None:
-    """Read `route=NAME&session=NAME&calls=NUMBER`; None for anything else."""
+    """Read `route=NAME&session=NAME&calls=NUMBER&id=NAME`; None for anything else."""
     words: dict[str, str] = {}
     for part in query.split("&") if query else ():
         name, _, value = part.partition("=")
-        if name not in ("route", "session", "calls") or name in words or _NAME.fullmatch(value) is None:
+        if name not in _WORDS or name in words or _WORDS[name].fullmatch(value) is None:
             return None
         words[name] = value
     return words

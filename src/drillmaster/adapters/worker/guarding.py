@@ -10,6 +10,7 @@
 """
 
 import os
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ REASONS = {
 MOST_SESSIONS = 10_000
 _MOST_CALLS = 1_000_000
 _UNLISTED = "unlisted"
+_MARK = re.compile(r"[0-9A-Za-z_-]{1,40}", re.ASCII)
 
 
 class Guarding:
@@ -110,9 +112,13 @@ class Guarding:
             decision = _denied("store-unavailable") if store is None else await stores.decide_async(guard, facts, store)
         return self._recorded(name, kind, facts, decision, route)
 
-    def succeeded(self, name: str, *, calls: int = 1) -> bool:
-        """Give a shared budget back what so many good calls earn; False: there is none, or the store gave no answer."""
-        ask = self._repays(name, calls)
+    def succeeded(self, name: str, *, calls: int = 1, mark: str = "") -> bool:
+        """Give a shared budget back what so many good calls earn; False: there is none, or the store gave no answer.
+
+        `mark` names this giving, so that one that is told again changes nothing: at most 40 letters, digits, `_` and `-`, which no
+        other giving of any worker has. The last 32 are known. "": it is told once.
+        """
+        ask = self._repays(name, calls, mark)
         if ask is None or self._store is None:
             return False
         try:
@@ -121,9 +127,9 @@ class Guarding:
             return False
         return True
 
-    async def succeeded_async(self, name: str, *, calls: int = 1) -> bool:
+    async def succeeded_async(self, name: str, *, calls: int = 1, mark: str = "") -> bool:
         """Do as `succeeded` does, in an event loop."""
-        ask = self._repays(name, calls)
+        ask = self._repays(name, calls, mark)
         if ask is None or self._async_store is None:
             return False
         try:
@@ -188,12 +194,14 @@ class Guarding:
             self._keep(key, state)
         return kind, guard, decision
 
-    def _repays(self, name: str, calls: int) -> Ask | None:
+    def _repays(self, name: str, calls: int, mark: str) -> Ask | None:
         guard = self._guards.entries.get(name)
         if guard is None or not self.earns(name) or not 1 <= calls <= _MOST_CALLS:
             return None
+        if mark and _MARK.fullmatch(mark) is None:
+            return None
         # A name that no other giving has: one that is carried out twice counts once.
-        ask: Ask | None = guard.repays(calls, os.urandom(16).hex())
+        ask: Ask | None = guard.repays(calls, mark or os.urandom(16).hex())
         return ask
 
     def _keep(self, key: tuple[str, str], state: Any) -> None:

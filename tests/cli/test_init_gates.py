@@ -148,3 +148,17 @@ def test_the_workflow_installs_what_its_gates_read_with_and_lays_the_workspace_o
         assert {re.split("[<>=]", one)[0] for one in extras[extra]} <= set(install.split())
     beside = runs.index('git worktree add --detach ../change "$HEAD"')
     assert runs[beside + 1].startswith(".venv/bin/drillmaster gate workspace ../change/agent --base")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("cutover", "It is a gate: drillmaster init gates --gate cutover"),
+        ("lease", "It is a guard: drillmaster init guards --guard lease"),
+        ("quota", "drillmaster init gates --gate quota or drillmaster init guards --guard quota"),
+        ("nosuch", "No such command 'nosuch'"),
+    ],
+)
+def test_a_gate_or_a_guard_in_place_of_a_verb_is_told_its_line(name: str, said: str) -> None:
+    result = typed(name)
+    assert result.exit_code == 2 and said in result.stderr

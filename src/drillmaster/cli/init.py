@@ -32,7 +32,27 @@ _INTERVIEW_QUESTIONS: Questions = (
 )
 
 
-@click.group("init", cls=Verb, invoke_without_command=True)
+class _Init(Verb):
+    """The verbs of `init`; whoever names a gate or a guard in their place is told the line that writes its files."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in self.commands:
+            from drillmaster import gates as of_gates
+            from drillmaster import guards as of_guards
+
+            kinds = [
+                kind for kind, names in (("gate", of_gates.names()), ("guard", of_guards.names())) if name in names
+            ]
+            if kinds:
+                lines = " or ".join(f"drillmaster init {kind}s --{kind} {name}" for kind in kinds)
+                raise click.UsageError(f"No such command {name!r}. It is a {' and a '.join(kinds)}: {lines}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group("init", cls=_Init, invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> None:
     """Write the files that a drill of your own service, or the gates of your repository, begin with.

@@ -76,6 +76,9 @@ def readable(told: Sorted) -> Check:
     """Whether every test that changed could be read in its language."""
     result = _compared(told)
     others = f"; {len(result.not_compared)} in languages that are told by name alone" if result.not_compared else ""
+    if result.not_followed:
+        shown = ", ".join(result.not_followed[:_SHOWN])
+        others += f"; {len(result.not_followed)} new decorators of other files, for a person to follow: {shown}"
     return Check(
         id="readable",
         role="judgement",

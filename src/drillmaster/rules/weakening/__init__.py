@@ -15,7 +15,7 @@ Python is read by `ast`, JavaScript and TypeScript by tree-sitter, an extra of t
 their names alone (`rules.test_names`), and their changes are listed as not compared.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -48,6 +48,8 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     """How many tests of both versions were looked at."""
     not_compared: tuple[str, ...] = ()
     """Tests in languages that are told by name alone."""
+    not_followed: tuple[str, ...] = ()
+    """Decorators of other files that a test has now and had not before."""
 
 
 def is_compared(path: str) -> bool:
@@ -86,7 +88,17 @@ def compared(versions: Iterable[Version], *, progress: Callable[[int], None] | N
         unread=tuple(unread),
         tests=sum(len(suite.tests) for pair in pairs for suite in (pair.before, pair.after) if suite is not None),
         not_compared=tuple(others),
+        not_followed=tuple(_not_followed(pairs)),
     )
+
+
+def _not_followed(pairs: Iterable[Pair]) -> Iterator[str]:
+    for pair in pairs:
+        before = {} if pair.before is None else pair.before.named()
+        for test in () if pair.after is None else pair.after.tests:
+            if test.name in before:
+                new = sorted({*test.decorated} - {*before[test.name].decorated})
+                yield from (f"{pair.path}:{test.line} {test.name} {one}" for one in new)
 
 
 def _read(path: str, before: bytes | None, after: bytes | None) -> tuple[Suite | None, Suite | None]:

@@ -13,6 +13,10 @@ from drillmaster.rules.weakening._pywalk import Function, silent_try, skips
 
 __all__ = ["around", "autouse", "skipped_by"]
 
+_SETUPS = frozenset({
+    "setup", "setUp", "setup_module", "setup_function", "setup_class", "setup_method", "setUpModule", "setUpClass", "asyncSetUp",
+})  # fmt: skip  # words
+
 
 def around(tree: ast.Module, tests: Iterable[Function], imports: Mapping[str, str]) -> Iterator[str]:
     """Give each such thing as text, the same for the same."""
@@ -77,9 +81,13 @@ def _names_a_test(node: ast.AST, names: set[str]) -> bool:
     return any(isinstance(one, ast.Constant) and one.value in names for one in every(node))
 
 
-def autouse(tree: ast.Module) -> dict[str, Function]:
-    """Give the functions that are run before every test of a file, unasked."""
-    return {one.name: one for one in tree.body if isinstance(one, Function) and any(map(_autouse, one.decorator_list))}
+def autouse(body: Iterable[ast.stmt]) -> dict[str, Function]:
+    """Give the functions of a file, or of a class, that are run before its tests, unasked."""
+    return {
+        one.name: one
+        for one in body
+        if isinstance(one, Function) and (one.name in _SETUPS or any(map(_autouse, one.decorator_list)))
+    }
 
 
 def skipped_by(fixture: Function) -> Iterator[str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from drillmaster.rules.weakening import _pyassert as pyassert
+from drillmaster.rules.weakening._pyalias import given_marks, is_mark, marks_imported, plain
 from drillmaster.rules.weakening._pyaround import around, autouse, skipped_by
 from drillmaster.rules.weakening._pytree import dotted, every, last_name
 from drillmaster.rules.weakening._pywalk import Function, Place, Walk, skips
@@ -17,10 +18,6 @@ from drillmaster.rules.weakening._shapes import Assertion, Suite, Test, Unparsed
 __all__ = ["read"]
 
 MAX_BYTES = 4 << 20
-_MARKS = frozenset({
-    "skip", "skipif", "skipIf", "skipUnless", "xfail", "expectedFailure", "flaky", "rerun", "reruns", "retry", "nottest", "todo",
-    "disabled", "deselect", "ignore",
-})  # fmt: skip  # words
 _HOOKS = frozenset({
     "collect_ignore", "collect_ignore_glob", "pytest_ignore_collect", "pytest_collection_modifyitems",
     "pytest_collect_file",
@@ -65,7 +62,7 @@ def _opened(data: bytes) -> "Module":
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(data)
-        return Module(tree, data)
+        return Module(plain(tree), data)
     except SyntaxError as error:
         where = f" in line {error.lineno}" if error.lineno else ""
         raise Unparsed(f"no Python of this version{where}", "python -m py_compile FILE says what is wrong") from None
@@ -125,7 +122,7 @@ class Module:
 
         self.imports = dict(self._imported())
         self._gather(self.tree.body, "", None, (), ())
-        self.fixtures = autouse(tree)
+        self.fixtures = autouse(tree.body)
         self.marks += [said for one in self.fixtures.values() for said in skipped_by(one)]
         self.settings += around(tree, [one.function for one in self.found.values()], self.imports)
         for node in every(self.tree):
@@ -170,9 +167,10 @@ class Module:
         """Give the source of what tests may use, by name; of what has none, by a name that is none."""
         found: dict[str, str] = {}
         for number, node in enumerate(self.tree.body):
-            if isinstance(node, ast.Import | ast.ImportFrom) or (
-                isinstance(node, Function) and _is_test_name(node.name)
-            ):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                found.update(marks_imported(node))
+                continue
+            if isinstance(node, Function) and _is_test_name(node.name):
                 continue
             if isinstance(node, ast.ClassDef) and _is_test_class(node):
                 kept = [one for one in node.body if not (isinstance(one, Function) and _is_test_name(one.name))]
@@ -208,7 +206,7 @@ class Module:
                 if not prefix:
                     self.constants[target] = node.value
                 if target == "pytestmark":
-                    own += [text for one in _elements(node.value) if (text := self._mark(one))]
+                    own += self._marks_in(node.value)
                 elif target == "__test__" and isinstance(node.value, ast.Constant) and not node.value.value:
                     own.append("__test__ = False")
                 if target in _HOOKS:
@@ -216,6 +214,16 @@ class Module:
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
                 if not prefix:
                     self.constants[node.target.id] = node.value
+                if node.target.id == "pytestmark":
+                    own += self._marks_in(node.value)
+            elif isinstance(node, ast.AugAssign) and dotted(node.target) == "pytestmark":
+                own += self._marks_in(node.value)
+            elif isinstance(node, ast.ImportFrom):
+                own += [
+                    f"pytestmark comes from {node.module or '.'}"
+                    for one in node.names
+                    if (one.asname or one.name) == "pytestmark"
+                ]
             elif isinstance(node, Function) and not prefix:
                 if node.name in _HOOKS:
                     self.settings.append(ast.unparse(node))
@@ -223,6 +231,9 @@ class Module:
                     self.helpers[node.name] = node
             elif isinstance(node, ast.Expr | ast.Raise) and skips(node):
                 own.append(ast.unparse(node))
+            elif isinstance(node, ast.Expr) and isinstance(call := node.value, ast.Call):
+                added = call.args if dotted(call.func).startswith("pytestmark.") else []
+                own += [text for one in added for text in self._marks_in(one)]
         if not prefix and not owner and not marks:
             self.marks, own = own, []
         for node in body:
@@ -234,6 +245,7 @@ class Module:
                 if any(isinstance(one, Function) and one.name == "__init__" for one in node.body) and not node.bases:
                     own = [*own, f"class {node.name} has an __init__, and is not collected"]
                 inner = (*own, *(text for one in node.decorator_list if (text := self._mark(one))))
+                inner += tuple(said for one in autouse(node.body).values() for said in skipped_by(one))
                 self._hide(f"{prefix}{node.name}::")
                 self._gather(node.body, f"{prefix}{node.name}::", node, inner, (*decorators, *node.decorator_list))
             elif isinstance(node, ast.If):
@@ -260,9 +272,30 @@ class Module:
         """Give a decorator that keeps a test out, as text, an alias of the file by what it stands for; empty: it is none."""
         if isinstance(node, ast.Name) and node.id in self.constants:
             node = self.constants[node.id]
+        if isinstance(node, ast.IfExp):
+            return ast.unparse(node) if self._mark(node.body) or self._mark(node.orelse) else ""
+        if isinstance(node, ast.Lambda):
+            return self._mark(node.body)
         called = node.func if isinstance(node, ast.Call) else node
-        words = set(re.split(r"[._]", dotted(called)))
-        return ast.unparse(node) if words & _MARKS else ""
+        if isinstance(called, ast.Call):  # `@mark("why")(f)`, or what a function of one's own gives back
+            return self._mark(called)
+        if isinstance(called, ast.Name) and called.id in self.helpers:
+            return "; ".join(f"@{called.id} gives {one}" for one in given_marks(self.helpers[called.id]))
+        if isinstance(called, ast.Name) and isinstance(self.constants.get(called.id), ast.Lambda):
+            return self._mark(self.constants[called.id])
+        return ast.unparse(node) if is_mark(dotted(called)) else ""
+
+    def _marks_in(self, node: ast.expr, depth: int = 0) -> list[str]:
+        """Give the marks of a list of them, however it is put together."""
+        if isinstance(node, ast.Name) and node.id in self.constants and depth < 8:
+            return self._marks_in(self.constants[node.id], depth + 1)
+        if isinstance(node, ast.List | ast.Tuple | ast.Set):
+            return [text for one in node.elts for text in self._marks_in(one, depth)]
+        if isinstance(node, ast.Starred):
+            return self._marks_in(node.value, depth)
+        if isinstance(node, ast.BinOp):
+            return [*self._marks_in(node.left, depth), *self._marks_in(node.right, depth)]
+        return [text] if (text := self._mark(node)) else []
 
     def _imported(self) -> Iterator[tuple[str, str]]:
         """Give the names that come from other modules than the language's own, with the module."""
@@ -310,6 +343,7 @@ class Module:
             line=function.lineno,
             body=ast.unparse(ast.Module(body=function.body, type_ignores=[])),
             asserts=tuple(walk.asserts),
+            decorated=tuple(self._foreign((*decorators, *function.decorator_list))),
             marks=(
                 *marks,
                 *(["a generator, which is not run"] if _yields(function) else []),
@@ -323,6 +357,13 @@ class Module:
             limit_s=min(timeouts, default=None),
             examples=examples,
         )
+
+    def _foreign(self, decorators: Iterable[ast.expr]) -> Iterator[str]:
+        for one in decorators:
+            called = dotted(one.func if isinstance(one, ast.Call) else one)
+            module = self.imports.get(called.partition(".")[0])
+            if module is not None and not self._mark(one):
+                yield f"@{called} of {module}"
 
     def _rows(self, decorators: Iterable[ast.expr]) -> tuple[list[list[str] | None], float | None, list[float]]:
         rows: list[list[str] | None] = []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from drillmaster.rules.weakening import _scriptassert as scriptassert
+from drillmaster.rules.weakening._scriptalias import Alias, aliases, resolved
 from drillmaster.rules.weakening._shapes import Assertion, Suite, Test, Unparsed
 
 if TYPE_CHECKING:
@@ -151,6 +152,7 @@ class _File:
         self._found: dict[str, Callable[[], Test]] = {}
         self._ranges: list[tuple[int, int]] = []
         self.names = scriptassert.Names(root)
+        self._aliases = aliases(root, _SUITES | _TESTS)
         self.settings: list[str] = []
         self.tests: dict[str, Test] = {}
         self.reaches = False
@@ -219,7 +221,7 @@ class _File:
         self, node: "Node", path: tuple[str, ...], marks: tuple[str, ...], rows: list[list[str] | None]
     ) -> None:
         for child in node.named_children:
-            if child.type == "call_expression" and (called := _called(child)) is not None:
+            if child.type == "call_expression" and (called := _called(child, self._aliases)) is not None:
                 self._runner(child, called, path, marks, rows)
             elif child.type == "if_statement":
                 condition = child.child_by_field_name("condition")
@@ -330,7 +332,7 @@ class _File:
         )
 
 
-def _called(call: "Node") -> _Called | None:
+def _called(call: "Node", known: dict[str, Alias]) -> _Called | None:
     """Say which function of a runner a call is of; None: of none."""
     function, table = call.child_by_field_name("function"), None
     if function is not None and function.type == "call_expression":  # `it.each(table)(...)`
@@ -344,6 +346,8 @@ def _called(call: "Node") -> _Called | None:
         if function is None or not scriptassert.text(function).endswith((".each", ".for", ".skipIf", ".runIf")):
             return None
         table = table if scriptassert.text(function).endswith((".each", ".for")) else None
+    if (alias := resolved(function, known, _SUITES | _TESTS)) is not None:
+        return _Called(alias[0], alias[1], table)
     words: list[str] = []
     while function is not None and function.type == "member_expression":
         words.append(scriptassert.text(function.child_by_field_name("property")))
@@ -353,8 +357,7 @@ def _called(call: "Node") -> _Called | None:
     base = scriptassert.text(function) if function is not None and function.type == "identifier" else ""
     if base in ("Deno", "QUnit") and words:
         base = f"{base}.{words.pop()}"
-    known = base in _SUITES or base in _TESTS
-    return _Called(base, tuple(words), table) if known else None
+    return _Called(base, tuple(words), table) if base in _SUITES | _TESTS else None
 
 
 def _leaves(node: "Node | None", kinds: tuple[str, ...]) -> bool:

@@ -52,6 +52,8 @@ class Test(msgspec.Struct, frozen=True, kw_only=True):
     asserts: tuple[Assertion, ...] = ()
     marks: tuple[str, ...] = ()
     """What keeps it from running, or its failure from counting, as it is written."""
+    decorated: tuple[str, ...] = ()
+    """Decorators that come from another file, with the module: what they do to the test is not looked at."""
     rows: tuple[str, ...] | None = ()
     """What it is run with, a text a row; empty: once; None: that cannot be counted."""
     timeouts: tuple[float, ...] = ()

@@ -80,6 +80,34 @@ class Friday:
         for one in ("flags.yaml", "missions.yaml"):
             (folder / one).write_text((KIT / one).read_text())
 
+    @contextlib.contextmanager
+    def staging(self, **environ: str) -> Iterator[None]:
+        """The agent as a staging stack has it: it runs before the drill, and knows nothing of this run."""
+        text, agent = self.plan.read_text(), self.folder / "agent"
+        (agent / "transcripts").mkdir(parents=True)
+        worker = text[text.index("worker:\n") : text.index("missions:\n")]
+        where = "timeline: agent/drill.jsonl\ntranscripts: agent/transcripts\n"
+        self.plan.write_text(text.replace(worker, where))
+        told = {
+            "CHAOS_URL": f"http://127.0.0.1:{self.flags}",
+            "DRILL_LOG": str(agent / "drill.jsonl"),
+            "DRILL_TRANSCRIPTS": str(agent / "transcripts"),
+            "ALERT_URL": f"http://127.0.0.1:{self.alerts}/alerts",
+            "ALERT_TOKEN": SECRET,
+        }
+        words = ["standin", "concierge", "--port", str(self.agent), "--model-ms", "200", "--die-with-parent"]
+        argv = [sys.executable, "-P", "-m", "drillmaster", *words]
+        process = subprocess.Popen(
+            argv, env=self.env | told | environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            yield
+        finally:
+            process.terminate()
+            process.communicate(timeout=20)
+
     def start(self, *options: str) -> "subprocess.Popen[str]":
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "drillmaster", "run", "friday", "friday-plan.yaml", *options],

@@ -139,6 +139,16 @@ def test_the_phases_are_compressed_and_limits_stay(lab: Any) -> None:
     assert manifest["plan"]["missions"]["time_limit_s"] == 5
 
 
+@pytest.mark.parametrize("environ", [{}, {"DRILL_RUN": "20261127T160000Z-0001"}], ids=["untold", "last week's"])
+def test_an_agent_that_ran_before_the_drill_leaves_transcripts_of_this_run(lab: Any, environ: dict[str, str]) -> None:
+    friday = lab()
+    with friday.staging(**environ):
+        _, out, err = friday.run("--rehearsal")
+    verdict = json.loads((friday.path / "verdict.json").read_text())
+    (replay,) = [check for check in verdict["checks"] if check["id"] == "row.replay"]
+    assert (replay["status"], replay["observed"]["value"]) == ("pass", 1.0), out + err
+
+
 def test_a_second_drill_of_one_target_is_refused_while_the_first_goes_on(lab: Any) -> None:
     friday = lab()
     first = friday.start("--yes")

@@ -37,7 +37,7 @@ _GOODBYE = (1000).to_bytes(2, "big")
 _NOT_OURS = frozenset(
     {
         "host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer", "expect",
-        "accept-encoding", "traceparent", "tracestate", "x-drill-mission", "x-drill-request", "sec-websocket-key",
+        "accept-encoding", "traceparent", "tracestate", "x-drill-mission", "x-drill-run", "x-drill-request", "sec-websocket-key",
         "sec-websocket-version", "sec-websocket-extensions", "proxy-connection",
     }
 )  # fmt: skip  # words

@@ -156,7 +156,7 @@ class MissionPlans:
         """`environ`: where `${NAME}` in headers is taken from; None leaves them, for records and replays. Raises Problem."""
         self._seed = _RUN_SEED.format(seed=seed, load=nth_load)
         self._first = nth_load * MISSIONS_PER_LOAD
-        self._run = run
+        self.run = run
         self._missions = missions
         self._deal = Deal(missions, self._seed)
         self._plans = tuple(
@@ -177,7 +177,7 @@ class MissionPlans:
         trace = f"{draw(self._seed, number, 'trace') | 1:032x}"
         if trace.startswith(PROBE_TRACE):
             trace = "1" + trace[1:]
-        return Drawn(mission_id(self._first + number, self._run), number, plan, values, trace)
+        return Drawn(mission_id(self._first + number, self.run), number, plan, values, trace)
 
     def think_ns(self, drawn: Drawn, nth: int) -> int:
         return draw_think_ns(drawn.plan.steps[nth].step, self._seed, drawn.number, nth)

@@ -106,6 +106,7 @@ class Foreign:
             "out": str(self._raw),
             "first": self._nth * MISSIONS_PER_LOAD,
             "run": self._book.run[-4:],
+            "drill_run": self._book.run,
             "addresses": [str(where[0]) for _, where in self._watch.line.addresses],
         }
         if isinstance(load, LocustLoad):

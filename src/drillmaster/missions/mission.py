@@ -211,9 +211,10 @@ class Mission:
         self._keeper.ended(self, result, unreached=unreached and not self._heard)
 
     def trace_fields(self) -> str:
-        """The header fields that tell the agent, and whoever stands between, which mission and step this is."""
+        """The header fields that tell the agent, and whoever stands between, which mission and step of which run this is."""
         span = self._keeper.plans.span(self.drawn, self._nth)
-        return f"X-Drill-Mission: {self.id}\r\ntraceparent: 00-{self.drawn.trace}-{span}-01\r\n"
+        run = self._keeper.plans.run
+        return f"X-Drill-Mission: {self.id}\r\nX-Drill-Run: {run}\r\ntraceparent: 00-{self.drawn.trace}-{span}-01\r\n"
 
 
 class HttpMission(Mission):

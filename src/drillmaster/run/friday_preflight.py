@@ -8,6 +8,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import secrets
 import shlex
@@ -103,8 +104,8 @@ async def execute_friday(checkup: Checkup, flags: Answers, listener: Answers, cr
         with on_record(crew, "worker_starts"):
             await crew.start_worker(plan.worker.cmd)
     else:
-        crew.say("the agent is yours to start; it has to be told:")
-        crew.say(f"  export CHAOS_URL={checkup.flags_url} DRILL_RUN={folder.run}")
+        crew.say("the agent is yours to start; its environment has to say:")
+        crew.say(f"  export CHAOS_URL={checkup.flags_url}")
         if plan.timeline is None:
             crew.say(f"  export DRILL_LOG={folder.timeline}")
         if plan.transcripts is None:
@@ -240,6 +241,7 @@ async def _ask(
         "Content-Length": str(len(content)),
         "Content-Type": "application/json",
         "X-Drill-Mission": mission,
+        "X-Drill-Run": checkup.folder.run,
         "traceparent": f"00-{trace}-{secrets.token_hex(8)}-01",
         **headers,
     }
@@ -299,15 +301,25 @@ async def _held(flags: Answers, clock: Clock) -> Line:
 
 
 async def _written(checkup: Checkup, mission: str, clock: Clock) -> Line:
-    """Look for the probe's transcript."""
+    """Look for the probe's transcript, and see that it says whose it is."""
     if not checkup.wants_transcripts:
         return Line(check="transcript_written", status="pass", why="no row asks for transcripts")
-    wanted = f'"{mission}"'.encode()
+    run = checkup.folder.run
     give_up_ns = clock.mono_ns() + round(SEEN_S * 1e9)
     while True:
-        if await asyncio.to_thread(_is_in, checkup.transcripts, wanted):
+        said = await asyncio.to_thread(_runs_of, checkup.transcripts, mission)
+        if run in said:
             return Line(check="transcript_written", status="pass", why=f"{mission} in {checkup.transcripts}")
         if clock.mono_ns() >= give_up_ns:
+            if said:
+                name = one_line(min(said))[:60] or "none"
+                raise Refused(
+                    "transcript_written",
+                    found=f"{mission} in {checkup.transcripts} as of another run: {name}",
+                    wanted=f"the run that each line is of: {run}",
+                    remedy="have the agent take `run` from the request's X-Drill-Run, as it takes the mission; "
+                    "DRILL_RUN of another drill is no longer right",
+                )
             raise Refused(
                 "transcript_written",
                 found=f"no line of {mission} in {checkup.transcripts}",
@@ -317,9 +329,17 @@ async def _written(checkup: Checkup, mission: str, clock: Clock) -> Line:
         await asyncio.sleep(0.1)
 
 
-def _is_in(folder: Path, wanted: bytes) -> bool:
+def _runs_of(folder: Path, mission: str) -> set[str]:
+    """Which runs the lines of a mission say they are of, by files' last bytes: old transcripts may lie before them."""
+    found: set[str] = set()
+    wanted = mission.encode()
     for path in folder.glob("*.ndjson"):
         with contextlib.suppress(OSError), path.open("rb") as file:
-            if wanted in file.read(_MOST_BYTES):
-                return True
-    return False
+            file.seek(max(0, path.stat().st_size - _MOST_BYTES))
+            for line in file:
+                if wanted in line:
+                    with contextlib.suppress(ValueError, RecursionError):
+                        said = json.loads(line)
+                        if isinstance(said, dict) and said.get("mission") == mission:
+                            found.add(str(said.get("run", "")))
+    return found

@@ -109,15 +109,15 @@ async def _serve(agent: Concierge, sock: socket.socket) -> None:
 
 async def _client(agent: Concierge, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """One connection, kept alive."""
-    heads = http1.HeadReader(keep=frozenset({b"x-drill-mission", b"sec-websocket-key", b"traceparent"}))
+    heads = http1.HeadReader(keep=frozenset({b"x-drill-mission", b"x-drill-run", b"sec-websocket-key", b"traceparent"}))
     try:
         while True:
             async with asyncio.timeout(_IDLE_S):
                 data = await reader.readuntil(b"\r\n\r\n")
             head = heads.request(data)
-            mission = head.named.get(b"x-drill-mission", b"").decode("latin-1")
+            fields = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.named.items()}
             if head.upgrade is not None and head.path == _SOCKET_PATH:
-                await _socket(agent, reader, writer, mission, head.named.get(b"sec-websocket-key", b""))
+                await _socket(agent, reader, writer, fields, head.named.get(b"sec-websocket-key", b""))
                 return
             length = head.length or 0
             if head.chunked or length > _BODY_BYTES:
@@ -125,7 +125,7 @@ async def _client(agent: Concierge, reader: asyncio.StreamReader, writer: asynci
                 return
             async with asyncio.timeout(_IDLE_S):
                 body = await reader.readexactly(length)
-            status, reply = await _mission(agent, head.method, head.path, body, mission)
+            status, reply = await _mission(agent, head.method, head.path, body, fields)
             _reply(writer, status, reply, keep=head.keep_alive)
             await writer.drain()
             if not head.keep_alive:
@@ -136,12 +136,15 @@ async def _client(agent: Concierge, reader: asyncio.StreamReader, writer: asynci
         writer.close()
 
 
-async def _mission(agent: Concierge, method: str, path: str, body: bytes, mission: str) -> tuple[int, dict[str, Any]]:
+async def _mission(
+    agent: Concierge, method: str, path: str, body: bytes, fields: dict[str, str]
+) -> tuple[int, dict[str, Any]]:
     if path == "/healthz":
         return 200, {"ok": True}
     if path != _PATH or method != "POST":
         return 404, {"error": f"only POST {_PATH} is here, and its twin at {_SOCKET_PATH}"}
-    with transcript.mission(mission if agent.records() else "") as said:
+    mission = transcript.mission_of(fields)
+    with transcript.mission(fields if agent.records() else None) as said:
         if mission:
             mark("mission_taken", mission=mission)
         said.user(body, method=method, url=path)
@@ -168,14 +171,15 @@ def _reply(writer: asyncio.StreamWriter, status: int, value: dict[str, Any], *, 
 
 
 async def _socket(
-    agent: Concierge, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, mission: str, key: bytes
+    agent: Concierge, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, of: dict[str, str], key: bytes
 ) -> None:
     """A user's messages, each answered by one; a stranger's frames that are more than that end the connection."""
     accept = ws.accept_of(key).decode("ascii")
     fields = [("upgrade", "websocket"), ("connection", "Upgrade"), ("sec-websocket-accept", accept)]
     writer.write(http1.answer_head(101, fields))
     await writer.drain()
-    with transcript.mission(mission if agent.records() else "", entry="websocket") as said:
+    mission = transcript.mission_of(of)
+    with transcript.mission(of if agent.records() else None, entry="websocket") as said:
         if mission:
             mark("mission_taken", mission=mission)
         while True:

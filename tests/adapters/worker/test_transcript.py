@@ -94,6 +94,23 @@ def test_a_request_that_is_no_mission_leaves_nothing(folder: Path, headers: Any)
     assert not folder.exists()
 
 
+@pytest.mark.parametrize(
+    ("more", "run"),
+    [
+        ({"X-Drill-Run": "r2"}, "r2"),  # a worker that was there before the drill has last week's environment, or none
+        ({"x-drill-run": b" r2 "}, "r2"),
+        ({"HTTP_X_DRILL_RUN": "r2"}, "r2"),
+        ({"X-Drill-Run": "../r2"}, "r1"),
+        ({"X-Drill-Run": ""}, "r1"),
+        ({}, "r1"),
+    ],
+)
+def test_the_run_is_the_requests_own_and_else_the_environments(folder: Path, more: dict[str, Any], run: str) -> None:
+    with transcript.mission({**HEADERS, **more}) as said:
+        said.user(b"x")
+    assert {one["run"] for one in lines(folder)} == {run}
+
+
 def test_headers_of_the_standard_library_are_headers(folder: Path) -> None:
     headers = HTTPMessage()
     headers["X-Drill-Mission"] = "m1"

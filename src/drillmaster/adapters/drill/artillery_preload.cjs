@@ -94,6 +94,7 @@ function install() {
       const trace = crypto.randomBytes(16).toString('hex');
       if (!request.headersSent) {
         request.setHeader('X-Drill-Mission', mission);
+        request.setHeader('X-Drill-Run', said.drill_run);
         request.setHeader('traceparent', `00-${trace}-${crypto.randomBytes(8).toString('hex')}-01`);
       }
       const name = label(request.path);

@@ -101,7 +101,11 @@ def _watched(request: Any) -> Any:
         number = next(_numbers)
         mission = f"m{_SAID['first'] + number:06d}-{_SAID['run']}"
         trace, span = secrets.token_hex(16), secrets.token_hex(8)
-        traced = {"X-Drill-Mission": mission, "traceparent": f"00-{trace}-{span}-01"}
+        traced = {
+            "X-Drill-Mission": mission,
+            "X-Drill-Run": _SAID["drill_run"],
+            "traceparent": f"00-{trace}-{span}-01",
+        }
         named["headers"] = {**(named.get("headers") or {}), **traced}
         named["context"] = {**(named.get("context") or {}), _KEY: number}
         label = _label(named.get("name") or url)

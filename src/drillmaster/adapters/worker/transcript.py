@@ -29,6 +29,7 @@ from drillmaster.transcripts.redacting import redact_headers, redact_url
 __all__ = ["HEADER", "Mission", "Stream", "current", "mission", "mission_of"]
 
 HEADER = "x-drill-mission"
+_OF_RUN = "x-drill-run"
 STALL_NS = 500_000_000
 _AT_ONCE = 512  # records that the thread writes in one piece
 _environ = os.environb
@@ -336,6 +337,7 @@ _current: ContextVar[Mission] = ContextVar("drillmaster_mission", default=_NOTHI
 def mission(source: Headers, *, entry: str = "http", **fields: object) -> Mission:
     """Begin the transcript of a request: `with mission(request.headers) as said:`. `source` is its headers, or the id itself.
 
+    Which run it is of the header X-Drill-Run says, and where there is none DRILL_RUN in the environment.
     `entry` is `http` or `websocket`. Costs a look into the environment where there is no drill.
     """
     if not _environ.get(b"DRILL_TRANSCRIPTS"):
@@ -347,9 +349,12 @@ def mission(source: Headers, *, entry: str = "http", **fields: object) -> Missio
         if MISSION.fullmatch(name) is None:
             _lines.say("name", "a mission's id is 1 to 40 letters, digits, dots, dashes or underscores")
             return _NOTHING
-        run = _environ.get(b"DRILL_RUN", b"").decode("utf-8", "replace")
+        # A worker that was there before the drill cannot have been told by its environment.
+        run = "" if isinstance(source, str) else _named_in(source, _OF_RUN)
+        if MISSION.fullmatch(run) is None:
+            run = _environ.get(b"DRILL_RUN", b"").decode("utf-8", "replace")
         if not run:
-            _lines.say("run", "DRILL_RUN is not set: no run will take these transcripts for its own")
+            _lines.say("run", "no X-Drill-Run and no DRILL_RUN: no run will take these transcripts for its own")
         _lines.run = run
         begun = Mission(name, run)
         begun._say("started", {"entry": entry, "pid": os.getpid(), **fields})
@@ -366,15 +371,19 @@ def current() -> Mission:
 
 def mission_of(headers: Headers) -> str:
     """Find the mission's id among headers: a mapping (WSGI's too) or pairs, in text or bytes; "" where there is none."""
+    return _named_in(headers, HEADER)
+
+
+def _named_in(headers: Headers, wanted: str) -> str:
     if headers is None:
         return ""
     if hasattr(headers, "get"):
-        for name in (HEADER, "X-Drill-Mission", "HTTP_X_DRILL_MISSION"):
+        for name in (wanted, wanted.title(), f"HTTP_{wanted.upper().replace('-', '_')}"):
             value = headers.get(name)
             if value is not None:
                 return _text(value).strip()
     for name, value in _pairs(headers):
-        if name.lower() == HEADER:
+        if name.lower() == wanted:
             return value.strip()
     return ""
 

@@ -209,7 +209,7 @@ def _outcome(status: Status, rows: tuple[Row, ...]) -> tuple[tuple[JobKind, ...]
         held = next((row.why for row in rows if row.holds), "")
         return (), f"the gate's verdict is {status}" + (f"; {held}" if held else "")
     if not rows:
-        return (), "the policy has no decision part: a pass is for the job that was interviewed, and for no other"
+        return (), "the policy has no decision part, which could allow more"
     for row in rows:
         if row.holds is None:
             return (), f"it cannot be told whether the row {row.name} holds: {row.why}"

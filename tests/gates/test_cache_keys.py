@@ -104,6 +104,8 @@ def test_a_key_that_is_none_of_ours_fails_by_what_is_wrong_with_it(text: str, ch
         ("lock", f"{HERE}.lock"),
         ("lock", HERE.replace(":", "/")),
         ("topic", HERE.replace(":", "|")),
+        ("topic", HERE.replace(":", ".")),
+        ("topic", "changes." + HERE.replace(":", ".") + ".v2"),
     ],
 )
 def test_a_key_that_is_something_else_too_fails(use: str, name: str) -> None:
@@ -124,6 +126,9 @@ def test_a_key_that_is_something_else_too_fails(use: str, name: str) -> None:
         ("etag", DIGEST[:15]),
         ("etag", "0" * 32),
         ("lock", HERE + "0"),
+        ("topic", "cart-v3.changes"),
+        ("topic", f"cart-v3.{NORTH}.cart_42"),
+        ("topic", "cart-v3." * 200_000),
     ],
 )
 def test_what_only_sounds_like_a_key_is_let_by(use: str, name: str) -> None:

@@ -64,6 +64,12 @@ def test_the_articles_words_are_printed_for_what_they_say_and_never_else() -> No
         ("OpenAI call", {}),
         ("ask-claude", {}),
         ("POST", {"kind": "client", "host": "api.openai.com"}),
+        *((one, {}) for one in ("GPT4", "llama-3.1 generate", "qwen2 chat", "grok-4", "VertexAI predict", "model.predict",
+                                "ask model", "langchain.run", "agent.run", "rerank", "sglang", "huggingface pipeline")),
+        *(("POST", {"kind": "client", "host": one}) for one in ("us-central1-aiplatform.googleapis.com", "api.deepinfra.com",
+                                                                "api.githubcopilot.com", "api.z.ai")),
+        *(("POST", {"kind": "client", "path": one}) for one in ("/v1/rerank", "/v1/audio/transcriptions", "/generate_stream",
+                                                                "/endpoints/triage/invocations", "/v2/models/triage/infer")),
         ("POST", {"kind": "client", "host": "API.Anthropic.com."}),
         ("POST", {"kind": "client", "host": "bedrock-runtime.eu-west-1.amazonaws.com"}),
         ("POST", {"kind": "client", "host": "llm-gateway.example.com"}),
@@ -73,7 +79,7 @@ def test_the_articles_words_are_printed_for_what_they_say_and_never_else() -> No
         ("whatever", {"signals": ("gen_ai.operation.name",)}),
         ("summary job", {"signals": ("llm.request.type",)}),
     ],
-)
+)  # fmt: skip  # several a line
 def test_a_models_span_is_known_by_attributes_name_or_whom_it_calls(name: str, more: dict[str, object]) -> None:
     assert model_of(span("05", name, 1, 2, **more), hosts=("llm-gateway.example.com",))
 
@@ -88,6 +94,12 @@ def test_a_models_span_is_known_by_attributes_name_or_whom_it_calls(name: str, m
         ("GET /v1/models/list", {"kind": "server", "path": "/v1/chat/completions"}),  # our own API is no model we ask
         ("GET", {"kind": "client", "host": "myllm-gateway.example.com.evil"}),
         ("full fillment", {}),
+        ("remodel house", {}),
+        ("agency.run", {}),
+        ("model validated", {}),
+        ("POST", {"kind": "client", "host": "buzz.ai"}),
+        ("POST", {"kind": "client", "host": "storage.googleapis.com"}),
+        ("POST", {"kind": "client", "path": "/v1/messages/5"}),
         ("incompletion-check", {}),
     ],
 )

@@ -33,17 +33,25 @@ _WORDS = frozenset(
         "llm", "llms", "gpt", "chatgpt", "openai", "anthropic", "claude", "gemini", "bedrock", "mistral", "ollama", "litellm",
         "vllm", "groq", "completion", "completions", "chatcompletion", "chatcompletions", "prompt", "inference", "embedding",
         "embeddings", "cohere", "deepseek", "generativelanguage", "generatecontent", "streamgeneratecontent", "modelinfer",
+        "modelpredict", "modelgenerate", "modelinvoke", "modelcall", "askmodel", "callmodel", "invokemodel", "querymodel",
+        "langchain", "langgraph", "llamaindex", "llama", "qwen", "mixtral", "codestral", "grok", "sglang", "huggingface",
+        "vertexai", "perplexity", "openrouter", "rerank", "reranker", "haiku", "sonnet", "agentrun", "runagent", "invokeagent",
     }
 )  # fmt: skip  # words
 _HOSTS = re.compile(
-    r"(?:^|\.)(?:openai\.com|openai\.azure\.com|anthropic\.com|generativelanguage\.googleapis\.com|aiplatform\.googleapis\.com"
+    r"(?:^|\.)(?:openai\.com|openai\.azure\.com|anthropic\.com|generativelanguage\.googleapis\.com"
+    r"|(?:[a-z0-9-]+-)?aiplatform\.googleapis\.com"
+    r"|deepinfra\.com|sambanova\.ai|z\.ai|novita\.ai|hyperbolic\.xyz|baseten\.co|friendli\.ai|nebius\.(?:ai|com)|upstage\.ai"
+    r"|githubcopilot\.com|ollama\.com|siliconflow\.(?:cn|com)|volces\.com|bigmodel\.cn|minimax\.(?:io|chat)|lepton\.ai"
     r"|mistral\.ai|groq\.com|cohere\.(?:ai|com)|together\.(?:ai|xyz)|openrouter\.ai|deepseek\.com|x\.ai|perplexity\.ai"
     r"|huggingface\.(?:co|cloud)|fireworks\.ai|cerebras\.ai|replicate\.com|voyageai\.com|ai21\.com|models\.github\.ai"
     r"|(?:services|inference)\.ai\.azure\.com|cognitiveservices\.azure\.com|dashscope(?:-intl)?\.aliyuncs\.com|moonshot\.(?:ai|cn)"
     r"|integrate\.api\.nvidia\.com|bedrock(?:-agent)?(?:-runtime)?(?:-fips)?\.[a-z0-9-]+\.amazonaws\.com)$"
 )
 _PATHS = re.compile(
-    r"/(?:chat/completions|completions|responses|v1/messages(?:/count_tokens|/batches)?|embeddings|images/generations"
+    r"/(?:chat/completions|completions|responses|v1/messages(?:/count_tokens|/batches)?|v1/complete|embeddings|rerank"
+    r"|images/generations|audio/(?:transcriptions|translations|speech)|v1/moderations|generate_stream"
+    r"|endpoints/[^/]+/invocations(?:-response-stream)?|v2/models/[^/]+/(?:infer|generate(?:_stream)?)"
     r"|api/(?:chat|generate|embed)|model/[^/]+/(?:invoke|converse)(?:-(?:with-response-)?stream)?)/?$"
     r"|:(?:generateContent|streamGenerateContent|predict|embedContent|countTokens)$"
 )
@@ -112,8 +120,9 @@ def model_of(span: Span, *, hosts: Iterable[str] = (), other_names: Iterable[str
     if _OPERATIONS.match(name):
         return f"name {name}"
     words = re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name).lower())
+    bare = {word.rstrip("0123456789") for word in words}  # gpt4, llama3
     pairs = {one + other for one, other in pairwise(words)}
-    return f"name {name}" if not _WORDS.isdisjoint({*words, *pairs}) else ""
+    return f"name {name}" if not _WORDS.isdisjoint({*words, *bare, *pairs}) else ""
 
 
 class Forest:

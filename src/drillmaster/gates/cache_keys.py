@@ -295,7 +295,7 @@ class _Sorted:
     def _holds(self, text: str) -> bool:
         for shape in self._shapes:
             for match in shape.finditer(text):
-                if not parse(self._types, re.sub("[/|]", ":", match[0])).fault:
+                if not parse(self._types, ":".join(match.groups())).fault:
                     return True
         return False
 
@@ -313,10 +313,12 @@ def _shape(kind: KeyType) -> "re.Pattern[str]":
     """Give how a key of that type looks inside a longer name, its parts joined by what names are joined by."""
     shown = sum(one.clear for one in kind.fields)
     keyed = re.escape(f"{kind.keyed}.") if kind.keyed else ""
-    return re.compile(
-        f"{re.escape(kind.head)}[:/|][a-z0-9_-]{{1,64}}(?:[:/|][A-Za-z0-9_.~-]{{0,{MAX_KEY}}}){{{shown}}}"
-        f"[:/|]{keyed}[0-9a-f]{{{kind.digest_chars}}}(?![0-9a-f])"
-    )
+    join = (
+        "[:/|]" if shown else "[:/|.]"
+    )  # what stands in the clear may have dots of its own: nobody knows which one parts
+    clear = rf"{join}([A-Za-z0-9_.~-]{{0,{MAX_KEY}}})" * shown
+    digest = f"{keyed}[0-9a-f]{{{kind.digest_chars}}}"
+    return re.compile(rf"({re.escape(kind.head)}){join}([a-z0-9_-]{{1,64}}){clear}{join}({digest})(?![0-9a-f])")
 
 
 def _readings(name: str) -> Iterator[str]:

@@ -101,6 +101,7 @@ def _red() -> Iterator[tuple[str, Status, Keys]]:
     yield "shape", "fail", beside(f"cart-v3:{NORTH}:summary_of_the_cart")
     yield "known-tenant", "fail", beside(key("tenant_west_02", "cart_42"))
     yield "tenant-in-digest", "fail", beside(f"cart-v3:{SOUTH}:{digest}")
+    yield "reuse.topic", "fail", named("topic", here.replace(":", "."))
     yield "reuse.etag", "fail", named("etag", f'W/"{here}"')
     yield "reuse.etag", "fail", named("etag", f'"{digest}"')
     yield "reuse.etag", "fail", named("etag", f'"{hashlib.sha256(here.encode()).hexdigest()}"')

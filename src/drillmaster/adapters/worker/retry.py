@@ -215,11 +215,11 @@ class Retries:
 
     def repay(self) -> None:
         """Give what good calls earned back to the shared budget, as at the end of a short process."""
-        _driven(self.repays(least=1), lambda put: ask_store(self.store, put))
+        _driven(self.gives_back(least=1), lambda put: ask_store(self.store, put))
 
     async def repay_async(self) -> None:
         """Do as `repay` does, in an event loop."""
-        await _driven_async(self.repays(least=1), self)
+        await _driven_async(self.gives_back(least=1), self)
 
     def call(self, method: str, key: str, *, replayable: bool, begun: tuple[Heard, int] | None = None) -> Steps:
         """Make one call. Returns what became of it where it failed, and None where it went well. Raises Refused.
@@ -251,7 +251,7 @@ class Retries:
             heard = begun[0] if begun is not None and nth == 1 else (yield send)
             if heard is not None and heard[0] < 400:
                 if next(self.earned.numbers) >= self.earned.due:
-                    yield from self.repays()
+                    yield from self.gives_back()
                 if holder:
                     yield from self._says("leave", key, holder)
                 return None
@@ -284,14 +284,14 @@ class Retries:
         if first:
             next(self.ledger.numbers)
         if next(self.earned.numbers) >= self.earned.due:
-            _driven(self.repays(), lambda put: ask_store(self.store, put))
+            _driven(self.gives_back(), lambda put: ask_store(self.store, put))
 
     async def good_async(self, *, first: bool) -> None:
         """Do as `good` does, in an event loop."""
         if first:
             next(self.ledger.numbers)
         if next(self.earned.numbers) >= self.earned.due:
-            await _driven_async(self.repays(), self)
+            await _driven_async(self.gives_back(), self)
 
     def late(self) -> Refused:
         """Make what is raised where a wait was over behind the deadline."""
@@ -388,7 +388,7 @@ class Retries:
         told = yield Put(later.LAW, Ask(self._queue, word))
         return name if told is not None and told.allowed else ""
 
-    def repays(self, *, least: int | None = None) -> Generator[Any, Any, None]:
+    def gives_back(self, *, least: int | None = None) -> Generator[Any, Any, None]:
         calls = self.earned.take(least=least)
         asked = self.guard.repays(calls, secrets.token_hex(8)) if calls else None
         if asked is not None:
@@ -518,7 +518,7 @@ def carry(retries: Retries, wire: Wire, method: str, key: str, *, replayable: bo
             elif next(retries.earned.numbers) < retries.earned.due:
                 return None
             else:
-                steps = retries.repays()
+                steps = retries.gives_back()
         while True:
             step = steps.send(got)
             if type(step) is Send:
@@ -569,7 +569,7 @@ async def carry_async(retries: Retries, wire: AsyncWire, method: str, key: str, 
             elif next(retries.earned.numbers) < retries.earned.due:
                 return None
             else:
-                steps = retries.repays()
+                steps = retries.gives_back()
         while True:
             step = steps.send(got)
             if type(step) is Send:

@@ -165,6 +165,7 @@ def panels(
     seen += _near(limits, seen)
     out = [opened(_WIDTH, height, title=title, description=description, prefix=prefix)]
     marks: dict[str, list[str]] = {}
+    labels: list[str] = []
     for place, level in enumerate(levels):
         row, column = divmod(place, across)
         base = row * row_height
@@ -190,12 +191,13 @@ def panels(
             y = roof if over else up(level.limit)
             said = f"{level.limit_name} {unit.text(level.limit)}{', above' if over else ''}"
             out.append(_limit(left, right, y))
-            out.append(text(right, y - 4 if y - 16 > base + 18 else y + 13, said, anchor="end", halo=True))
+            labels.append(text(right, y - 4 if y - 16 > base + 18 else y + 13, said, anchor="end", halo=True))
         for point in level.points:
             x = left + 4 + (right - left - 8) * min(1.0, point.x / level.x_end if level.x_end > 0 else 0.0)
             y = base + 30 if point.y is None else up(point.y)
             marks.setdefault(point.kind, []).append(f"M{tenth(x)} {tenth(y)}{SHAPES[kinds[point.kind].shape][0]}")
     out += [marks_path("".join(marks[name]), kind) for name, kind in kinds.items() if name in marks]
+    out += labels  # over the marks, which could cover them
     out.append(text(_LEFT, height - 6, y_title, anchor="start", quiet=True))
     out.append("</svg>")
     return "".join(out)

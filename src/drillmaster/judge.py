@@ -3,7 +3,7 @@
 The same evidence, policy and `now` give the same verdict, byte for byte, on any machine.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -63,7 +63,7 @@ def decode_gate(policy: Policy, name: str, *, place: str) -> Gate[Any]:
     index, entry = entries[0]
     # A gate may know a limit that is None, for evidence without it; a policy that leaves one blank has forgotten it.
     blank = next((field for field, value in entry.items() if value is None), None)
-    open_ = tuple(_nulls(entry, f"/gates/{index}"))
+    open_ = tuple(strict.nulls(entry, f"/gates/{index}"))
     if blank is not None:
         if len(open_) > 1:
             raise _blanks(place, open_)
@@ -83,7 +83,7 @@ def decode_gate(policy: Policy, name: str, *, place: str) -> Gate[Any]:
 def _left_open(data: bytes, place: str, fmt: strict.Format) -> Problem | None:
     """Name all blanks of a file at once: who is told of one a run gives up before the last. None: there are not two."""
     try:
-        open_ = tuple(_nulls(strict.load(data, place=place, fmt=fmt), ""))
+        open_ = tuple(strict.nulls(strict.load(data, place=place, fmt=fmt)))
     except Problem:
         return None
     return _blanks(place, open_) if len(open_) > 1 else None
@@ -96,17 +96,6 @@ def _blanks(place: str, open_: Sequence[str]) -> Problem:
         wanted="a value behind each colon; limits have no default",
         remedy="fill them in: the comment above each says what it is, with an example",
     )
-
-
-def _nulls(value: object, pointer: str) -> Iterator[str]:
-    if value is None:
-        yield pointer
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _nulls(inner, f"{pointer}/{name}")
-    elif isinstance(value, list | tuple):
-        for number, inner in enumerate(value):
-            yield from _nulls(inner, f"{pointer}/{number}")
 
 
 def judge(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from drillmaster.errors import Problem
+from drillmaster.strict import nulls
 
 __all__ = ["blanks", "keys", "left_open", "may_stay_open", "none_left_open", "template"]
 
@@ -66,7 +67,7 @@ def left_open(value: Mapping[str, Any], kit: str, kind: str) -> dict[str, str]:
     by_name = {re.sub(r"^/(gates|rows)/\d+", r"/\1/*", pointer): example for pointer, example in asked.items()}
     return {
         pointer: asked.get(pointer) or by_name[name]
-        for pointer in _nulls(value, "")
+        for pointer in nulls(value)
         if (name := re.sub(r"^/(gates|rows)/\d+", r"/\1/*", pointer)) in by_name and not may_stay_open(name)
     }
 
@@ -93,17 +94,6 @@ def none_left_open(files: Mapping[Path, Mapping[str, str]], line: Callable[[str]
         wanted="a value behind each colon; limits have no default",
         remedy="fill them in: the comment above each says what it is, with an example",
     )
-
-
-def _nulls(value: object, pointer: str) -> Iterator[str]:
-    if value is None:
-        yield pointer
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _nulls(inner, f"{pointer}/{name}")
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            yield from _nulls(inner, f"{pointer}/{number}")
 
 
 def keys(lines: list[str]) -> Iterator[tuple[int, str]]:

@@ -13,7 +13,7 @@ import importlib
 import os
 import re
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -113,7 +113,7 @@ def read_guards(path: str | os.PathLike[str], *, now_ns: int) -> Guards:
 def decode_guards(data: bytes, *, place: str, fmt: strict.Format) -> Guards:
     """Decode a guards file; its pin is not judged. Raises Problem."""
     value = strict.load(data, place=place, fmt=fmt, cap_bytes=CAP_BYTES)
-    open_ = tuple(_nulls(value, ""))
+    open_ = tuple(strict.nulls(value))
     if open_:
         raise Problem(
             place,
@@ -236,14 +236,3 @@ def _arguments(guard: type[AnyGuard]) -> tuple[Any, Any]:
                 state, facts = typing.get_args(base)
                 return state, facts
     raise TypeError(f"{guard.__name__} does not say what its state and its facts are")  # a guard's own fault
-
-
-def _nulls(value: object, pointer: str) -> Iterator[str]:
-    if value is None:
-        yield pointer
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _nulls(inner, f"{pointer}/{name}")
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            yield from _nulls(inner, f"{pointer}/{number}")

@@ -76,8 +76,6 @@ class Part(msgspec.Struct, kw_only=True):
     file: str
     line: int
     offset: int
-    end_offset: int = 0
-    """Behind its last line so far."""
     last_line: int = 0
     lines: int = 0
     users: int = 0
@@ -276,7 +274,7 @@ def _read(found: Collected, file: str, chunks: Iterable[bytes], run: str) -> Non
         ):
             _spoil(found, file, number, 'no "mission" or "seq" that can be one')
         else:
-            _place(found, under_way, head, run, file, number, offset, len(line) + 1)
+            _place(found, under_way, head, run, file, number, offset)
 
 
 def is_line(line: bytes) -> bool:
@@ -309,7 +307,6 @@ def _place(
     file: str,
     line: int,
     offset: int,
-    size: int,
 ) -> None:
     key = (head.mission, head.part)
     part = under_way.get(key)
@@ -330,7 +327,6 @@ def _place(
     part.more = head.kind if head.more else ""
     part.lines += 1
     part.last_line = line
-    part.end_offset = offset + size
     if head.kind == "ended":
         part.ended, part.ok = True, head.ok
         if head.lines != part.lines or head.ok is None or head.more:

@@ -55,7 +55,7 @@ def matrix_of(loaded: Any, *, place: str) -> tuple[DrillMatrix, str]:
             wanted="kind: drill-matrix",
             remedy="drillmaster init friday writes a drill matrix with every row explained",
         )
-    left = list(_blanks(loaded, ""))
+    left = list(strict.nulls(loaded))
     if left:
         raise Problem(
             f"{place}: {left[0]}" if len(left) == 1 else place,
@@ -108,14 +108,3 @@ def _of_field(problem: Problem, place: str, index: int) -> Problem:
         wanted=said["wanted"],
         remedy="mend that value; docs/howto/drill-matrix.md has an example of each",
     )
-
-
-def _blanks(value: object, pointer: str) -> Any:
-    if value is None:
-        yield pointer
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _blanks(inner, f"{pointer}/{name}")
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            yield from _blanks(inner, f"{pointer}/{number}")

@@ -18,7 +18,7 @@ decides by a file may do none of that. The rules, for all three formats:
 `canonical` writes such values as RFC 8785 does, whole; what `load` returned and `canonical` wrote, `load` reads back.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, TypeVar
 
 from drillmaster.errors import Problem
@@ -43,6 +43,7 @@ __all__ = [
     "load_as",
     "name_fault",
     "near",
+    "nulls",
     "object_pairs",
     "pointer",
     "shown",
@@ -143,3 +144,15 @@ def _problem(fault: Malformed, place: str) -> Problem:
         wanted=fault.wanted,
         remedy=remedy or "mend that value",
     )
+
+
+def nulls(value: object, at: str = "") -> Iterator[str]:
+    """Give the pointer of each null in a plain value, the one at `at`: a colon that a person left nothing behind."""
+    if value is None:
+        yield at
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from nulls(inner, f"{at}/{name}")
+    elif isinstance(value, list | tuple):
+        for number, inner in enumerate(value):
+            yield from nulls(inner, f"{at}/{number}")

@@ -98,7 +98,6 @@ class Server:
         self.draining = False
         self.date = _date()
         self.served = 0
-        self.turned_away = 0
         self.connections: set[_Connection] = set()
         self.emptied = asyncio.Event()
         self._servers: list[asyncio.Server] = []
@@ -169,7 +168,6 @@ class _Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         if len(self._server.connections) >= self._server.bounds.connections or self._server.draining:
-            self._server.turned_away += 1
             transport.abort()
             return
         self._server.connections.add(self)

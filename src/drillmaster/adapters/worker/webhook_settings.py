@@ -22,7 +22,7 @@ from drillmaster.errors import Problem, one_line
 from drillmaster.guards.webhook import Webhook
 from drillmaster.policy import Pin, pin_problems
 from drillmaster.rules.webhook_schemes import MOST_KEYS, SCHEMES, Key, read_key
-from drillmaster.strict import load, load_as
+from drillmaster.strict import load, load_as, nulls
 
 __all__ = [
     "LabSettings",
@@ -114,7 +114,7 @@ def read_settings(path: Path, *, clock: Clock) -> Settings:
 
 def _none_blank(data: bytes, place: str) -> None:
     """Name all that a person left blank at once."""
-    open_ = list(_nulls(load(data, place=place, fmt="yaml"), ""))
+    open_ = [one for one in nulls(load(data, place=place, fmt="yaml")) if one not in _MAY_BE_NONE]
     if open_:
         raise Problem(
             place,
@@ -122,14 +122,6 @@ def _none_blank(data: bytes, place: str) -> None:
             wanted="a value behind each colon; limits have no default",
             remedy="fill them in, or take the line out where it may be left out: drillmaster webhook init explains each",
         )
-
-
-def _nulls(value: object, pointer: str) -> Iterator[str]:
-    if value is None and pointer not in _MAY_BE_NONE:
-        yield pointer
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _nulls(inner, f"{pointer}/{name}")
 
 
 def _limits(settings: Settings, place: str, lane: Literal["production", "lab"] = "production") -> Webhook:

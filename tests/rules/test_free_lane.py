@@ -301,3 +301,13 @@ def test_a_workbench_is_no_runtime(text: str) -> None:
 @pytest.mark.parametrize("text", ["jenkins-prod", "pipeline-eu-1", "scheduler", "runner-pinned"])
 def test_a_runtime_may_be_called_like_a_program(text: str) -> None:
     assert shaky_runtime(text) == ""
+
+
+@pytest.mark.parametrize("name", ["раyments-tl", "Аda", "bеa@example.com", "οlga", "payments-tl and раy"])
+def test_a_name_of_two_scripts_in_one_word_is_nobodys(name: str) -> None:
+    assert human(f"human:{name}")[0] == ""
+
+
+@pytest.mark.parametrize("name", ["Иван Petrov", "Ольга", "Νίκος-Brown", "Zoë", "Łukasz", "山田 Taro", "O'Brien"])
+def test_a_name_of_one_script_a_word_is_somebodys(name: str) -> None:
+    assert human(f"human:{name}") == (name, "")

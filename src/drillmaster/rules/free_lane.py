@@ -5,7 +5,8 @@
    script that look the same, marks above letters, characters that cannot be seen.
 2. A word is a word: `jeffree-lane`, `freelancer` and `freebsd` hold `free` and name no free lane.
 3. A person is written `human:NAME`. A name has a letter in it, no character that cannot be seen, stands in no free lane,
-   and is no model's, no bot's, no program's, and no placeholder. It is one person's: nothing parts it in two.
+   and is no model's, no bot's, no program's, and no placeholder. No word of it mixes
+   scripts that look alike. It is one person's: nothing parts it in two.
 4. Some people are called Claude. That word alone, or with what models are called by, is the model's; with a surname it is
    a person's. A roster, where there is one, is asked besides.
 5. A controller's runtime is free where `free` stands alone in it or with what hosts are called by (`free-tier`, `freebox`),
@@ -28,6 +29,7 @@ _ALIKE = str.maketrans(
     "абвгдезикмнопрстухѕіјһԁԛԝьӏ" + "αβεικνορτυχωηγ" + "օոսցհաե" + "ıɑɡɩʟʀᴇꜰᴍᴏᴅ",
     "a6brde3ukmhonpctyxsijhdqwbl" + "abeikvoptuxwny" + "onughae" + "iagilrefmod",
 )
+_ALIKE_SCRIPTS = frozenset({"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE"})
 _DIGITS = str.maketrans("01345$@|!", "oleassali")
 _MARKERS = (("free", "lane"), ("free", "model"), ("free", "server"), ("chat", "draft"))
 
@@ -310,6 +312,8 @@ def _no_person(name: str) -> str:
         return wrong
     if any(c in unicodedata.normalize("NFKC", name) for c in _PARTS_NAMES):
         return "more than one name"
+    if any(len({_script(c) for c in word if c.isalpha()} & _ALIKE_SCRIPTS) > 1 for word in re.split(r"[\W_]+", name)):
+        return "letters of two scripts in one word, which read as another name"
     for words in _spellings(name):
         if all(_stem(word) in {"", *_PROGRAMS} for word in words):
             return "a program"
@@ -323,6 +327,10 @@ def _no_person(name: str) -> str:
         if _called_like_a_model(words):
             return "a model or a bot"
     return ""
+
+
+def _script(char: str) -> str:
+    return unicodedata.name(char, "").partition(" ")[0]
 
 
 def _no_spec(name: str) -> str:

@@ -29,6 +29,7 @@ PACKAGES = [
     "@openfeature/ofrep-core@0.1",
     "@openfeature/web-sdk@1.10",
     "@openfeature/ofrep-web-provider@0.4",
+    "typescript@5",
 ]
 NODE_SDK = """
 import { OpenFeature } from "@openfeature/server-sdk";
@@ -69,6 +70,15 @@ for await (const line of createInterface({ input: process.stdin })) {
 }
 await OpenFeature.close();
 """
+TYPED = """
+import type {
+  BulkEvaluationFailureResponse, BulkEvaluationSuccessResponse, EvaluationFailureResponse, EvaluationSuccessResponse,
+} from "@openfeature/ofrep-core";
+type Worded<T> = T extends string ? `${T}` : T extends (infer E)[] ? Worded<E>[]
+  : T extends object ? { [K in keyof T]: Worded<T[K]> } : T;
+type Exact<T> = Worded<Required<T>>;
+"""
+"""Its answers are enums by name; JSON has their words."""
 NODE_WORKER = """
 import { createInterface } from "node:readline";
 import { OpenFeature } from "@openfeature/server-sdk";
@@ -240,6 +250,44 @@ console.log(JSON.stringify([value, errorCode]));
 await OpenFeature.close();
 """
     assert _node(packages, "alone.mjs", ask, CHAOS_URL="http://127.0.0.1:9") == [True, "PROVIDER_NOT_READY"]
+
+
+@pytest.mark.needs("node", "npm")
+def test_each_answer_of_ofrep_fits_the_protocols_published_types(short_dir: Path, packages: Path) -> None:
+    """Those of npm's ofrep-core, with every optional field there; a 304 has no body."""
+    path = "/ofrep/v1/evaluate/flags"
+    with lab(short_dir) as server:
+        server.enable("tenfold", share=0.5)
+        server.kill("refund")
+        said = {
+            "EvaluationSuccessResponse": [
+                server.ask("POST", f"{path}/{key}", {})[1] for key in ("tenfold", "refund", "search")
+            ],
+            "EvaluationFailureResponse": [
+                server.ask("POST", f"{path}/nosuch", {})[1],
+                server.ask("POST", f"{path}/tenfold", {"context": {"targetingKey": 3}})[1],
+                server.ask("POST", f"{path}/tenfold", b"{")[1],
+            ],
+            "BulkEvaluationSuccessResponse": [server.ask("POST", path, {})[1]],
+            "BulkEvaluationFailureResponse": [server.ask("POST", path, {"context": 3})[1]],
+        }
+    rows = [(kind, answer) for kind, answers in said.items() for answer in answers]
+    assert len(rows) == 8
+    assert _compiles(packages, rows)
+    for kind, answers in said.items():
+        word = {"Eval": "key", "Bulk": "flags"}[kind[:4]] if "Success" in kind else "errorCode"
+        broken = {**answers[0], word: 5}
+        assert not _compiles(packages, [(kind, broken)]), kind
+
+
+def _compiles(folder: Path, rows: list[tuple[str, Any]]) -> bool:
+    lines = [f"export const answer{n}: Exact<{kind}> = {json.dumps(answer)};" for n, (kind, answer) in enumerate(rows)]
+    (folder / "check.ts").write_text(TYPED + "\n".join(lines))
+    argv = [str(folder / "node_modules/.bin/tsc"), "--noEmit", "--skipLibCheck", "--strict", "--module", "esnext"]
+    argv += ["--target", "es2022", "--moduleResolution", "bundler", "check.ts"]
+    ran = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    print(ran.stdout + ran.stderr)  # shown where a test fails
+    return ran.returncode == 0
 
 
 @pytest.mark.needs("node", "npm")

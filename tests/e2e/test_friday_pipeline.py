@@ -69,6 +69,13 @@ def actionlint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+ROOT = Path(__file__).parents[2]
+
+
+def _kit(name: str) -> str:
+    return (ROOT / "src/drillmaster/kits" / name).read_text("utf-8")
+
+
 FILLED = workflow(start="docker compose up --wait", stop="docker compose down", cron="30 6 * * FRI")
 
 
@@ -90,6 +97,9 @@ def test_the_linter_finds_nothing_and_finds_what_was_broken(actionlint: Path, te
     [
         ("github-workflows", workflow(), "runs-on"), ("github-workflows", FILLED, "runs-on"),
         ("gitlab-ci", gitlab(start="make up", stop="make down"), "stage"),
+        ("github-workflows", _kit("gates/workflow.yaml"), "runs-on"),
+        ("github-workflows", _kit("interview/ci.yaml").replace("  JOB:\n", "  JOB: one sentence\n"), "runs-on"),
+        ("github-actions", (ROOT / "action.yml").read_text("utf-8"), "using"),
     ],
 )  # fmt: skip
 def test_the_published_schemas_take_them(tmp_path: Path, schema: str, text: str, word: str) -> None:

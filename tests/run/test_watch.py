@@ -12,7 +12,7 @@ from drillmaster.conduct import State
 from drillmaster.run.folder import Folder, make_folder
 from drillmaster.run.pins import Pins
 from drillmaster.run.traffic import Answer, Tally
-from drillmaster.run.watch import BEAT_S, DEAF_S, Watch, max_late_s
+from drillmaster.run.watch import BEAT_S, DEAF_S, Watch, baseline_problem, max_late_s
 from tests.test_sanity import plan
 
 
@@ -158,3 +158,28 @@ def test_a_share_of_failures_over_the_plan_s_is_seen_and_lateness_of_ours(tmp_pa
     post.tally.late_ns = 60 * 10**9
     said = post.look()
     assert said is not None and "late" in said
+
+
+@pytest.mark.parametrize(("by_hand", "remedy"), [(True, "wait for the first answers"), (False, "phases.baseline_s")])
+def test_nothing_is_injected_before_anybody_was_answered(by_hand: bool, remedy: str) -> None:
+    for tally in (None, Tally(20)):
+        found = baseline_problem(tally, 1.0, by_hand=by_hand)
+        assert found is not None
+        assert remedy in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("ok", "failed", "refused"),
+    [
+        (0, 1, True),
+        (18, 2, True),  # 10 %, where 5 are allowed
+        (19, 1, False),  # just 5 %
+        (1, 0, False),
+    ],
+)
+def test_a_baseline_in_which_too_much_failed_is_none(ok: int, failed: int, refused: bool) -> None:
+    tally = Tally(20)
+    tally.take(sent=ok + failed, counts={"ok": ok, "http_5xx": failed}, late_ns=0)
+    found = baseline_problem(tally, 0.05, by_hand=False)
+    assert (found is not None) is refused
+    assert found is None or found.found.startswith(f"{failed} of {ok + failed} failed with nothing injected")

@@ -39,7 +39,7 @@ from drillmaster.run.seats import State as Seats
 from drillmaster.run.showing import Showing
 from drillmaster.run.signals import EndingSignals
 from drillmaster.run.traffic import Tally
-from drillmaster.run.watch import BEAT_S, SPEND_S, Watch, requests_spent
+from drillmaster.run.watch import BEAT_S, SPEND_S, Watch, baseline_problem, requests_spent
 from drillmaster.run.working import Working
 from drillmaster.sanity import window_problem
 
@@ -203,23 +203,9 @@ class Conductor:
             raise outside
         if self.minder.injected:  # whether the agent is well between two windows is the course's to see
             return turn
-        tally = self._users.tally if self._users is not None else None
-        if tally is None or tally.done == 0:
-            raise Refused(
-                "baseline",
-                found="no request that has ended",
-                wanted="a healthy baseline before anything is injected",
-                remedy="wait for the first answers" if role is Role.LEAD else "lengthen phases.baseline_s",
-            )
-        ratio = tally.failed / tally.done
-        if ratio > self._max_baseline_failed_ratio:
-            words = ", ".join(f"{n} {word}" for word, n in tally.by_outcome.most_common(4))
-            raise Refused(
-                "baseline",
-                found=f"{tally.failed} of {tally.done} failed with nothing injected ({words})",
-                wanted=f"a share of at most {self._max_baseline_failed_ratio:g}",
-                remedy="mend the agent or its real endpoint, see that it answers, and run again",
-            )
+        unwell = baseline_problem(self.tally, self._max_baseline_failed_ratio, by_hand=role is Role.LEAD)
+        if unwell is not None:
+            raise unwell
         return turn
 
     def _enter(self) -> None:

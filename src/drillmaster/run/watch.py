@@ -6,6 +6,7 @@
 3. An injector that says nothing is killed: it may be holding a fault on.
 4. A cap on what may be spent stops the drill before it is passed: as soon as the next look could find it behind us. The proxy
    holds the cap itself, for what comes between two looks.
+5. Before anything is injected users have been answered, and well: what fails without a fault fails with it for another reason.
 """
 
 import os
@@ -15,13 +16,14 @@ from typing import Any
 from drillmaster.child import ChildLost
 from drillmaster.clock import Clock
 from drillmaster.conduct import State
+from drillmaster.errors import Refused
 from drillmaster.plan import Outline
 from drillmaster.run.folder import Folder
 from drillmaster.run.injecting import Injector
 from drillmaster.run.pins import Pins
 from drillmaster.run.traffic import Tally
 
-__all__ = ["BEAT_S", "SPEND_S", "Watch", "requests_spent"]
+__all__ = ["BEAT_S", "SPEND_S", "Watch", "baseline_problem", "requests_spent"]
 
 BEAT_S = 0.1
 SPEND_S = 0.25
@@ -136,6 +138,26 @@ class Watch:
         if counts.get("evidence_lost"):
             return f"{self._injector.called} could not write {counts['evidence_lost']} lines of evidence"
         return None
+
+
+def baseline_problem(tally: Tally | None, max_failed_ratio: float, *, by_hand: bool) -> Refused | None:
+    """Say why users are not well enough for an injection, before the first one; `by_hand`: it is a Lead's, who can wait."""
+    if tally is None or tally.done == 0:
+        return Refused(
+            "baseline",
+            found="no request that has ended",
+            wanted="a healthy baseline before anything is injected",
+            remedy="wait for the first answers" if by_hand else "lengthen phases.baseline_s",
+        )
+    if tally.failed / tally.done <= max_failed_ratio:
+        return None
+    words = ", ".join(f"{n} {word}" for word, n in tally.by_outcome.most_common(4))
+    return Refused(
+        "baseline",
+        found=f"{tally.failed} of {tally.done} failed with nothing injected ({words})",
+        wanted=f"a share of at most {max_failed_ratio:g}",
+        remedy="mend the agent or its real endpoint, see that it answers, and run again",
+    )
 
 
 def requests_spent(state: Mapping[str, Any]) -> int:

@@ -141,6 +141,19 @@ def test_what_others_took_meanwhile_is_given_back_a_token_at_a_time_again() -> N
     assert store.given == 4_000
 
 
+@pytest.mark.parametrize("tokens", [1, 3, 10, 20, 40])
+def test_a_worker_that_has_all_failures_is_not_starved_by_silent_ones(tokens: int) -> None:
+    store, guard = Watched(), limits(budget_tokens=tokens)
+    good, failing = [Awake(guard, store) for _ in range(3)], Awake(guard, store)
+    again = 0
+    for _ in range(100):
+        for one in good:
+            for _ in range(10):
+                goes(one, 200)
+            again += goes(failing, 503, 200)  # as often as good calls pay for it
+    assert again >= 300 * 2 / 3
+
+
 def test_repay_gives_what_is_less_than_a_token() -> None:
     store = Watched()
     drained(store, limits(budget_tokens=1))

@@ -60,14 +60,11 @@ def _redis(url: str, place: str) -> tuple[bool | None, str]:
     try:
         with redis.Redis.from_url(url, socket_timeout=5.0) as client:
             said = client.info("persistence")
-            policy = str(client.info("memory").get("maxmemory_policy", ""))
             synced = _told(client, "appendfsync")
     except redis.exceptions.ResponseError:
         return None, "the server does not say how it keeps its data"
     except redis.RedisError as error:
         raise _gone(place, str(error)) from None
-    if policy not in ("noeviction", ""):
-        return False, f"maxmemory-policy {policy}: it throws keys away when memory is short"
     if not said.get("aof_enabled"):
         return False, "appendonly is off: what came since the last snapshot is lost when it ends"
     return True, f"appendonly, appendfsync {synced or 'unknown'}"

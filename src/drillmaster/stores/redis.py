@@ -34,6 +34,7 @@ _MISSING = "pip install 'drillmaster[redis]'"
 _MARK = "drillmaster:prepared"
 _DATABASE = re.compile("(/[0-9]{0,5})?")
 _POLICY = re.compile(rb"maxmemory_policy:([^\r\n]*)")
+_KEEP = "redis-cli CONFIG SET maxmemory-policy noeviction, or a server of its own"
 _THROWS = "it throws keys away when memory is short"
 _LOOKS_S = 1.0
 _NEVER = float("inf")
@@ -118,11 +119,12 @@ class _Said:
         return now + _LOOKS_S
 
     def unavailable(self, error: Exception) -> Unavailable:
+        found = one_line(str(error)) or type(error).__name__
         return Unavailable(
             self.place,
-            found=one_line(str(error)) or type(error).__name__,
+            found=found,
             wanted="a prepared server that answers in time",
-            remedy="drillmaster store prepare URL",
+            remedy=_KEEP if found.endswith(_THROWS) else "drillmaster store prepare URL",
         )
 
 
@@ -216,7 +218,7 @@ class RedisStore:
                         place,
                         found=f"maxmemory-policy {policy}: {_THROWS}",
                         wanted="noeviction: who forgets what was spent grants it again",
-                        remedy="redis-cli CONFIG SET maxmemory-policy noeviction, or a server of its own",
+                        remedy=_KEEP,
                     )
                 for text in scripts("lua").values():
                     client.script_load(text)

@@ -588,3 +588,40 @@ def test_any_name_is_looked_at(name: str) -> None:
 )
 def test_any_damage_to_an_archive_is_no_crash(noise: bytes, archive: bytes, at: int) -> None:
     look(archive[:at] + noise + archive[at + len(noise) :], max_unpacked_bytes=1 << 20)
+
+
+def test_what_a_packed_file_says_of_itself_is_looked_at() -> None:
+    whole, member = io.BytesIO(), io.BytesIO()
+    with zipfile.ZipFile(whole, "w") as archive:
+        archive.comment = AWS.encode()
+        archive.writestr("a.txt", "nothing")
+    with zipfile.ZipFile(member, "w") as archive:
+        entry = zipfile.ZipInfo("a.txt")
+        entry.comment = AWS.encode()
+        archive.writestr(entry, "nothing")
+    stream = io.BytesIO()
+    with gzip.GzipFile(AWS, mode="wb", fileobj=stream) as packed:
+        packed.write(b"nothing")
+    for data in (whole, member, stream):
+        assert kinds(data.getvalue()) == ["aws-access-key"]
+
+
+JAR = ".example.com\tTRUE\t/\tTRUE\t0\t{}\t{}\n"
+
+
+def test_a_jar_of_cookies_and_a_file_of_passwords_are_told_by_their_lines() -> None:
+    assert kinds(JAR.format("session", "a81f0c3be27d4495b0aa")) == ["cookie"]
+    assert "password" in kinds("db.internal:5432:app:svc:s3cr3tpW9x\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        JAR.format("lang", "en-US"),
+        "hostname:5432:database:username:password\n",
+        "localhost:5432:app:app:app\n",
+        "ports: ['127.0.0.1:5432:5432']\n",
+    ],
+)
+def test_lines_like_those_without_a_secret_are_let_by(text: str) -> None:
+    assert kinds(text) == []

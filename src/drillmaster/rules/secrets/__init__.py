@@ -36,6 +36,8 @@ NOISE_RATIO = 0.985
 """How little zlib may save on bytes that are packed or locked already; text halves, a program loses a tenth at least."""
 _NOISE_BYTES = 512
 """Fewer bytes are too few to tell."""
+_HEAD_BYTES = 4_096
+"""Of what is packed, where a stream has its own name and comment."""
 _GUESSABLE = 20
 """A shorter value could be found by trying, from its digest."""
 _NAMED = frozenset(
@@ -151,6 +153,7 @@ class _Looking:
         if depth >= MAX_DEPTH:
             self._unread["it is packed deeper than is looked"] = None
             return
+        self._plain(data[:_HEAD_BYTES], via)
         try:
             for name, content in members(data, kind, self._budget):
                 if name:

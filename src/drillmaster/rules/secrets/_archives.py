@@ -204,8 +204,10 @@ def _zip(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
     trouble: Unread | None = None
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            yield "", archive.comment
             for entry in archive.infolist():
                 budget.member()
+                yield "", entry.comment
                 if entry.is_dir():
                     yield entry.filename, b""
                     continue

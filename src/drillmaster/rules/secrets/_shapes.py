@@ -387,6 +387,15 @@ def _element(data: bytes, at: int) -> Iterator[Found]:
         yield ("password" if password else "secret-value"), match.start("v"), value
 
 
+# A line of a browser's or curl's jar: host, whether for hosts below it, path, whether by TLS alone, until when, name, value.
+_JAR = rb"(?i)(?:true|false)\t/[^\t\r\n]{0,200}+\t(?:true|false)\t[0-9]{1,12}+\t[^\t\r\n]{1,128}+\t(?P<s>[^\t\r\n]{8,4096}+)"
+
+
+def _whole(value: bytes) -> bool:
+    """Whether a field that holds nothing but a password holds one."""
+    return _password(value, quoted=False, equals=True, alone=True)
+
+
 _NETRC = rb"(?i)login[ \t\r\n]{1,8}+[^\s]{1,128}+[ \t\r\n]{1,8}+password[ \t\r\n]{1,8}+(?P<v>[^\s\"'<$]{4,256}+)"
 
 
@@ -494,6 +503,8 @@ _TABLE: tuple[tuple[bytes, Finder], ...] = (
     (b"sshpass ", _simple("password-option", rb"(?i)sshpass[ \t]{1,4}+-p[ \t]{0,4}+[\"']?(?P<s>(?![$%<])[^\s\"'<>|;&]{4,200}+)")),
     (b"define(", _simple("password", _DEFINED, lambda value: _password(value, quoted=True, equals=True, alone=True))),
     (b"login", _netrc),
+    *((name, _simple("cookie", _JAR, _random)) for name in (b"true\t/", b"false\t/")),
+    (b":5432:", _simple("password", rb":5432:[^:\s]{1,63}+:[^:\s]{1,63}+:(?P<s>[^:\s\"'<$]{4,256}+)(?=\s|\Z)", _whole)),
     *((name, _element) for name in (b"pass", b"secret", b"token", b"credential")),
     *((name, _header) for name in (b"authorization", b"x-api-key", b"x-auth-token", b"x-goog-api-key", b"x-amz-security-token")),
     (b"cookie", _cookie),

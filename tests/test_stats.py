@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drillmaster.stats import (
+    MOST_CALLS,
     block_bound,
     blocks_for_bound,
     calls_for_rate,
+    calls_for_share,
     holm,
     median,
     order_bound,
@@ -137,6 +139,18 @@ def test_a_bound_lies_over_the_rate_and_falls_with_fewer_failures(n: int, data: 
 def test_as_many_calls_as_are_said_to_do_do(cap: float) -> None:
     calls = calls_for_rate(cap)
     assert rate_bound(0, calls) <= cap < rate_bound(0, calls - 1)
+
+
+@pytest.mark.parametrize(
+    ("share", "calls"), [(0.02, 50), (0.03, 34), (0.05, 20), (1 / 3, 3), (0.7, 2), (1.0, 1), (3.0, 1)]
+)
+def test_one_of_so_many_calls_is_within_a_share(share: float, calls: int) -> None:
+    assert calls_for_share(share) == calls
+
+
+@pytest.mark.parametrize("share", [5e-324, 1e-320, 1e-300, 1e-19])
+def test_a_share_of_next_to_nothing_takes_more_calls_than_anybody_makes(share: float) -> None:
+    assert calls_for_share(share) == calls_for_rate(share) == MOST_CALLS
 
 
 @pytest.mark.parametrize("wrong", [(-1, 10, 0.95), (11, 10, 0.95), (0, 0, 0.95), (0, 10, 1.0)])

@@ -23,9 +23,11 @@ from drillmaster.verdict import Absent, AtLeast, Exact, Measure
 
 __all__ = [
     "MIN_BLOCKS",
+    "MOST_CALLS",
     "block_bound",
     "blocks_for_bound",
     "calls_for_rate",
+    "calls_for_share",
     "holm",
     "median",
     "order_bound",
@@ -37,6 +39,8 @@ __all__ = [
 
 MIN_BLOCKS = 59
 """Of fewer it cannot be told how unevenly they hold what is slow."""
+MOST_CALLS = 10**18
+"""Nobody makes as many: where a share is so small that it takes more, so many are told."""
 
 
 def quantile(values: Sequence[float], q: float, *, censored: Sequence[float] = (), confidence: float = 0.95) -> Measure:
@@ -170,10 +174,18 @@ def rate_bound(failed: int, n: int, confidence: float = 0.95) -> float:
 
 
 def calls_for_rate(cap: float, confidence: float = 0.95) -> int:
-    """Say how many calls without a failure it takes to bound the rate by `cap`, 0 < cap < 1: 59 for 5 % at 95 %."""
+    """Say how many calls without a failure it takes to bound the rate by `cap`, 0 < cap < 1: 59 for 5 % at 95 %.
+
+    At most `MOST_CALLS`.
+    """
     if not (0 < cap < 1 and 0 < confidence < 1):
         raise ValueError("cap and confidence must lie in (0, 1)")
-    return math.ceil(math.log(1 - confidence) / math.log(1 - cap) - 1e-9)
+    return math.ceil(min(math.log(1 - confidence) / math.log1p(-cap), MOST_CALLS) - 1e-9)
+
+
+def calls_for_share(share: float) -> int:
+    """Say of how many calls, at least, one is within a share over 0: 50 for 2 %, 1 from 100 % on. At most `MOST_CALLS`."""
+    return math.ceil(round(min(1 / share, MOST_CALLS), 9))
 
 
 def holm(ps: Sequence[float]) -> list[float]:

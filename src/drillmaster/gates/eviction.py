@@ -41,6 +41,7 @@ from drillmaster.gates._eviction_waits import (
 from drillmaster.outcomes import FAILED, OK, Request, Run, Window
 from drillmaster.policy import seconds_text, share_text
 from drillmaster.retries import retry_checks, retry_limit_problem
+from drillmaster.stats import calls_for_share
 from drillmaster.verdict import Absent, AtLeast, AtMost, Check, Cite, Exact, Finding, Measure, Status, at_most, holds
 
 __all__ = ["Eviction", "gate"]
@@ -232,7 +233,7 @@ class Eviction(Gate[Run], frozen=True, kw_only=True, tag="eviction"):
     def _enough(self, run: Run, window: Window, tail: str) -> Check:
         n = len(self._judged(run, window)) + owed_in_silence(run, window, self.max_fallback_s)[0]
         # A budget of 0 is a census of all there is: one request is enough to break it, and any number can hold it.
-        wanted = 1 if self.max_failed_ratio == 0 else _ceil(1 / self.max_failed_ratio)
+        wanted = 1 if self.max_failed_ratio == 0 else calls_for_share(self.max_failed_ratio)
         return Check(
             id=f"enough{tail}",
             role="admission",
@@ -581,8 +582,3 @@ def _observed_text(observed: Measure, limit: float) -> str:
         case AtMost(value=value):
             return f"at most {seconds_text(round(value, 2))}"
     return "nothing"
-
-
-def _ceil(x: float) -> int:
-    whole = round(x)
-    return whole if abs(x - whole) < 1e-9 * max(1.0, x) else int(x) + 1

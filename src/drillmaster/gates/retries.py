@@ -11,7 +11,6 @@
    seen of one request may not be more than what was declared for it.
 """
 
-import math
 from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
@@ -22,6 +21,7 @@ from drillmaster.gates import Gate
 from drillmaster.gates._retries_evidence import GOES, KNOWN, Decided, Retried, Wire
 from drillmaster.policy import seconds_text, share_text
 from drillmaster.rules.calls_product import MOST_LAYERS, Layer, Product, calls_product
+from drillmaster.stats import calls_for_share
 from drillmaster.verdict import (
     Absent,
     AtLeast,
@@ -46,7 +46,7 @@ _WRITE = "have workers write every decision, and a user_request line for each re
 
 def least_requests(ratio: float) -> int:
     """How many requests it takes for one retry to stay within the limit; 1 where the limit is 0, a census, or over 1."""
-    return 1 if ratio == 0 else math.ceil(round(1 / ratio, 9))
+    return 1 if ratio == 0 else calls_for_share(ratio)
 
 
 def reasons_wrong(reasons: tuple[str, ...]) -> str:

@@ -29,7 +29,7 @@ from drillmaster.load.conducting import conduct
 from drillmaster.load.preparing import LoadOptions
 from drillmaster.load.reading import InterviewRun, open_interview_run
 from drillmaster.run.progress import Progress
-from drillmaster.stats import rate_bound, samples_for_bound
+from drillmaster.stats import calls_for_share, rate_bound, samples_for_bound
 from drillmaster.verdict import Absent, AtLeast, Exact, Measure, Status, at_most
 
 __all__ = ["Budgets", "Cold", "Probed", "judge_probe", "least_requests", "probe"]
@@ -100,7 +100,7 @@ class Probed(msgspec.Struct, frozen=True, kw_only=True):
 
 def least_requests(budgets: Budgets) -> int:
     """As many as bound a p95, and as one error in them stays within its budget."""
-    by_rate = math.ceil(1 / budgets.error_rate - 1e-9) if budgets.error_rate > 0 else 0
+    by_rate = calls_for_share(budgets.error_rate) if budgets.error_rate > 0 else 0
     return max(samples_for_bound(0.95), by_rate)
 
 

@@ -8,6 +8,7 @@ from drillmaster.pace import arrivals_in
 from drillmaster.plan import Plan, Spend
 from drillmaster.policy import share_text
 from drillmaster.sanity.shapes import Numbers
+from drillmaster.stats import calls_for_share
 
 __all__ = [
     "allowed_failures",
@@ -39,7 +40,7 @@ def default_spend(plan: Plan) -> Spend:
 
 def least_requests(max_failed_ratio: float) -> int:
     """How many requests it takes to tell a budget at all: 1/budget; one where the budget is 0, which is a census."""
-    return max(1, math.ceil(round(1 / max_failed_ratio, 9))) if max_failed_ratio > 0 else 1
+    return calls_for_share(max_failed_ratio) if max_failed_ratio > 0 else 1
 
 
 def allowed_failures(max_failed_ratio: float, requests: int) -> int:

@@ -26,6 +26,16 @@ def test_every_blank_is_named_at_once_with_its_example(tmp_path: Path) -> None:
     assert "/target/dialect" in said and "such as openai_chat" in said
 
 
+def test_the_blanks_of_thresholds_beside_it_are_named_with_them(tmp_path: Path) -> None:
+    for name in (PLAN, "interview-policy.yaml"):
+        (tmp_path / name).write_text(template("interview")[name])
+    policy = tmp_path / "interview-policy.yaml"
+    done = CliRunner().invoke(command, [str(tmp_path / PLAN), "--policy", str(policy)])
+    assert isinstance(done.exception, Problem), done.output
+    assert done.exception.found.startswith("15 blanks: /job, ")
+    assert "/gates/0/levels/warm_c8/error_rate" in done.stderr and f"{policy}: 12 to fill in" in done.stderr
+
+
 def test_what_may_stay_open_refuses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     answers = {"/job": "x", "/target/url": "http://127.0.0.1:1/x", "/target/dialect": "plain"}

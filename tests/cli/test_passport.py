@@ -51,6 +51,13 @@ def test_a_job_that_passed_may_run_and_says_until_when(here: Path) -> None:
     )
 
 
+def test_the_run_says_which_job_it_is_about(here: Path) -> None:
+    done = typed("write", sealed(here), "--policy", "policy.yaml", "--kind", "summary", *NOW)
+    assert done.exit_code == 0, done.output
+    assert f"PASS {JOB}: allowed on" in done.output
+    assert typed("check", JOB, *NOW).exit_code == 0
+
+
 def test_a_job_of_a_kind_that_is_not_allowed_is_told_so_when_its_passport_is_written(here: Path) -> None:
     run = sealed(here)
     done = write(run, kind="batch")

@@ -182,7 +182,7 @@ def command(
     more: dict[str, str] = {}
     if path is not None:
         nothing_beside(path, _OF_A_PLAN, called="a plan")
-        plan, place, base = _read(path), Place(str(path)), path.parent
+        plan, place, base = _read(path, policy), Place(str(path)), path.parent
     else:
         assert url is not None
         plan, more = _plan(url, asked)
@@ -379,15 +379,20 @@ def _which(what: str | None, url_option: str | None) -> tuple[str | None, Path |
     return text, None
 
 
-def _read(path: Path) -> "InterviewPlan":
-    """A plan's file. Raises Problem."""
+def _read(path: Path, policy: Path | None) -> "InterviewPlan":
+    """A plan's file. Raises Problem, which names the blanks of plan and policy at once."""
     from drillmaster.intake import read_strict
     from drillmaster.intake.blanks import left_open, none_left_open
     from drillmaster.ladder import InterviewPlan
 
     loaded: dict[str, Any] = read_strict(path, dict)
     if loaded.get("drill") == "interview":
-        none_left_open({path: left_open(loaded, "interview", "plan")}, lambda line: click.echo(line, err=True))
+        left = {path: left_open(loaded, "interview", "plan")}
+        if policy is not None and policy.suffix in (".yaml", ".yml") and policy.is_file():
+            limits = read_strict(policy, dict)
+            if limits.get("kind") == "policy":
+                left[policy] = left_open(limits, "interview", "policy")
+        none_left_open(left, lambda line: click.echo(line, err=True))
     return read_strict(path, InterviewPlan)
 
 

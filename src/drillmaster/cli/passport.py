@@ -73,7 +73,7 @@ _FOLDER = click.option(
 
 @command.command("write")
 @click.argument("run", metavar="RUN_OR_VERDICT", type=click.Path(path_type=Path), shell_complete=completions.runs)
-@click.option("--job", required=True, metavar="NAME", help="The job that was interviewed.")
+@click.option("--job", metavar="NAME", help="The job; refused where another was interviewed. Default: the run's.")
 @click.option("--kind", type=click.Choice(KINDS), help="What kind of job it is, where the policy has a decision part.")
 @_facts
 @_FOLDER
@@ -83,7 +83,7 @@ _FOLDER = click.option(
 @click.option("--json", "as_json", is_flag=True, help="Print the passport as JSON.")
 def write(
     run: Path,
-    job: str,
+    job: str | None,
     kind: "JobKind | None",
     policy: Path | None,
     measured_from: str,
@@ -104,22 +104,24 @@ def write(
     \b
     Examples:
       drillmaster passport write runs/20261130T120000Z-1a2b --job "diff summary" --policy interview-policy.yaml --kind summary
-      drillmaster passport write runs/20261130T120000Z-1a2b --job "diff summary" --policy gate.json --sign ~/.ssh/id_ed25519
+      drillmaster passport write runs/20261130T120000Z-1a2b --policy gate.json --sign ~/.ssh/id_ed25519
     """
     import msgspec
 
     from drillmaster import passports
     from drillmaster.cli import say_json
 
-    passports.file_of(job, folder)
-    run = _run(run, job)
+    if job is not None:
+        passports.file_of(job, folder)
+    run = _run(run, job or "NAME")
     judged = passports.judge_run(
         run,
-        _thresholds(policy, f"passport write {one_line(str(run))} --job ..."),
+        _thresholds(policy, f"passport write {one_line(str(run))}"),
         now_ns=_now_ns(now),
         measured_from=measured_from,
         budget=_note(allowance, read_on, terms),
     )
+    job = judged.page.job if job is None else job
     passport = passports.issue(judged, job=job, kind=kind, trial=rehearsal)
     path, signature = passports.write(passport, folder, key=key)
     if as_json:

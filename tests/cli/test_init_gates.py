@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -162,3 +163,27 @@ def test_the_workflow_installs_what_its_gates_read_with_and_lays_the_workspace_o
 def test_a_gate_or_a_guard_in_place_of_a_verb_is_told_its_line(name: str, said: str) -> None:
     result = typed(name)
     assert result.exit_code == 2 and said in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("made", "base"),
+    [
+        ((), "main"),
+        ((("remote", "add", "origin", "https://example.com/r.git"),), "origin/main"),
+        (
+            (
+                ("remote", "add", "origin", "https://example.com/r.git"),
+                ("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/trunk"),
+            ),
+            "origin/trunk",
+        ),
+    ],
+)
+def test_the_next_command_names_a_base_that_is_there(
+    made: tuple[tuple[str, ...], ...], base: str, tmp_path: Path
+) -> None:
+    for words in (("init", "-q", "-b", "main"), *made):
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True, timeout=30)
+    (tmp_path / "openapi.yaml").write_text("openapi: 3.1.0\n")
+    said = typed("gates", "--dir", tmp_path)
+    assert f"drillmaster gate contract --base {base}\n" in said.stdout

@@ -70,6 +70,11 @@ def write_gates(folder: Path, named: Sequence[str], *, as_json: bool, workflow: 
         for path, text in files.items()
         if path.suffix == ".yaml" and path.parent.name == FOLDER
     }
+    base = _base(folder)
+
+    def of_base(line: str) -> str:
+        return line.replace("--base origin/main", f"--base {base}")
+
     if as_json:
         say_json(
             {
@@ -77,7 +82,7 @@ def write_gates(folder: Path, named: Sequence[str], *, as_json: bool, workflow: 
                 "written": [str(path) for path, new in written.items() if new],
                 "kept": [str(path) for path, new in written.items() if not new],
                 "blanks": {str(path): pointers for path, pointers in left.items() if pointers},
-                "next": {name: line for name, one in chosen.items() if (line := next_of(one)) is not None},
+                "next": {name: of_base(line) for name, one in chosen.items() if (line := next_of(one)) is not None},
             }
         )
         return
@@ -92,7 +97,27 @@ def write_gates(folder: Path, named: Sequence[str], *, as_json: bool, workflow: 
     for name, one in chosen.items():
         policy = folder / FOLDER / f"{name}-policy.yaml"
         first = f"fill in {policy}, then " if left.get(policy) else ""
-        click.echo(f"next: {first}{next_of(one) or f'drillmaster gate {name} --help'}")
+        click.echo(f"next: {first}{of_base(next_of(one) or f'drillmaster gate {name} --help')}")
+
+
+def _base(folder: Path) -> str:
+    """Name the branch that changes are for: the remote's main one, without a remote the one we are on."""
+    from drillmaster.intake.git import ask
+
+    for args in (
+        ["symbolic-ref", "--short", "refs/remotes/origin/HEAD"],
+        ["rev-parse", "--verify", "-q", "refs/remotes/origin/main"],
+    ):
+        said = ask(folder, args, timeout_s=30)
+        if said is not None:
+            return said.decode("utf-8", "replace").strip() if args[0] == "symbolic-ref" else "origin/main"
+    remotes, here = (
+        ask(folder, ["remote"], timeout_s=30),
+        ask(folder, ["symbolic-ref", "--short", "HEAD"], timeout_s=30),
+    )
+    if remotes or here is None:
+        return "origin/main"
+    return here.decode("utf-8", "replace").strip()
 
 
 def _kit(file: str) -> str:

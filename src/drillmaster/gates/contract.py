@@ -154,9 +154,9 @@ class ContractGate(Gate[ContractChange], frozen=True, kw_only=True, tag="contrac
             title=f"the change can be read: {len(paths)} files, {len(change.contracts)} of them contracts",
             observed=Exact(len(paths)),
             why="; ".join(wrong),
-            remedy="git fetch --unshallow origin, and name the branch that the change is for: --base origin/main"
-            if wrong
-            else "",
+            remedy=("" if paths else "commit the change, or name the branch that it is for: --base origin/main")
+            if not change.diff.defects
+            else "git fetch --unshallow origin, and name the branch that the change is for: --base origin/main",
         )
 
     def _lock_there(self, change: ContractChange) -> Check:

@@ -118,7 +118,8 @@ class ToolsGate(Gate[Tools], frozen=True, kw_only=True, tag="tools"):
         for program in self.programs:
             if re.fullmatch(r"(sha256:)?[0-9a-f]{64}", program.sha256) is None:
                 raise ValueError(
-                    f"programs: {program.path}: found {shown(program.sha256)}, wanted sha256: and 64 hex digits"
+                    f"programs: {program.path}: found {shown(program.sha256)}, wanted 64 hex digits: "
+                    "sha256sum FILE prints them"
                 )
         paths = [argv.within(one.path) or one.path for one in self.programs]
         for what in (*paths, *(name for one in self.programs for name in one.called)):

@@ -49,7 +49,8 @@ NEXT: dict[str, str] = {
     "oracle": "name oracles in .oracle-owners, commit it, then drillmaster gate oracle --base origin/main",
     "quota": "commit the guards file and the documents of its limits, then drillmaster gate quota guards.yaml --base origin/main",
     "retries": "have workers write their decisions, then drillmaster gate retries soak.jsonl",
-    "tools": "drillmaster gate tools tools.allow.json",
+    "tools": "have the server's answer to tools/list in tools.offered/NAME.json, drillmaster tools pin tools.offered/NAME.json "
+    "> tools.allow.json, then drillmaster gate tools tools.allow.json",
     "webhook-path": "replay signed webhooks with tracing on, then drillmaster gate webhook-path spans.json",
     "workspace": "drillmaster gate workspace DIR",
 }

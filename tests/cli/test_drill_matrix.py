@@ -199,7 +199,7 @@ def test_an_slo_of_others_is_imported_with_what_it_does_not_say(here: Path, caps
         },
     }
     Path("slo.json").write_text(json.dumps(slo))
-    Path("row.yaml").write_text("measure: mission_latency\nprobe: {kind: load, in_flight: 10}\nwindow: all\n")
+    Path("row.yaml").write_text("measure: mission_latency\nunit: s\nprobe: {kind: load, in_flight: 10}\nwindow: all\n")
     pin = ["--source", "slo-handbook", "--owner", "Ada", "--review-by", "2199-01-01"]
     words = ["matrix", "import", "slo.json", "--row", "quick=row.yaml", "--out", "-", *pin]
     code, _, err = said(capsys, *words)

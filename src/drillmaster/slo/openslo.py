@@ -31,6 +31,8 @@ OURS = "drillmaster"
 ALL_GOOD = 0.99
 _OPS = {"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
 _SIGNS = {word: sign for sign, word in _OPS.items()}
+_UNITS = ("s", "ms")
+_SPANS = ("mission_latency", "detector_delay", "pager_ack", "kill_switch")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _WEEK = {"duration": "1w", "isRolling": True}
 _BREAK = re.compile(rb"^---(?:[ \t].*)?\r?$", re.MULTILINE)
@@ -41,7 +43,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What a person says of objects that are not ours."""
 
     rows: Mapping[str, Mapping[str, Any]] = {}
-    """By the SLO's name: fields of its row that OpenSLO has no word for, `measure` first of all."""
+    """By the SLO's name: fields of its row that OpenSLO has no word for, `measure` first of all; of a span `unit`, s or ms."""
     source: str = ""
     owner: str = ""
     review_by: str = ""
@@ -329,17 +331,18 @@ class _Said:
         row = {
             "id": self.name,
             "name": meta.get("displayName") or self.name,
-            "objective": self._sentence(objective, ratio="ratioMetric" in indicator, measure=str(said["measure"])),
+            "objective": self._sentence(objective, ratio="ratioMetric" in indicator, said=said),
             "window": "all",
             "owner": asked.owner,
             "source": asked.source,
         }
         if spec.get("description"):
             self._no_place("/spec/description", "a row has a name and a source")
-        return {**row, **said}
+        return {**row, **{name: value for name, value in said.items() if name != "unit"}}
 
-    def _sentence(self, objective: Mapping[str, Any], *, ratio: bool, measure: str) -> str:
+    def _sentence(self, objective: Mapping[str, Any], *, ratio: bool, said: Mapping[str, Any]) -> str:
         """Say an objective as a row does; what it cannot say is among what is wrong."""
+        measure, unit = str(said["measure"]), said.get("unit")
         target = _number(objective.get("target"))
         percent = _number(objective.get("targetPercent"))
         if target is None and percent is not None:
@@ -353,6 +356,11 @@ class _Said:
         if sign is None or value is None:
             self.wrong.append(f"{self.where}: {self.name} /spec/objectives/0, without op and value")
             return ""
+        if measure in _SPANS and unit not in _UNITS:
+            self.wrong.append(
+                f"{self.where}: {self.name} /spec/objectives/0/value, found {value:g} without a unit, which OpenSLO has none for: "
+                f"--row {self.name}=FILE with unit ({', '.join(_UNITS)})"
+            )
         if measure == "mission_latency":
             name = next((name for name, q in QUANTILES.items() if abs(q - target) < 1e-9), None)
             if name is None:
@@ -360,10 +368,10 @@ class _Said:
                     f"{self.where}: {self.name} /spec/objectives/0/target, found {target:g}, wanted one of "
                     f"{', '.join(str(q) for q in QUANTILES.values() if q < 1)}"
                 )
-            return f"{name} {sign} {_plain(value)} s"
-        if measure in ("detector_delay", "pager_ack", "kill_switch"):
+            return f"{name} {sign} {_plain(value)} {unit}"
+        if measure in _SPANS:
             self._no_place("/spec/objectives/target", f"found {target:g}: a drill judges each one")
-            return f"{sign} {_plain(value)} s"
+            return f"{sign} {_plain(value)} {unit}"
         self._no_place("/spec/objectives/target", f"found {target:g}: a drill judges its own share")
         return f"{sign} {_plain(value * 100)} %"
 

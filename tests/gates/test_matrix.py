@@ -371,3 +371,15 @@ def test_what_a_kill_refused_is_not_taken_for_the_calls_that_flags_made_fail() -
     said = row(_with(GOOD, tools=_with(GOOD.tools, missions=told)), BY_ID["tool-success"])
     assert said.status == "refused"
     assert "workers tell of 0 attempts" in (said.why or "")
+
+
+@pytest.mark.parametrize("id_", ["tool-success", "mission-success"])
+@pytest.mark.parametrize(("share", "status"), [(0.01, "refused"), (0.0, "refused"), (0.012, "pass"), (0.1, "pass")])
+def test_a_flag_that_met_too_few_to_break_a_share_shows_nothing(id_: str, share: float, status: str) -> None:
+    one = _with(BY_ID[id_], probe=ChaosProbe(flags=("toolTimeout",)), window="chaos")
+    n = len(GOOD.places("chaos"))
+    met = {("w1", "toolTimeout"): round(share * n), ("w1", "refundError"): n}
+    told = row(_with(GOOD, met=met), one)
+    assert told.status == status
+    if 0 < share < 0.012:
+        assert "had each of them failed, >= 99 % would hold as well" in told.why

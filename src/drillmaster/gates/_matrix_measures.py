@@ -241,7 +241,7 @@ def _success(row: Row, objective: Objective, seen: Friday) -> _Said:
     good, n = len(places) - len(bad), len(places)
     whys = sorted(seen.missions.whys.items(), key=lambda pair: -pair[1])[:_SHOWN]
     told = ", ".join(f"{why} {count:,}" for why, count in whys)
-    return _share(
+    said = _share(
         objective,
         good,
         n,
@@ -249,6 +249,7 @@ def _success(row: Row, objective: Objective, seen: Friday) -> _Said:
         f"{len(bad):,} did not succeed" + (f"; of all that did not: {told}" if told else ""),
         _mission_cites(seen, bad),
     )
+    return _hardly_met(row, objective, seen, n, said) or said
 
 
 def _tools(row: Row, objective: Objective, seen: Friday) -> _Said:
@@ -283,7 +284,23 @@ def _tools(row: Row, objective: Objective, seen: Friday) -> _Said:
             why=f"flags made {met:,} calls fail, and workers tell of {told:,} attempts that did: attempts are not written down",
             remedy="have every worker write down each attempt: docs/howto/count-retries.md",
         )
-    return said
+    return _hardly_met(row, objective, seen, found.n, said) or said
+
+
+def _hardly_met(row: Row, objective: Objective, seen: Friday, n: int, said: _Said) -> _Said | None:
+    """Refuse a share that passed, where a flag met so few that it had passed with each of them failed; None: it met enough."""
+    if said.status != "pass" or not isinstance(row.probe, ChaosProbe):
+        return None
+    for flag in row.probe.flags:
+        met = sum(count for (_, name), count in seen.met.items() if name == flag)
+        if met < n and compare(Exact((n - met) / n), objective) == "pass":
+            return msgspec.structs.replace(
+                said,
+                status="refused",
+                why=f"{flag} met {met:,} calls of {n:,} missions: had each of them failed, {objective.text} would hold as well",
+                remedy=f"have the flag meet more of them (`first`, `every`, `share` in the plan), then: {_RUN}",
+            )
+    return None
 
 
 def _met_and_told(row: Row, seen: Friday) -> tuple[int, int]:

@@ -75,8 +75,9 @@ def pin_problems(pin: Pin, *, now_ns: int) -> list[tuple[str, str, str]]:
         )
     elif names_a_model(pin.source):
         problems.append(("source", repr(pin.source), "a human document; text that a model wrote owns no number"))
-    if not pin.owner.strip():
-        problems.append(("owner", "nothing", "the person or team that answers for the numbers"))
+    if not any(char.isalnum() for char in pin.owner):
+        said = repr(pin.owner) if pin.owner.strip() else "nothing"
+        problems.append(("owner", said, "the person or team that answers for the numbers"))
     end_ns = parse_rfc3339(f"{pin.review_by}T23:59:59Z")
     if end_ns is None:
         problems.append(("review_by", repr(pin.review_by), "a day such as 2027-02-28"))

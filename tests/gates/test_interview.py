@@ -434,6 +434,11 @@ def test_a_void_level_is_mended_by_what_made_it_void(why: str, end_s: float, rem
     assert re.search(remedy, refused.remedy)
 
 
+def test_thresholds_for_the_cold_call_alone_are_told_as_such(tmp_path: Path) -> None:
+    with pytest.raises(Problem, match="for the cold call alone"):
+        verdict_of(tmp_path, told(), {"cold_max_s": 90})
+
+
 def test_of_a_run_that_was_stopped_the_levels_are_not_to_blame() -> None:
     limits = {"warm_c1": {"p95_s": 2}, "warm_c4": {"p95_s": 2}}
     said = {"gate": "interview", "decide": "observed", "cold_max_s": 30, "levels": limits}

@@ -96,9 +96,9 @@ class InterviewGate(Gate[Interview], frozen=True, kw_only=True, tag="interview")
                 "calls in one stall are not independent"
             )
         if not self.levels:
-            raise ValueError("levels: found none, wanted a limit for each level that is run")
+            raise ValueError("`levels` with a limit for each level that is run: there is none")
         if "cold" in self.levels:
-            raise ValueError("levels.cold: the cold call is limited by cold_max_s alone")
+            raise ValueError("no `cold` among `levels`: the cold call is limited by cold_max_s alone")
 
     def checks(self, evidence: Interview) -> Iterator[Check]:
         interview = evidence

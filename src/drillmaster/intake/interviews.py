@@ -199,6 +199,13 @@ def _article(loaded: Any, place: str) -> InterviewGate:
             continue
         cap: _Cap = strict.as_type(given, _Cap, place=place, path=(label,))
         levels[label] = {"p95_s": cap.p95_s, "error_rate": cap.error_rate}
+    if not levels:
+        raise Problem(
+            place,
+            found="a threshold for the cold call alone",
+            wanted=_SUCH_AS,
+            remedy="add one for each level that is run",
+        )
     limits = {"gate": "interview", "decide": "observed", "cold_max_s": loaded["cold_max_s"], "levels": {}}
     checked: InterviewGate = strict.as_type(
         {**limits, "levels": levels},

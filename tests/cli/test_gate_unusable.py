@@ -114,3 +114,27 @@ def test_a_quiet_pass_is_one_line_and_a_quiet_failure_says_what_did_not_pass(
     missed = [line for line in whole.splitlines() if line.startswith(("FAIL ", "REFUSED ", "mend ", "see "))]
     assert all(line in out.splitlines() for line in missed)
     assert code != 0 or out.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (
+            ("canary", "canary-metrics.json", "--policy", "policy.json"),
+            "drillmaster evidence new canary --prometheus URL",
+        ),
+        (("cutover", "plan.json"), "docs/howto/plan-a-cutover.md"),
+    ],
+)
+def test_evidence_that_is_not_there_yet_is_told_how_it_comes_to_be(
+    words: tuple[str, ...],
+    remedy: str,
+    files: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(files)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(argv=["gate", *words])
+    assert ended.value.code == 2
+    assert remedy in capsys.readouterr().err

@@ -218,6 +218,13 @@ class _Source:
             self.plan = self.committed
             self.place = f"{self.inside} at {self.head[:12]}" if self.head else str(path)
         else:
+            if not is_there(path):
+                raise Problem(
+                    str(path),
+                    found="no such file",
+                    wanted="a plan that people wrote",
+                    remedy="write it beside the service, as docs/howto/plan-a-cutover.md shows, or correct the path",
+                )
             self.plan = read_bytes(path, _CAP_BYTES)
             self.place = str(path)
 

@@ -12,6 +12,7 @@
 
 import glob
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -24,7 +25,7 @@ from drillmaster.errors import Problem
 from drillmaster.gates import Gate
 from drillmaster.gates._canary_exceptions import DIGEST
 from drillmaster.gates.canary import Arm, Canary, CanaryArticle, CanaryMetrics
-from drillmaster.intake import format_of, read_bytes
+from drillmaster.intake import format_of, is_there, read_bytes
 from drillmaster.intake.judging import Asked, Gathered, PolicyRead
 from drillmaster.intake.pins import SUFFIX, pin_beside, pin_of
 from drillmaster.judge import decode_gate, load_policy
@@ -194,6 +195,14 @@ def artifact_of(text: str) -> str:
 def open_metrics(path: Path, *, now_ns: int, artifact: str | None = None, offered: str | None = None) -> CanaryFile:
     """Read a metrics file, ours or the article's. `offered` is what was given for a model's verdict. Raises Problem."""
     place = str(path)
+    if not is_there(path):
+        raise Problem(
+            place,
+            found="no such file",
+            wanted="what a collector counted",
+            remedy="drillmaster evidence new canary --prometheus URL --service NAME --artifact sha256:... "
+            f"--out {shlex.quote(place)}",
+        )
     raw = read_bytes(path, _CAP_BYTES)
     try:
         loaded = strict.load(raw, place=place, fmt=format_of(place))

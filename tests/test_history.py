@@ -117,6 +117,22 @@ def test_a_file_of_another_kind_is_refused_and_left_as_it_is(tmp_path: Path) -> 
     assert path.read_text().startswith("<p>")
 
 
+def test_a_history_that_cannot_be_used_says_what_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("drillmaster.history.BUSY_S", 0.01)
+    path = tmp_path / "h.sqlite"
+    with open_history(str(path)) as one:
+        one.add(entry())
+    held = sqlite3.connect(path, isolation_level=None)
+    held.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(Problem, match="wait for whoever holds it"):
+        open_history(str(path))
+    held.close()
+    with path.open("r+b") as file:
+        file.truncate(5_000)
+    with pytest.raises(Problem, match="made again from the run folders"):
+        open_history(str(path))
+
+
 def test_a_row_that_somebody_broke_is_named(history: History, tmp_path: Path) -> None:
     history.add(entry())
     with sqlite3.connect(tmp_path / "history.sqlite") as raw:
@@ -134,6 +150,9 @@ def test_a_row_that_somebody_broke_is_named(history: History, tmp_path: Path) ->
         "postgresql://ada:hunter2?hunter3@127.0.0.1:1/x",
         "postgresql://ada:hunter2#hunter3@127.0.0.1:1/x",
         "postgresql://127.0.0.1:1/x?user=ada&passwrd=hunter2@x",
+        "postgresql://ada:hunter2@[::1/x",  # what libpq cannot read it says again, whole
+        "postgresql://ada:hunter2@127.0.0.1:port/x",
+        "postgresql://ada:%zzhunter2@127.0.0.1/x",
     ],
 )
 def test_no_message_holds_a_password(named: str) -> None:

@@ -21,7 +21,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from drillmaster.errors import Problem, Refused, one_line
-from drillmaster.screen import screen_url
+from drillmaster.screen import screen_text, screen_url
 
 __all__ = ["Added", "Entry", "History", "figures", "open_history"]
 
@@ -254,9 +254,19 @@ def _sqlite(path: Path) -> History:
         connection.execute("PRAGMA synchronous = FULL")
     except sqlite3.Error as error:
         raise Problem(
-            place, found=str(error), wanted="a file that can be written", remedy="name another with --history"
+            place, found=str(error), wanted="a history that can be read and written", remedy=_remedy(error, path)
         ) from None
     return History(connection, place=place, mark="?", begin="BEGIN IMMEDIATE", lock="")
+
+
+def _remedy(error: sqlite3.Error, path: Path) -> str:
+    """What to do about a file that SQLite does not take."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return "wait for whoever holds it, or see who does: a drill, a backup, a console of sqlite3"
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return f"move it away, and have it made again from the run folders: mv {one_line(str(path))} {one_line(path.name)}.broken"
+    return "see that the folder is yours to write and has room, or name another with --history"
 
 
 def _postgresql(url: str) -> History:
@@ -279,7 +289,10 @@ def _postgresql(url: str) -> History:
     except psycopg.Error as error:
         raise Problem(
             place,
-            found=one_line(str(error)).replace(os.environ.get("PGPASSWORD") or "\0", "***").strip(),
+            # What libpq cannot read it says again, password and all.
+            found=one_line(screen_text(str(error).replace(url, place)))
+            .replace(os.environ.get("PGPASSWORD") or "\0", "***")
+            .strip(),
             wanted="a database that takes a connection",
             remedy="see that it runs, and that the user and the database are there",
         ) from None

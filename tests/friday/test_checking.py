@@ -122,6 +122,14 @@ def test_what_should_not_be_is_said() -> None:
     assert "nobody gives up before they are off" in said
 
 
+@pytest.mark.parametrize("phase", ["baseline_s", "fault_s", "recovery_s"])
+def test_a_phase_without_end_is_refused_whatever_else_the_plan_says(phase: str) -> None:
+    window = {"start": "2026-12-04T08:00:00Z", "end": "2026-12-04T11:00:00Z"}
+    this = plan(phases={phase: 1e308}, window=window, target={"url": "http://staging.example.com", "permit": PERMIT})
+    said = [str(problem) for problem in looked(this, permit_host="staging.example.com").problems]
+    assert any(f"/phases/{phase}: found 1e+308" in one for one in said)
+
+
 def test_phases_and_the_ramp_are_divided_and_nothing_else() -> None:
     this = plan(kill={"capability": "refund", "for_s": 10})
     shorter = compress(this, 10)

@@ -79,6 +79,7 @@ def test_the_kits_own_files_make_sense(folder: Path) -> None:
         ),
         ("friday-plan.yaml", "registry: flags.yaml", "registry: other.yaml", "other.yaml"),
         ("friday-plan.yaml", "policy: drill-matrix.yaml", "policy: other.yaml", "other.yaml"),
+        ("friday-plan.yaml", "policy: drill-matrix.yaml", f"policy: {'x' * 300}", "a name that is too long"),
         ("friday-plan.yaml", "capability: refund", "capability: refunds", "Did you mean 'refund'"),
         ("friday-plan.yaml", "concurrent: 200", "concurent: 200", "concurent"),
         ("friday-plan.yaml", "seed: 7", "seed: 7\nseed: 8", "seed"),  # a key that stands twice

@@ -188,7 +188,7 @@ def _kill(plan: FridayPlan, registry: Registry, place: str) -> Iterator[Problem]
 
 
 def _window(plan: FridayPlan, place: str, wall_ns: int) -> Iterator[Problem]:
-    if plan.window is None:
+    if plan.window is None or not planned_s(plan) <= MAX_DRILL_S:  # refused by its phases
         return
     for end in ("start", "end"):
         if parse_rfc3339(getattr(plan.window, end)) is None:

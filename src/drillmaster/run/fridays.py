@@ -19,13 +19,13 @@ from drillmaster.child import ChildLost
 from drillmaster.clock import Clock, SystemClock, rfc3339
 from drillmaster.conduct import State
 from drillmaster.detectors.settings import of_section, secrets_of
-from drillmaster.errors import Problem
+from drillmaster.errors import Problem, one_line
 from drillmaster.evidence import Manifest
 from drillmaster.flags.settings import Settings as FlagsSettings
 from drillmaster.friday.checking import check, compress, fitting_factor
 from drillmaster.friday.flags import Registry, load_registry
 from drillmaster.friday.plan import FridayPlan, Kill
-from drillmaster.intake import format_of, read_bytes, read_strict
+from drillmaster.intake import format_of, is_there, read_bytes, read_strict
 from drillmaster.intake.blanks import left_open, none_left_open
 from drillmaster.intake.state import state_root
 from drillmaster.missions.preparing import Understood, prepare, read_loads
@@ -95,7 +95,7 @@ def prepare_friday(
     if matrix.service != plan.service:
         raise Problem(
             f"{place}: /service",
-            found=plan.service,
+            found=plan.service[:200],
             wanted=f"{matrix.service}, whose matrix {plan.policy} is",
             remedy="name one service in both files",
         )
@@ -155,7 +155,7 @@ def _read_plan(plan_path: Path, options: Options) -> FridayPlan:
     """Read a plan whose blanks are filled in, of this drill, with the command line's worker. Raises Problem."""
     raw: dict[str, object] = read_strict(plan_path, dict)
     if raw.get("kind") != "plan" or raw.get("drill") != "friday":
-        found = f"kind: {raw.get('kind')}, drill: {raw.get('drill')}"
+        found = one_line(f"kind: {raw.get('kind')}, drill: {raw.get('drill')}")[:200]
         other = raw.get("drill") if raw.get("kind") == "plan" and raw.get("drill") in ("eviction", "matrix") else None
         raise Problem(
             str(plan_path),
@@ -166,7 +166,7 @@ def _read_plan(plan_path: Path, options: Options) -> FridayPlan:
     files = {plan_path: left_open(raw, "friday", "plan")}
     named = raw.get("policy", "drill-matrix.yaml")
     policy_path = plan_path.parent / named if isinstance(named, str) else None
-    if policy_path is not None and policy_path.is_file():
+    if policy_path is not None and is_there(policy_path):
         files[policy_path] = left_open(read_strict(policy_path, dict), "friday", "matrix")
     none_left_open(files, options.progress.line)
     plan = read_strict(plan_path, FridayPlan)

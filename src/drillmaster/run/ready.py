@@ -11,7 +11,7 @@ import msgspec
 
 from drillmaster.errors import Problem
 from drillmaster.gates.eviction import Eviction
-from drillmaster.intake import read_strict
+from drillmaster.intake import is_there, read_strict
 from drillmaster.intake.blanks import left_open, none_left_open
 from drillmaster.intake.verdicts import read_policy
 from drillmaster.matrix import Wanted
@@ -252,7 +252,7 @@ def _what_is_it(plan_path: Path, progress: Progress) -> None:
     files = {plan_path: left_open(plan, kit, "plan")}
     named = plan.get("policy")
     policy_path = plan_path.parent / named if isinstance(named, str) else None
-    if policy_path is not None and policy_path.is_file():
+    if policy_path is not None and is_there(policy_path):
         policy: dict[str, Any] = read_strict(policy_path, dict)
         _check_kind(policy, "policy", policy_path, remedy=f"name the policy in {plan_path}: /policy")
         files[policy_path] = left_open(policy, "eviction", "policy")

@@ -30,6 +30,8 @@ __all__ = [
 _SECRET_HEADERS = frozenset(
     {"authorization", "proxy-authorization", "cookie", "x-api-key", "api-key", "x-auth-token", "x-goog-api-key"}
 )
+_LONGEST_S = 1e9
+"""What is longer is refused elsewhere, and no number of nanoseconds."""
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _OURS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "traceparent", "x-drill-request", "accept-encoding"}
@@ -170,7 +172,7 @@ def permission_problems(
             wanted="RFC 3339 time or date",
             remedy="write `until: 2026-12-31`",
         )
-    elif until_ns < wall_ns + round(total_s * 1e9):
+    elif until_ns < wall_ns + round(min(total_s, _LONGEST_S) * 1e9):
         yield Refused(
             f"{at}/until",
             found=f"{permit.until}, which is over before this drill would be ({rfc3339(wall_ns, digits=0)} now)",

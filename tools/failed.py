@@ -1,7 +1,7 @@
 """What failed in a run of the tests: `python -m tools.failed RUN.xml` prints the ids, one a line, for another run of them alone.
 
-`python -m tools.failed --count RUN.xml [...] --again AGAIN.xml [...]` prints the closing line of all of them. A test that failed beside
-others and passed alone counts as passed, and is named: it wants a look, and is no reason to throw a change away.
+`python -m tools.failed --count RUN.xml [...] --again AGAIN.xml [...]` prints the closing line of all of them. A test that failed
+beside others and passed alone counts as passed, and is named: it wants a look, and is no reason to throw a change away.
 """
 
 import sys

@@ -47,7 +47,7 @@ class Draw(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("a mark for each giving, and none without one")
 
 
-class Spent(msgspec.Struct, frozen=True):
+class Spent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is missing of a full bucket, and the last givings, oldest first."""
 
     milli: int = 0

@@ -15,6 +15,7 @@ from drillmaster.gates._asks import asks, shared
 from drillmaster.gates._cases.free_tier import (
     DAY_NS,
     GOOD,
+    HOUR_NS,
     LIMITS,
     NOW_NS,
     SLOW,
@@ -24,7 +25,7 @@ from drillmaster.gates._cases.free_tier import (
     nights,
 )
 from drillmaster.gates._selftest import selftest
-from drillmaster.gates.free_tier import FreeTier, Incident, Spent, Stay
+from drillmaster.gates.free_tier import FreeTier, Incident, Interviewed, Spent, Stay
 from drillmaster.verdict import Absent, AtLeast, Exact, Verdict, conclude
 
 
@@ -58,13 +59,28 @@ def test_a_job_whose_nights_are_in_order_stays() -> None:
     assert closing(GOOD) == ("stay: no criterion for leaving is met",)
 
 
+def again(days_ago: int) -> Interviewed:
+    """One more interview of a day, an hour after the first."""
+    first = night(days_ago)
+    return msgspec.structs.replace(first, ended_ns=first.ended_ns + HOUR_NS, digest=f"sha256:{days_ago + 100:064x}")
+
+
 LEAVE: dict[str, Stay] = {
     "p95 over three budgets, the last two": nights({}, SLOW, SLOW),
     "p95 over three budgets, two in the middle": nights({}, SLOW, SLOW, {}),
     "a hair over": nights({}, {"p95_s": Exact(18.000001)}, {"p95_s": Exact(18.000001)}),
+    "two slow nights, each repeated until it was good": but(
+        runs=(night(2), night(1, **SLOW), again(1), night(0, **SLOW), again(0))
+    ),
     "cut at more than that": nights({}, {"p95_s": AtLeast(18.5)}, {"p95_s": AtLeast(18.5)}),
     "errors that rounding would lose": nights({}, {}, {"error_ratio": Exact(0.02004)}),
     "a dead endpoint": nights({}, {}, {"error_ratio": Exact(1.0)}),
+    "errors, and a good run on the same day": but(
+        runs=(night(2), night(1), night(0, error_ratio=Exact(0.3)), again(0))
+    ),
+    "a drain over, and a good run on the same day": but(
+        runs=(night(2), night(1), night(0, drain_s=Exact(9000.0)), again(0))
+    ),
     "a drain a hair over": nights({}, {}, {"drain_s": Exact(4320.001)}),
     "a drain that did not end": nights({}, {}, {"drain_s": AtLeast(5000.0)}),
     "two incidents of capacity": but(incidents=_incidents("capacity", "code", "capacity")),
@@ -84,8 +100,13 @@ def test_a_criterion_that_is_met_says_leave(case: str) -> None:
 
 STAY: dict[str, Stay] = {
     "one slow night": nights({}, SLOW, {}),
+    "one slow night, and a good run on its day": but(runs=(night(2), night(1), night(0, **SLOW), again(0))),
+    "a lost run, and a good one on its day": but(runs=(night(2), night(1, lost="stopped"), again(1), night(0, **SLOW))),
     "two slow nights that are not in a row": nights(SLOW, {}, SLOW),
     "errors just at the cap": nights({}, {}, {"error_ratio": Exact(0.02)}),
+    "a run without a batch earlier on the day": but(
+        runs=(night(2), night(1), night(0, drain_s=Absent("no batch")), again(0))
+    ),
     "an older night of errors": nights({}, {"error_ratio": Exact(0.3)}, {}),
     "a drain just at its fifth": nights({}, {}, {"drain_s": Exact(4320.0)}),
     "one incident of capacity": but(incidents=_incidents("capacity")),

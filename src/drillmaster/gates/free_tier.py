@@ -5,16 +5,16 @@
    says may have measured nothing; beside a bad night such a one is not taken for a good one.
 2. What was not measured is not in order: too few runs, a gap between two, a newest one that is old, no cold start after real
    silence, no ledger, or one that nobody keeps. Each is refused.
-3. The criteria for leaving are agreed on while it is calm, and are the policy's: p95 some times over its budget in runs in a
-   row, errors after retries, a drain that runs over its window, incidents of capacity, hours of engineers that cost more
-   than the paid tier, red flags that stand. Any one of them says leave.
+3. The criteria for leaving are agreed on while it is calm, and are the policy's: p95 some times over its budget in runs or days
+   in a row, errors after retries, a drain that runs over its window, incidents of capacity, hours of engineers that cost more
+   than the paid tier, red flags that stand. Any one of them says leave. A bad run is not undone by another of its UTC day.
 4. Of what is in a month all counts that happened in the 31 days before: no month is longer, and none has an edge to hide at.
 5. An incident of unknown cause is not one of another cause: where it would tip the balance the answer is refused.
 6. Some jobs no measurement can keep on a free tier: an SLO, a fan-out, a contract.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal, get_args
 
@@ -29,6 +29,7 @@ __all__ = ["MONTH_S", "Flag", "FreeTier", "Incident", "Interviewed", "Spent", "S
 
 MONTH_S = 31 * 86_400.0
 _SKEW_S = 60.0
+_DAY_NS = 86_400 * 10**9
 Flag = Literal["retries-grown", "second-window", "ceiling-unknown", "mean-only", "routed-around"]
 FLAGS: dict[str, str] = {
     "retries-grown": "retries went from one attempt to three",
@@ -397,8 +398,9 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
         cap = self.p95_budget_s * self.leave_over_budgets
         nights = [one for one in stay.runs if not one.unusable]
         each: list[Status] = ["refused" if one.lost else at_most(one.p95_s, cap) for one in nights]
+        days = _by_day(nights, each)
         status: Status = "pass"
-        if _in_a_row(each, {"fail"}) >= self.consecutive_runs:
+        if max(_in_a_row(each, {"fail"}), _in_a_row(days, {"fail"})) >= self.consecutive_runs:
             status = "fail"
         elif not each or _in_a_row(each, {"fail", "refused"}) >= self.consecutive_runs:
             status = "refused"
@@ -407,19 +409,19 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
             "p95",
             status,
             f"p95 at {self.level} over {cap:g} s ({self.leave_over_budgets:g} times its budget) in fewer than "
-            f"{self.consecutive_runs} runs in a row (the last: {last or 'none'})",
-            observed=Exact(_in_a_row(each, {"fail"}), n=len(each)),
+            f"{self.consecutive_runs} runs or days in a row (the last: {last or 'none'})",
+            observed=Exact(max(_in_a_row(each, {"fail"}), _in_a_row(days, {"fail"})), n=len(each)),
             limit=self.consecutive_runs - 1,
             unit="runs",
             remedy="interview on: a night that measured nothing is no good one; where calls are cut, with a longer --timeout",
         )
 
     def _failing(self, usable: Sequence[Interviewed]) -> Check:
-        observed = usable[-1].error_ratio if usable else Absent("there is no interview")
+        observed = _of_newest_day(usable, lambda one: one.error_ratio, self.max_error_ratio)
         return looked_at(
             "error-rate",
             at_most(observed, self.max_error_ratio),
-            f"errors after retries at most {share_text(self.max_error_ratio)} in the newest run (observed {_share(observed)})",
+            f"errors after retries at most {share_text(self.max_error_ratio)} on the newest day (observed {_share(observed)})",
             observed=observed,
             limit=self.max_error_ratio,
             unit="ratio",
@@ -441,12 +443,12 @@ class FreeTier(Gate[Stay], frozen=True, kw_only=True, tag="free-tier"):
 
     def _drain(self, usable: Sequence[Interviewed], window_s: float) -> Check:
         cap = window_s * (1 + self.leave_over_window_ratio)
-        observed = usable[-1].drain_s if usable else Absent("there is no interview")
+        observed = _of_newest_day(usable, lambda one: one.drain_s, cap)
         return looked_at(
             "drain",
             at_most(observed, cap),
             f"a batch is worked off in its window of {_span(window_s)} and {share_text(self.leave_over_window_ratio)} "
-            f"more in the newest run (observed {_shown(observed, 's')})",
+            f"more on the newest day (observed {_shown(observed, 's')})",
             observed=observed,
             limit=cap,
             unit="s",
@@ -515,6 +517,23 @@ def _span(seconds: float) -> str:
 
 def _in_month(stay: Stay, at_ns: int) -> bool:
     return stay.now_ns - at_ns <= MONTH_S * 1e9
+
+
+def _of_newest_day(usable: Sequence[Interviewed], of: Callable[[Interviewed], Measure], cap: float) -> Measure:
+    """Find what the newest run measured, or one of its UTC day that was over the cap."""
+    if not usable:
+        return Absent("there is no interview")
+    day = usable[-1].ended_ns // _DAY_NS
+    measures = [of(one) for one in usable if one.ended_ns // _DAY_NS == day]
+    return next((one for one in measures if at_most(one, cap) == "fail"), measures[-1])
+
+
+def _by_day(runs: Sequence[Interviewed], each: Sequence[Status]) -> list[Status]:
+    """Put the runs of one UTC day together: one that was over is not undone by one that was repeated until it was good."""
+    days: dict[int, set[Status]] = {}
+    for one, status in zip(runs, each, strict=True):
+        days.setdefault(one.ended_ns // _DAY_NS, set()).add(status)
+    return ["fail" if "fail" in found else "pass" if "pass" in found else "refused" for found in days.values()]
 
 
 def _in_a_row(each: Sequence[Status], which: set[Status]) -> int:

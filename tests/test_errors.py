@@ -39,3 +39,10 @@ def test_a_problem_is_one_line_and_can_be_printed() -> None:
 def test_a_problem_is_read_from_its_sentence(said: str, read: tuple[str, str, str, str]) -> None:
     one = Problem.of(said, place="here", wanted="more")
     assert (one.place, one.found, one.wanted, one.remedy) == read
+
+
+def test_what_is_found_may_be_long_and_what_is_told_of_it_is_not() -> None:
+    problem = Problem("m.yaml", found=repr("x" * 100_000), wanted="2xx", remedy="shorten it")
+    assert problem.found.startswith("'xxx")
+    assert problem.found.endswith("xxx'")
+    assert len(str(problem)) < 4_100

@@ -13,12 +13,18 @@ __all__ = ["Aborted", "Exit", "Problem", "Refused", "one_line"]
 # surrogate pairs (a path that is no UTF-8): each can repaint a terminal, make one line look like two, or end a print.
 _UNSAFE = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
 
+_MOST_CHARS = 4_000
+
 
 def one_line(text: str) -> str:
     """Make text safe for one line of a terminal: controls, direction marks and stray bytes become visible escapes."""
     if text.isprintable():  # none of them is
         return text
     return re.sub(_UNSAFE, lambda m: f"\\x{ord(m[0]):02x}" if ord(m[0]) < 256 else f"\\u{ord(m[0]):04x}", text)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_CHARS else f"{text[: _MOST_CHARS // 2]} … {text[-_MOST_CHARS // 2 :]}"
 
 
 class Exit(IntEnum):
@@ -37,17 +43,14 @@ class Problem(Exception):
 
     `place` is a file with, where there is one, a JSON pointer or line (`eviction.yaml: /gates/0/max_fallback_s`,
     `timeline.jsonl:12`). `remedy` is one command or one edit. Values of class secret never go into any field. As text it
-    is one line, whatever a path or a value in it holds.
+    is one line, whatever a path or a value in it holds, and a field of more than 4,000 characters is cut in its middle.
     """
 
     exit = Exit.REFUSED
 
     def __init__(self, place: str, *, found: str, wanted: str, remedy: str) -> None:
-        super().__init__(place, found, wanted, remedy)
-        self.place = place
-        self.found = found
-        self.wanted = wanted
-        self.remedy = remedy
+        self.place, self.found, self.wanted, self.remedy = map(_cut, (place, found, wanted, remedy))
+        super().__init__(self.place, self.found, self.wanted, self.remedy)
 
     def __str__(self) -> str:
         return one_line(f"{self.place}: found {self.found}, wanted {self.wanted}; {self.remedy}")

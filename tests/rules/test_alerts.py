@@ -235,3 +235,9 @@ def test_sending_a_receipt_again_later_changes_no_delay(alerts: list[Alert], dat
     after = found_of([*alerts, again])
     if isinstance(before.delay, Exact) and before.alert is not None and before.alert.at_ns < last_ns:
         assert after.delay == before.delay
+
+
+@pytest.mark.parametrize("rule", ["", " ", "a\nb", "x" * 201])
+def test_a_row_asks_for_an_alert_by_a_name(rule: str) -> None:
+    with pytest.raises(ValueError, match="the name that the alert carries"):
+        Wanted(rule=rule, least="sev2")

@@ -377,6 +377,8 @@ def _flow_problems(flow: Flow, shared: Mapping[str, Datum], place: str, at: str)
         found = "no path" if socket else repr(flow.path)[:60]
         wanted = "where the WebSocket is opened" if socket else "paths in the steps: this flow's entry is http"
         yield wrong(place, f"{at}/path", found, wanted, "write `path: /agent/mission/ws`" if socket else "remove path")
+    elif socket:
+        yield from _path_problem(flow.path, place, f"{at}/path", "write `path: /agent/mission/ws`")
     known = {name for data in (shared, flow.data) for name in _drawn_names(data)}
     yield from _unknown(names_in((flow.path, *flow.headers.values())), known, place, at)
     for nth, step in enumerate(flow.steps):
@@ -423,10 +425,7 @@ def _step_problems(step: Step, place: str, at: str, *, socket: bool) -> Iterator
         if step.json is msgspec.UNSET and step.text is None:
             yield wrong(place, at, "no message", "json or text", "add json: {...}")
     else:
-        if not step.path.startswith("/") or re.search(r"[\x00-\x20\x7f#]", re.sub(r"\{\{.*?\}\}", "", step.path)):
-            yield wrong(
-                place, f"{at}/path", repr(step.path)[:60], "a path that begins with /", "write `path: /agent/mission`"
-            )
+        yield from _path_problem(step.path, place, f"{at}/path", "write `path: /agent/mission`")
         if step.until is not None:
             yield wrong(place, f"{at}/until", "until", "none over HTTP", "remove until")
     if step.json is not msgspec.UNSET and step.text is not None:
@@ -450,9 +449,20 @@ def _step_problems(step: Step, place: str, at: str, *, socket: bool) -> Iterator
             yield wrong(place, f"{at}/{name}", repr(pointer)[:60], "a JSON pointer", f"write /{pointer.lstrip('$./')}")
     for name in step.capture:
         yield from _name_problem(name, place, f"{at}/capture")
+    if not step.expect.status:
+        yield wrong(place, f"{at}/expect/status", "none", "one or more", "write `status: [200]`")
+    if step.expect.min_chars < 0:
+        yield wrong(place, f"{at}/expect/min_chars", step.expect.min_chars, "0 or more", "write `min_chars: 1`")
+    if not step.name.isprintable() or len(step.name) > 200:
+        yield wrong(place, f"{at}/name", repr(step.name)[:60], "at most 200 printable characters", "name the step")
     for status in step.expect.status:
         if not (re.fullmatch(r"[1-5]xx", status) if isinstance(status, str) else 100 <= status <= 599):
             yield wrong(place, f"{at}/expect/status", status, "100 to 599, or 2xx", "write `status: [200]`")
+
+
+def _path_problem(path: str, place: str, at: str, remedy: str) -> Iterator[Problem]:
+    if not path.startswith("/") or re.search(r"[\x00-\x20\x7f#]", re.sub(r"\{\{.*?\}\}", "", path)):
+        yield wrong(place, at, repr(path)[:60], "a path that begins with /", remedy)
 
 
 def _pattern_problem(expression: str | None, place: str, at: str) -> Iterator[Problem]:

@@ -103,6 +103,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """How far the senders' clocks may be from ours, either way."""
 
     def __post_init__(self) -> None:
+        if not self.rule.strip() or not self.rule.isprintable() or len(self.rule) > 200:
+            raise ValueError(f"rule: the name that the alert carries, at most 200 characters; found {self.rule[:70]!r}")
         for word, to in self.severities.items():
             if _NUMBERED.fullmatch(to.strip().casefold()) is None:
                 raise ValueError(f"severities: {word!r} is {to!r}; wanted sev0 to sev5")

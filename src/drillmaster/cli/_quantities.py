@@ -5,7 +5,9 @@ from decimal import Decimal
 
 import click
 
-__all__ = ["Seconds", "Share"]
+from drillmaster.errors import Problem
+
+__all__ = ["Seconds", "Share", "factor_of"]
 
 
 class Share(click.ParamType[float]):
@@ -39,3 +41,20 @@ class Seconds(click.ParamType[float]):
         if not 0 < seconds <= 86_400:
             self.fail(f"found {value!r}, wanted a span over 0 with its unit, such as 60s or 2m", param, ctx)
         return seconds
+
+
+def factor_of(text: str, *, instead: str = "") -> float:
+    """Read `--compress 5x`; `instead` is a word that would do too. Raises Problem."""
+    from drillmaster.sanity import parse_factor
+
+    factor = parse_factor(text)
+    if factor is None:
+        raise Problem(
+            "--compress",
+            found=repr(text[:60]),
+            wanted=f"{instead}, or a factor of at least 1 such as 5x"
+            if instead
+            else "a factor of at least 1 such as 5x",
+            remedy=f"write --compress {instead or '10x'}",
+        )
+    return factor

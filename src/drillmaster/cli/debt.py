@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from drillmaster.cli import _completions as completions
+from drillmaster.cli._rows import where
 
 if TYPE_CHECKING:
     from drillmaster.debt import Debt, DebtFile, Then
@@ -21,23 +22,7 @@ __all__ = ["command"]
 @click.argument(
     "file", type=click.Path(path_type=Path), default=Path("drill-debt.yaml"), shell_complete=completions.files
 )
-@click.option(
-    "--runs",
-    type=click.Path(path_type=Path),
-    metavar="FOLDER",
-    default=Path("runs"),
-    show_default=True,
-    help="Where run folders lie; those that are new are taken in first.",
-    shell_complete=completions.folders,
-)
-@click.option(
-    "--history",
-    "named",
-    metavar="FILE|URL",
-    envvar="DRILLMASTER_HISTORY",
-    help="Where the rows are: an SQLite file, or postgresql://USER@HOST/DATABASE. Default: history.sqlite among the runs.",
-    shell_complete=completions.files,
-)
+@where
 @click.option(
     "--repo", type=click.Path(path_type=Path), default=Path(), help="A folder in the repository. Default: here."
 )

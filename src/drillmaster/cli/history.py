@@ -1,15 +1,14 @@
 """`drillmaster history`: the runs of a team in one table, taken in from their folders."""
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
 from drillmaster.cli import Verb
-from drillmaster.cli import _completions as completions
+from drillmaster.cli._rows import where
 
 if TYPE_CHECKING:
     from drillmaster.entries import Taken
@@ -18,32 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-F = TypeVar("F", bound=Callable[..., Any])
 DRILLS = ("interview", "eviction", "matrix", "friday")
-
-
-def where(function: F) -> F:
-    """Add --runs and --history, by which each of these verbs finds its rows."""
-    runs = click.option(
-        "--runs",
-        metavar="FOLDER",
-        type=click.Path(path_type=Path),
-        default=Path("runs"),
-        show_default=True,
-        help="Where run folders lie; those that are new are taken in first.",
-        shell_complete=completions.folders,
-    )
-    named = click.option(
-        "--history",
-        "named",
-        metavar="FILE|URL",
-        envvar="DRILLMASTER_HISTORY",
-        help="An SQLite file, or postgresql://USER@HOST/DATABASE. Default: history.sqlite among the runs, or "
-        "$DRILLMASTER_HISTORY.",
-        shell_complete=completions.files,
-    )
-    return runs(named(function))
-
 
 _drill = click.option("--drill", type=click.Choice(DRILLS), help="Only runs of this kind.")
 _name = click.option("--name", help="Only runs of this job or service.")

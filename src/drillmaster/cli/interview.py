@@ -14,6 +14,7 @@ import click
 from drillmaster.cli import _completions as completions
 from drillmaster.cli._interview_asks import NAMES, PLACES, arrivals, asking, drain, fields, nothing_beside, retry, think
 from drillmaster.cli._interview_policy import wanted
+from drillmaster.cli._quantities import factor_of
 from drillmaster.errors import Exit, Problem, Refused
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def command(
     team = _team(engine, workers, bind, plan.processes, more)
     stamps: tuple[str, ...] = ()
     if compress is not None:
-        factor = _factor(compress)
+        factor = factor_of(compress)
         plan, stamps = compressed(plan, factor), (f"COMPRESSED {factor:g}x",)
     host = _host_and_path(plan.target.http_url)[0]
 
@@ -505,17 +506,3 @@ def _levels(text: str) -> tuple[int, ...]:
             )
         found.append(int(word))
     return tuple(found)
-
-
-def _factor(text: str) -> float:
-    from drillmaster.sanity import parse_factor
-
-    factor = parse_factor(text)
-    if factor is None:
-        raise Problem(
-            "--compress",
-            found=repr(text[:60]),
-            wanted="a factor of at least 1 such as 5x",
-            remedy="write --compress 10x",
-        )
-    return factor

@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 
 from drillmaster.cli import Verb
 from drillmaster.cli import _completions as completions
+from drillmaster.cli._rows import where
 
 if TYPE_CHECKING:
     from drillmaster.errors import Exit
@@ -166,23 +167,7 @@ _file = click.argument(
     shell_complete=completions.files,
 )
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 where the page is not of this matrix.")
-@click.option(
-    "--runs",
-    metavar="FOLDER",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    help="Where run folders lie; their results stand on the page.",
-    shell_complete=completions.folders,
-)
-@click.option(
-    "--history",
-    "named",
-    metavar="FILE|URL",
-    envvar="DRILLMASTER_HISTORY",
-    help="An SQLite file, or postgresql://USER@HOST/DATABASE. Default: history.sqlite among the runs.",
-    shell_complete=completions.files,
-)
+@where
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as one JSON document.")
 def _render(file: Path, out: Path, check: bool, runs: Path, named: str | None, as_json: bool) -> None:
     """Render the drill matrix as a page for executives and engineers, each row with its last result and trend.

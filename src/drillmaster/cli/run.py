@@ -10,6 +10,7 @@ import click
 
 from drillmaster.cli import Verb
 from drillmaster.cli import _completions as completions
+from drillmaster.cli._quantities import factor_of
 from drillmaster.errors import Exit, Problem, one_line
 
 if TYPE_CHECKING:
@@ -334,21 +335,9 @@ def _asked(question: "Callable[[Any], str]") -> "Callable[[Any], None] | None":
 
 
 def _factor(text: str | None) -> "float | Literal['max'] | None":
-    from drillmaster.sanity import parse_factor
-
     if text is None:
         return None
-    if text.strip().lower() == "max":
-        return "max"
-    factor = parse_factor(text)
-    if factor is None:
-        raise Problem(
-            "--compress",
-            found=repr(text[:60]),
-            wanted="max, or a factor of at least 1 such as 5x",
-            remedy="write --compress max",
-        )
-    return factor
+    return "max" if text.strip().lower() == "max" else factor_of(text, instead="max")
 
 
 def _plan(given: str | None, *kits: str) -> Path:

@@ -31,7 +31,6 @@ from drillmaster.fridays.shapes import (
     Missions,
     Phase,
     Sight,
-    Steps,
     WindowName,
 )
 
@@ -54,6 +53,5 @@ __all__ = [
     "Phase",
     "Recovered",
     "Sight",
-    "Steps",
     "WindowName",
 ]

@@ -30,7 +30,6 @@ __all__ = [
     "Missions",
     "Phase",
     "Sight",
-    "Steps",
     "WindowName",
 ]
 
@@ -112,16 +111,6 @@ class Missions(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.ids)
 
 
-class Steps(msgspec.Struct, frozen=True, kw_only=True):
-    """How many steps there were, by name, and how they ended."""
-
-    n: int = 0
-    sent: int = 0
-    by_result: Mapping[str, int] = {}
-    by_name: Mapping[str, int] = {}
-    by_status: Mapping[str, int] = {}
-
-
 class Killed(msgspec.Struct, frozen=True, kw_only=True):
     """A capability that was killed: until when it ran on, and how many calls were refused."""
 
@@ -183,7 +172,8 @@ class Friday(msgspec.Struct, frozen=True, kw_only=True):
     phases: tuple[Phase, ...] = ()
     planned_s: Mapping[str, float] = {}
     """`baseline_s`, `fault_s`, `recovery_s`, as the manifest has them."""
-    steps: Steps = Steps()
+    requests: int = 0
+    """That missions sent."""
     tools: Recovery = NO_TOOLS
     by_tool: Mapping[str, Recovery] = {}
     """The same of one tool alone, for those that a row asks for."""

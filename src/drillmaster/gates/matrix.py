@@ -225,10 +225,10 @@ def _missions(seen: Friday) -> Check:
     n = seen.missions.n
     return looked_at(
         "missions",
-        "pass" if n and seen.steps.sent else "refused",
-        f"missions were sent: {n:,}, with {seen.steps.sent:,} requests",
+        "pass" if n and seen.requests else "refused",
+        f"missions were sent: {n:,}, with {seen.requests:,} requests",
         role="admission",
-        observed=Exact(float(seen.steps.sent)),
+        observed=Exact(float(seen.requests)),
         limit=1,
         why="zero requests: nothing was looked at" if n else "zero missions: nothing was looked at",
         remedy="see that the plan's missions reach its target: drillmaster run friday --help",

@@ -19,7 +19,6 @@ from drillmaster.fridays import (
     LoadEnded,
     Missions,
     Phase,
-    Steps,
 )
 from drillmaster.intake._friday_flags import Kill, Window, Worker, Wrong, chaos, flag_on, killed, revision_of, sights
 from drillmaster.rules.alerts import Ack, Alert, read_event
@@ -32,7 +31,6 @@ __all__ = ["Lines"]
 _RESULTS = {"ok": OK, "failed": FAILED, "cut": CUT, "unsent": UNSENT}
 _FIRST_DEFECTS = 20
 _MOST_WHYS = 200
-_MOST_KINDS = 10_000
 _WORKERS = frozenset({"", "tool_attempted", "tool_finished"})
 
 
@@ -51,9 +49,8 @@ class Lines:
         self.due, self.sent_s, self.end, self.thought = array("d"), array("d"), array("d"), array("d")
         self.steps, self.line = array("L"), array("L")
         self.whys: Counter[str] = Counter()
-        self.step_kinds: Counter[tuple[str, Any, Any]] = Counter()
         """Result, name and status of steps, each as it stands there."""
-        self.steps_n = self.steps_sent = self.lines_n = self.worker_lines_n = self.tool_calls_n = 0
+        self.steps_sent = self.lines_n = self.worker_lines_n = self.tool_calls_n = 0
         self.held: tuple[array[float], array[float], array[float]] = (array("d"), array("d"), array("d"))
         self.windows: dict[str, Window] = {}
         self.kills: list[Kill] = []
@@ -146,15 +143,11 @@ class Lines:
         sent, result = fields.get("sent_ns"), fields.get("result")
         if type(result) is not str or (sent is not None and type(sent) is not int):
             raise Wrong("no result, or a sent_ns that is none")
-        self.steps_n += 1
         if sent is not None:
             self.steps_sent += 1
             self.steps[at] += 1
             if self.sent_s[at] != self.sent_s[at]:
                 self.sent_s[at] = sent / 1e9
-        name, status = fields.get("name"), fields.get("status")
-        if type(name) is str and len(self.step_kinds) < _MOST_KINDS:
-            self.step_kinds[result, name, status if type(status) is int else None] += 1
 
     def _mission_ended(self, row: Row, ns: int) -> None:
         fields = row.fields
@@ -417,13 +410,7 @@ class Lines:
                 line=self.line,
                 whys=dict(self.whys),
             ),
-            steps=Steps(
-                n=self.steps_n,
-                sent=self.steps_sent,
-                by_result=_summed(self.step_kinds, 0),
-                by_name=_summed(self.step_kinds, 1),
-                by_status=_summed(self.step_kinds, 2),
-            ),
+            requests=self.steps_sent,
             chaos=tuple(chaos(one) for one in windows),
             phases=self._phases(),
             tools=NO_TOOLS if found is None else found,
@@ -462,13 +449,6 @@ class Lines:
                 ended_ns = min(ended_ns, began_ns + round(planned_s * 1e9))
             found.append(Phase(name, began_ns / 1e9, ended_ns / 1e9))
         return tuple(found)
-
-
-def _summed(kinds: Counter[tuple[str, Any, Any]], at: int) -> dict[str, int]:
-    found: Counter[str] = Counter()
-    for kind, n in kinds.items():
-        found[str(kind[at])[:200]] += n
-    return dict(found)
 
 
 _HANDLERS: dict[str, tuple[str, Callable[[Lines, Row, int], None]]] = {

@@ -52,14 +52,6 @@ _OWNERS = ("CODEOWNERS", ".github/CODEOWNERS", "docs/CODEOWNERS", ".gitlab/CODEO
 _MOST_SIGNATURES = 4
 
 
-class _Event(msgspec.Struct, frozen=True):
-    """Of a code host's event the two things that are asked; the rest is its own affair."""
-
-    login: str
-    is_bot: bool | None
-    head: str | None
-
-
 def actor_of(path: Path, *, head: str) -> Actor:
     """Read who opened a change, or which bot pushed to it, from the event file of the code host.
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from drillmaster.evidence import Defect
-from drillmaster.fridays import CUT, FAILED, OK, Chaos, FlagOn, Friday, HeldAt, Killed, Missions, Phase, Sight, Steps
+from drillmaster.fridays import CUT, FAILED, OK, Chaos, FlagOn, Friday, HeldAt, Killed, Missions, Phase, Sight
 from drillmaster.gates import Case
 from drillmaster.gates._matrix_rows import ChaosProbe, KillProbe, LoadProbe, Row, TranscriptsProbe
 from drillmaster.gates.matrix import MatrixGate
@@ -108,7 +108,7 @@ def good() -> Friday:
             steps=[1] * _N,
             line=list(range(1, _N + 1)),
         ),
-        steps=Steps(n=_N, sent=_N),
+        requests=_N,
         phases=(Phase("baseline", 0.0, 100.0), Phase("fault", 100.0, 200.0), Phase("recovery", 200.0, 300.0)),
         planned_s={"baseline_s": 100.0, "fault_s": 100.0, "recovery_s": 100.0},
         chaos=(
@@ -197,7 +197,7 @@ def _admissions(held: Friday, whole: MatrixGate) -> Iterator[Case]:
         ("fresh", _with(held, age_s=7200.0)),
         ("fresh", _with(held, age_s=None)),
         ("missions", _with(held, missions=Missions())),
-        ("missions", _with(held, steps=Steps())),
+        ("missions", _with(held, requests=0)),
         ("chaos", _with(held, chaos=())),
         ("chaos", _with(held, chaos=(_with(chaos, lifted_s=None),))),
         ("chaos", _with(held, chaos=(_with(chaos, flags=()),))),

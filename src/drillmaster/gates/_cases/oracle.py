@@ -121,7 +121,6 @@ PRODUCT = changed("src/pay.py", b"a", b"b")
 DOCS = changed("docs/pay.md", b"a", b"b")
 RECORD = changed("fixtures/http/charge-409.json", None, fixture())
 OLD = ("fixtures/http/a.json", fixture(at="2026-10-01T00:00:00Z"))
-SKETCH = changed("tests/scratch/test_sketch.py", None, b"def test_a():\n    assert True\n")
 GOOD = with_files(PRODUCT)
 
 

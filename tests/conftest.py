@@ -4,12 +4,15 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+T = TypeVar("T")
 IN_CI = os.environ.get("CI", "") not in ("", "0", "false")
 
 # What a person may have set in the shell that runs the tests, and what the product would take from there.
@@ -107,3 +110,10 @@ def short_dir() -> Iterator[Path]:
     """Lend a folder whose path is short enough for a Unix socket (about 100 bytes)."""
     with tempfile.TemporaryDirectory(prefix="dm-") as folder:
         yield Path(folder)
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[[AbstractContextManager[T]], T]]:
+    """Open something until the test ends: an SDK's client that nobody closes leaves its sockets to a later test's warnings."""
+    with ExitStack() as stack:
+        yield stack.enter_context

@@ -75,6 +75,8 @@ def asked(ours: ProxyProcess, lab: Lab) -> dict[str, list[str]]:
     }
     raw = claude.messages.with_raw_response.create(model="m", max_tokens=99, messages=ASK, tools=CLAUDE)
     calls["anthropic"] = anthropic_calls(Desk([one]), raw.parse(), raw=raw.http_response.content)
+    chat.close()
+    claude.close()
     for name, made in calls.items():
         found[name] = [call.decision.reason for call in made]
         assert all(isinstance(call, Allowed) == call.decision.allowed for call in made)

@@ -106,10 +106,12 @@ def reasons(calls: list[Allowed | Denied]) -> list[str]:
         (UNKNOWN, "tool-not-allowed"),
     ],
 )
-def test_the_openai_sdks_calls_are_judged_and_denials_go_back_to_the_model(desk: Desk, call: Call, reason: str) -> None:
+def test_the_openai_sdks_calls_are_judged_and_denials_go_back_to_the_model(
+    desk: Desk, call: Call, reason: str, opened: Any
+) -> None:
     told = Line(tools=(call,))
     with scripted(told, Line(text="well"), told, Line(text="well"), told) as url:
-        client = openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0)
+        client = opened(openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0))
         answer = client.chat.completions.create(model="m", messages=ASK, tools=CHAT_TOOLS)
         (made,) = chat_calls(desk, answer)
         assert made.decision.reason == reason
@@ -133,11 +135,11 @@ def test_the_openai_sdks_calls_are_judged_and_denials_go_back_to_the_model(desk:
         assert reasons(chat_calls(desk, final)) == [reason]
 
 
-def test_the_anthropic_sdks_calls_are_judged_from_the_bytes_that_came(desk: Desk) -> None:
+def test_the_anthropic_sdks_calls_are_judged_from_the_bytes_that_came(desk: Desk, opened: Any) -> None:
     good = Line(tools=(Call(name="read_file", arguments={"path": "a"}),))
     more = Line(tools=(Call(name="read_file", arguments={"path": "a", "as_root": "secret"}),))
     with scripted(good, Line(text="well"), more, Line(text="well")) as url:
-        client = anthropic.Anthropic(base_url=url, api_key="k", max_retries=0)
+        client = opened(anthropic.Anthropic(base_url=url, api_key="k", max_retries=0))
         for reason in ("contract-holds", "arguments-unknown"):
             raw = client.messages.with_raw_response.create(model="m", max_tokens=99, messages=ASK, tools=CLAUDE_TOOLS)
             answer = raw.parse()
@@ -154,7 +156,7 @@ def test_the_anthropic_sdks_calls_are_judged_from_the_bytes_that_came(desk: Desk
             assert after.content[0].text == "well"  # type: ignore[union-attr]  # a text
 
 
-def test_what_the_anthropic_sdk_made_one_of_is_two_in_the_bytes(desk: Desk) -> None:
+def test_what_the_anthropic_sdk_made_one_of_is_two_in_the_bytes(desk: Desk, opened: Any) -> None:
     body = (
         b'{"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [{"type": "tool_use", "id": "t1",'
         b' "name": "read_file", "input": {"path": "public", "path": "/etc/secret"}}], "stop_reason": "tool_use",'
@@ -163,14 +165,14 @@ def test_what_the_anthropic_sdk_made_one_of_is_two_in_the_bytes(desk: Desk) -> N
     from tests.e2e.test_provider_sdks import answering
 
     with answering(200, (("content-type", "application/json"),), body) as url:
-        client = anthropic.Anthropic(base_url=url, api_key="k", max_retries=0)
+        client = opened(anthropic.Anthropic(base_url=url, api_key="k", max_retries=0))
         raw = client.messages.with_raw_response.create(model="m", max_tokens=99, messages=ASK, tools=CLAUDE_TOOLS)
         answer = raw.parse()
         assert answer.content[0].input == {"path": "/etc/secret"}  # type: ignore[union-attr]  # a call
         assert reasons(anthropic_calls(desk, answer, raw=raw.http_response.content)) == ["arguments-unreadable"]
 
 
-def test_a_stream_of_anthropics_is_judged_by_the_text_that_came(desk: Desk) -> None:
+def test_a_stream_of_anthropics_is_judged_by_the_text_that_came(desk: Desk, opened: Any) -> None:
     from tests.e2e.test_provider_sdks import answering
 
     def events(text: str) -> bytes:
@@ -194,7 +196,7 @@ def test_a_stream_of_anthropics_is_judged_by_the_text_that_came(desk: Desk) -> N
         ('{"path": "public", "path": "/etc/secret"}', "arguments-unreadable"),
     ):
         with answering(200, (("content-type", "text/event-stream"),), events(text)) as url:
-            client = anthropic.Anthropic(base_url=url, api_key="k", max_retries=0)
+            client = opened(anthropic.Anthropic(base_url=url, api_key="k", max_retries=0))
             inputs = StreamedInputs()
             with client.messages.stream(model="m", max_tokens=99, messages=ASK, tools=CLAUDE_TOOLS) as stream:
                 for event in stream:
@@ -203,10 +205,10 @@ def test_a_stream_of_anthropics_is_judged_by_the_text_that_came(desk: Desk) -> N
             assert reasons(anthropic_calls(desk, answer, streamed=inputs)) == [reason]
 
 
-def test_two_calls_of_one_id_are_not_both_made(desk: Desk) -> None:
+def test_two_calls_of_one_id_are_not_both_made(desk: Desk, opened: Any) -> None:
     same = Call(name="read_file", arguments='{"path": "a"}', id="call_1")
     with scripted(Line(tools=(same, same))) as url:
-        client = openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0)
+        client = opened(openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0))
         answer = client.chat.completions.create(model="m", messages=ASK, tools=CHAT_TOOLS)
     assert reasons(chat_calls(desk, answer)) == ["contract-holds", "call-repeated"]
 

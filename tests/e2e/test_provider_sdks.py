@@ -70,8 +70,8 @@ def openai_of(name: str, base: str) -> Any:
 
 
 @pytest.mark.parametrize("name", ["openai_chat", "azure_openai", "openrouter", "groq", "mistral", "ollama"])
-def test_the_openai_sdk_reads_chat_completions(name: str, base: str) -> None:
-    client = openai_of(name, base)
+def test_the_openai_sdk_reads_chat_completions(name: str, base: str, opened: Any) -> None:
+    client = opened(openai_of(name, base))
     whole = client.chat.completions.create(model="m", messages=HELLO)
     assert whole.choices[0].finish_reason == "stop"
     text = whole.choices[0].message.content
@@ -100,8 +100,8 @@ def test_the_openai_sdk_reads_chat_completions(name: str, base: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["openai_responses", "azure_openai", "openrouter", "groq"])
-def test_the_openai_sdk_reads_responses(name: str, base: str) -> None:
-    client = openai_of(name, base)
+def test_the_openai_sdk_reads_responses(name: str, base: str, opened: Any) -> None:
+    client = opened(openai_of(name, base))
     whole = client.responses.create(model="m", input="hello there")
     assert whole.status == "completed" and whole.output_text
     events = list(client.responses.create(model="m", input="hello there", stream=True))
@@ -122,8 +122,8 @@ def test_the_openai_sdk_reads_responses(name: str, base: str) -> None:
         assert_finished(cut, "openai_responses")
 
 
-def test_the_anthropic_sdk_reads_messages(base: str) -> None:
-    client = anthropic.Anthropic(base_url=base, api_key="k", max_retries=0)
+def test_the_anthropic_sdk_reads_messages(base: str, opened: Any) -> None:
+    client = opened(anthropic.Anthropic(base_url=base, api_key="k", max_retries=0))
     asked: dict[str, Any] = {"model": "m", "max_tokens": 100, "messages": HELLO}
     whole = client.messages.create(**asked)
     assert whole.stop_reason == "end_turn"
@@ -158,24 +158,26 @@ def test_the_anthropic_sdk_reads_messages(base: str) -> None:
         (503, None, openai.InternalServerError),
     ],
 )
-def test_the_openai_sdk_reads_the_errors(status: int, condition: str | None, kind: type[openai.APIStatusError]) -> None:
+def test_the_openai_sdk_reads_the_errors(
+    status: int, condition: str | None, kind: type[openai.APIStatusError], opened: Any
+) -> None:
     dialect = load("openai_chat")
     answer = dialect.error(status, condition, request_id="req_1")
     row = dialect.condition(status, condition)
     with answering(answer.status, answer.headers, answer.body) as base, pytest.raises(kind) as raised:
-        openai_of("openai_chat", base).chat.completions.create(model="m", messages=HELLO)
+        opened(openai_of("openai_chat", base)).chat.completions.create(model="m", messages=HELLO)
     assert (raised.value.code, raised.value.type, raised.value.param) == (row.code, row.kind, row.param)
     assert raised.value.request_id == "req_1"
 
 
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 409, 413, 429, 500, 504, 529])
-def test_the_anthropic_sdk_reads_the_errors(status: int) -> None:
+def test_the_anthropic_sdk_reads_the_errors(status: int, opened: Any) -> None:
     answer = load("anthropic").error(status, request_id="req_1")
     with (
         answering(answer.status, answer.headers, answer.body) as base,
         pytest.raises(anthropic.APIStatusError) as raised,
     ):
-        client = anthropic.Anthropic(base_url=base, api_key="k", max_retries=0)
+        client = opened(anthropic.Anthropic(base_url=base, api_key="k", max_retries=0))
         client.messages.create(model="m", max_tokens=1, messages=[{"role": "user", "content": "x"}])
     body: Any = raised.value.body
     assert body["error"]["type"] == load("anthropic").condition(status).kind
@@ -190,19 +192,20 @@ def begun(name: str, path: str = "") -> tuple[tuple[tuple[str, str], ...], tuple
     return streamed.headers, tuple(frame for frame in kept if frame is not None)
 
 
-def test_an_error_in_a_stream_of_chat_completions_raises() -> None:
+def test_an_error_in_a_stream_of_chat_completions_raises(opened: Any) -> None:
     headers, frames = begun("openai_chat")
     body = b"".join((*frames, *load("openai_chat").error_frames(request_id="r")))
     with answering(200, headers, body) as base, pytest.raises(openai.APIError):
-        list(openai_of("openai_chat", base).chat.completions.create(model="m", messages=HELLO, stream=True))
+        list(opened(openai_of("openai_chat", base)).chat.completions.create(model="m", messages=HELLO, stream=True))
 
 
 @pytest.mark.parametrize(("shape", "raises"), [("flat", False), ("nested", True), ("failed", False)])
-def test_of_the_three_errors_in_a_stream_of_responses_one_raises(shape: str, raises: bool) -> None:
+def test_of_the_three_errors_in_a_stream_of_responses_one_raises(shape: str, raises: bool, opened: Any) -> None:
     headers, frames = begun("openai_responses")
     body = b"".join((*frames, *load("openai_responses").error_frames(shape, "rate", request_id="r")))
     with answering(200, headers, body) as base:
-        stream = openai_of("openai_responses", base).responses.create(model="m", input="x", stream=True)
+        client = opened(openai_of("openai_responses", base))
+        stream = client.responses.create(model="m", input="x", stream=True)
         if raises:
             with pytest.raises(openai.APIError):
                 list(stream)
@@ -213,19 +216,21 @@ def test_of_the_three_errors_in_a_stream_of_responses_one_raises(shape: str, rai
         assert_finished(events, "openai_responses")
 
 
-def test_an_error_in_a_stream_of_messages_raises_with_a_status_of_200() -> None:
+def test_an_error_in_a_stream_of_messages_raises_with_a_status_of_200(opened: Any) -> None:
     headers, frames = begun("anthropic")
     body = b"".join((*frames, *load("anthropic").error_frames(request_id="r")))
     with answering(200, headers, body) as base, pytest.raises(anthropic.APIStatusError) as raised:
-        client = anthropic.Anthropic(base_url=base, api_key="k", max_retries=0)
+        client = opened(anthropic.Anthropic(base_url=base, api_key="k", max_retries=0))
         list(client.messages.create(model="m", max_tokens=9, messages=[{"role": "user", "content": "x"}], stream=True))
     assert raised.value.status_code == 200
 
 
-def test_a_stream_that_ends_cleanly_too_early_raises_nothing_and_is_not_finished() -> None:
+def test_a_stream_that_ends_cleanly_too_early_raises_nothing_and_is_not_finished(opened: Any) -> None:
     headers, frames = begun("openai_chat")
     with answering(200, headers, b"".join(frames)) as base:
-        chunks = list(openai_of("openai_chat", base).chat.completions.create(model="m", messages=HELLO, stream=True))
+        chunks = list(
+            opened(openai_of("openai_chat", base)).chat.completions.create(model="m", messages=HELLO, stream=True)
+        )
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "Hello there"
     with pytest.raises(AssertionError, match="cut"):
         assert_finished(chunks, "openai_chat")
@@ -281,14 +286,14 @@ def test_the_mistral_sdk(base: str) -> None:
         assert type(raised.value).__name__ == "SDKError" and raised.value.status_code == 429
 
 
-def test_the_gemini_sdk(base: str) -> None:
+def test_the_gemini_sdk(base: str, opened: Any) -> None:
     genai = pytest.importorskip("google.genai")
     types, errors = genai.types, pytest.importorskip("google.genai.errors")
 
     def client(url: str) -> Any:
         return genai.Client(api_key="k", http_options=types.HttpOptions(base_url=url))
 
-    here = client(base)  # held: a client that nobody holds is closed
+    here = opened(client(base))
     whole = here.models.generate_content(model="g", contents="hello there")
     assert whole.candidates[0].finish_reason == "STOP"
     chunks = list(here.models.generate_content_stream(model="g", contents="hello there"))
@@ -302,16 +307,15 @@ def test_the_gemini_sdk(base: str) -> None:
     for status, kind in ((429, errors.ClientError), (503, errors.ServerError)):
         answer = load("gemini").error(status, request_id="r", retry_after_s=36)
         with answering(answer.status, answer.headers, answer.body) as url, pytest.raises(kind) as raised:
-            there = client(url)
+            there = opened(client(url))
             there.models.generate_content(model="g", contents="x")
         assert (raised.value.code, raised.value.status) == (status, load("gemini").condition(status).kind)
 
 
-# That client leaves its sockets to the garbage collector, which says so whenever it gets round to it.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_the_ollama_sdk(base: str) -> None:
+def test_the_ollama_sdk(base: str, opened: Any) -> None:
     ollama = pytest.importorskip("ollama")
     client = ollama.Client(host=base)
+    opened(client._client)  # which nothing of its own closes
     whole = client.chat(model="m", messages=HELLO)
     lines = list(client.chat(model="m", messages=HELLO, stream=True))
     assert "".join(line.message.content or "" for line in lines) == whole.message.content
@@ -323,8 +327,11 @@ def test_the_ollama_sdk(base: str) -> None:
     assert client.generate(model="m", prompt="hello")["response"]
     headers, frames = begun("ollama")
     body = b"".join((*frames, *load("ollama").error_frames(request_id="r")))
-    with answering(200, headers, body) as url, pytest.raises(ollama.ResponseError):
-        list(ollama.Client(host=url).chat(model="m", messages=HELLO, stream=True))
+    with answering(200, headers, body) as url:
+        broken = ollama.Client(host=url)
+        opened(broken._client)
+        with pytest.raises(ollama.ResponseError):
+            list(broken.chat(model="m", messages=HELLO, stream=True))
 
 
 def test_the_mcp_sdk(base: str) -> None:

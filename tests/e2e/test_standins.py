@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import anthropic
 import openai
@@ -66,8 +67,10 @@ def raw(port: int, *parts: bytes, pause_s: float = 0.0) -> bytes:
 CALL = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).encode()
 
 
-def test_both_sdks_get_whole_answers_streaming_and_not(provider_port: int) -> None:
-    openai_client = openai.OpenAI(base_url=f"http://127.0.0.1:{provider_port}/v1", api_key="none", max_retries=0)
+def test_both_sdks_get_whole_answers_streaming_and_not(provider_port: int, opened: Any) -> None:
+    openai_client = opened(
+        openai.OpenAI(base_url=f"http://127.0.0.1:{provider_port}/v1", api_key="none", max_retries=0)
+    )
     with openai_client:
         whole = openai_client.chat.completions.create(model="m", messages=[{"role": "user", "content": "hi"}])
         events = openai_client.chat.completions.create(
@@ -78,7 +81,9 @@ def test_both_sdks_get_whole_answers_streaming_and_not(provider_port: int) -> No
         assert [m.id for m in openai_client.models.list()] == ["standin-large", "standin-small"]
         with pytest.raises(openai.BadRequestError):
             openai_client.chat.completions.create(model="m", messages=[])
-    anthropic_client = anthropic.Anthropic(base_url=f"http://127.0.0.1:{provider_port}", api_key="none", max_retries=0)
+    anthropic_client = opened(
+        anthropic.Anthropic(base_url=f"http://127.0.0.1:{provider_port}", api_key="none", max_retries=0)
+    )
     with anthropic_client:
         message = anthropic_client.messages.create(
             model="m", max_tokens=100, messages=[{"role": "user", "content": "hi"}]

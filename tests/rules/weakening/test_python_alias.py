@@ -24,6 +24,9 @@ MARKED = [
     ("later = pytest.mark.skip", "@later(reason='x')\n"),
     ("later: object = pytest.mark.xfail(strict=False)", "@later\n"),
     ("m = pytest.mark\nlater = m.skip\nsoon = later", "@soon('x')\n"),
+    ("later = pytest.mark.skip\nsoon = functools.partial(later, 'x')", "@soon()\n"),
+    ("later = pytest.mark.skip('x')\nsoon = later(later, later)", "@soon\n"),
+    ("s0 = pytest.mark.skip\n" + "".join(f"s{n + 1} = s{n}.with_args\n" for n in range(50)), "@s50\n"),
     ("later, slow = pytest.mark.skip, pytest.mark.slow", "@later\n"),
     ("later = pytest.mark.skip if os.environ.get('CI') else pytest.mark.slow", "@later\n"),
     ("later = functools.partial(pytest.mark.skipif, True)", "@later(reason='x')\n"),
@@ -119,3 +122,13 @@ def test_a_renamed_alias_is_no_change() -> None:
 def test_another_files_decorator_is_named_for_a_person_to_follow() -> None:
     said = read("from tests.helpers import with_db", "@with_db\n")
     assert (said.weakenings, said.not_followed) == ((), ("tests/test_a.py:6 test_a @with_db of tests.helpers",))
+
+
+def test_names_within_names_do_not_double_with_each_line() -> None:
+    lines = "".join(f"m{n + 1} = pytest.mark.skip(m{n}, m{n}, why=m{n})\n" for n in range(200))
+    assert "skipped" in kinds(f"m0 = pytest.mark.skip\n{lines}", "@m200\n")
+
+
+def test_a_long_mark_that_many_tests_have_is_not_written_out_for_each() -> None:
+    head = f"later = pytest.mark.skip({[*range(2_000)]})\n" + "later\n" * 2_000
+    assert "skipped" in kinds(head, "@later\n")

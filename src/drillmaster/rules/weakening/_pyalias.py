@@ -22,7 +22,8 @@ _MARKS = frozenset({
     "disabled", "deselect", "ignore",
 })  # fmt: skip  # words
 _ENDS = frozenset({"SkipTest", "Skipped", "skipTest", "importorskip", "pytestmark"})
-_MOST_ALIASES = 1_000
+_MOST_DOTS = 20
+_MOST_NODES = 100
 
 
 def is_mark(name: str) -> bool:
@@ -69,15 +70,35 @@ def _aliases(tree: ast.Module) -> dict[str, ast.expr]:
                 if one.asname and (_says(one.name) or _says(one.asname)):
                     found[one.asname] = ast.Name(one.name, ast.Load())
     for name, value in _assigned(tree.body):
-        value = _Plain(found).visit(copy.deepcopy(value))
-        kept = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
+        known = _named(value, _Plain(found))
+        kept = [known.body, known.orelse] if isinstance(known, ast.IfExp) else [known]
         if any(_says(dotted(one.func if isinstance(one, ast.Call) else one)) for one in kept) and name != "pytestmark":
-            found[name] = value
+            found[name] = known
         elif name in found:
             del found[name]
-        if len(found) > _MOST_ALIASES:
-            break
     return found
+
+
+def _named(value: ast.expr, known: "_Plain") -> ast.expr:
+    """What a value is, with its own names put back: of a call what it calls, of a call of that too, of `partial` its first.
+
+    Other arguments stay as written, since names within names would double with each line. What is longer than anybody writes
+    is cut: arguments away, and of more than `_MOST_DOTS` dots the last.
+    """
+    if isinstance(value, ast.IfExp):
+        return ast.IfExp(value.test, _named(value.body, known), _named(value.orelse, known))
+    if not isinstance(value, ast.Call):
+        new = known.visit(copy.deepcopy(value)) if dotted(value) else value
+        return new.value if isinstance(new, ast.Attribute) and dotted(new).count(".") > _MOST_DOTS else new
+    called, said = _named(value.func, known), value.args
+    called = called.func if isinstance(called, ast.Call) else called
+    partial = last_name(called) == "partial" and bool(said) and bool(dotted(said[0]))
+    if partial:
+        said = [_named(said[0], known), *said[1:]]
+    brief = sum(1 for one in (*said, *value.keywords) for _ in every(one)) <= _MOST_NODES
+    # Of their own: the tree's are written over later.
+    kept = copy.deepcopy((said, value.keywords)) if brief else (said[:1] if partial else [], [])
+    return _spelled(ast.copy_location(ast.Call(called, *kept), value))
 
 
 def _says(name: str) -> bool:
@@ -102,6 +123,17 @@ def _assigned(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
                 yield from ((a.id, b) for a, b in zip(target.elts, value.elts, strict=True) if isinstance(a, ast.Name))
 
 
+def _spelled(node: ast.Call) -> ast.expr:
+    """Write `getattr(f, "skip")` and `partial(f, …)` as what they are."""
+    if last_name(node.func) == "getattr" and len(node.args) == 2:
+        name = node.args[1]
+        if isinstance(name, ast.Constant) and isinstance(name.value, str) and name.value.isidentifier():
+            return ast.copy_location(ast.Attribute(node.args[0], name.value, ast.Load()), node)
+    if dotted(node.func) in ("partial", "functools.partial") and node.args and _says(dotted(node.args[0])):
+        return ast.copy_location(ast.Call(node.args[0], node.args[1:], node.keywords), node)
+    return node
+
+
 class _Plain(ast.NodeTransformer):
     def __init__(self, aliases: dict[str, ast.expr]) -> None:
         self._aliases = aliases
@@ -117,13 +149,7 @@ class _Plain(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        if last_name(node.func) == "getattr" and len(node.args) == 2:
-            name = node.args[1]
-            if isinstance(name, ast.Constant) and isinstance(name.value, str) and name.value.isidentifier():
-                return ast.copy_location(ast.Attribute(node.args[0], name.value, ast.Load()), node)
-        if dotted(node.func) in ("partial", "functools.partial") and node.args and _says(dotted(node.args[0])):
-            return ast.copy_location(ast.Call(node.args[0], node.args[1:], node.keywords), node)
-        return node
+        return _spelled(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         return self._within(node)
